@@ -1,0 +1,176 @@
+"""What the estimator must know of a model: its layers as building blocks, and every parameter tensor.
+
+A model is `pattern`, a list of indexes into `kinds` (its distinct decoder layers), plus what stands
+outside of the layers and any vision or audio towers. Counts are exact: the sum over `Weight`s is
+what transformers counts for the same configuration.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Weight(NamedTuple):
+    """One parameter tensor. `name` is relative to its owner ("self_attn.q_proj.weight", "input_layernorm.weight").
+
+    `kind`: linear, bias, norm, embedding, position, head, conv, experts (stacked 3-D experts), router, other.
+    `copies` > 1 stands for that many tensors of this shape in one owner (experts as separate linears:
+    "mlp.experts.*.gate_proj.weight").
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    copies: int = 1
+
+
+class Attention(NamedTuple):
+    """One layer's token mixer. `kind`: attention, mla, mamba, mamba2, gated_delta, rwkv, conv, none."""
+
+    kind: str = "attention"
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    value_head_dim: int = 0  # 0 = head_dim
+    q_lora_rank: int = 0  # MLA
+    kv_lora_rank: int = 0
+    rope_head_dim: int = 0
+    sliding_window: int = 0  # 0 = full attention
+    qk_norm: str = "none"  # none, head (over head_dim), full (over all heads)
+    rotary_fraction: float = 1.0  # 0 = no rotary
+    softcap: bool = False
+    sinks: bool = False
+    fused_qkv: bool = False  # one projection for q, k, v
+    output_gate: bool = False
+    shares_kv: bool = False  # reads another layer's k and v
+    dropout: float = 0.0
+    conv_kernel: int = 0  # linear attention / mamba
+    state_size: int = 0
+    chunk_size: int = 0
+
+
+class Mlp(NamedTuple):
+    """`kind`: gated (act(gate) * up), plain (act(fc1)), moe, none."""
+
+    kind: str = "gated"
+    intermediate_size: int = 0
+    activation: str = "silu"
+    fused_gate_up: bool = False
+    dropout: float = 0.0
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_intermediate_size: int = 0
+    expert_kind: str = "gated"
+    shared_intermediate_size: int = 0  # shared expert(s), 0 = none
+    router_dtype: str = ""
+
+
+class Layer(NamedTuple):
+    attention: Attention
+    mlp: Mlp
+    norm: str = "rms"  # rms, rms_gemma ((1 + w) in fp32), layer, layer_no_affine
+    norms: int = 2  # how many norms over the residual stream: 2, or 4 with post-norms (Gemma 2/3)
+    parallel: bool = False  # attention and MLP read the same input (NeoX, Phi, Falcon)
+    class_name: str = ""  # the transformers class FSDP wraps: LlamaDecoderLayer
+    residual_scale: bool = False
+    weights: tuple[Weight, ...] = ()
+
+
+class Tower(NamedTuple):
+    """A vision or audio encoder with its projector."""
+
+    kind: str  # vision, audio
+    hidden_size: int
+    layers: int
+    heads: int
+    intermediate_size: int
+    mlp: str = "plain"
+    norm: str = "layer"
+    patch_size: int = 14
+    merge_size: int = 1  # patches merged into one token, per side
+    temporal_patch_size: int = 1
+    image_size: int = 0  # fixed-resolution towers
+    tokens_per_image: int = 0  # fixed token count in the language model's sequence (0: from pixels)
+    max_tiles: int = 1
+    weights: tuple[Weight, ...] = ()  # tower outside its layers
+    layer_weights: tuple[Weight, ...] = ()  # of one layer; times `layers`
+    projector_weights: tuple[Weight, ...] = ()
+    tower_prefix: str = "visual"
+    projector_prefix: str = "visual.merger"
+
+
+class StoredWeights(NamedTuple):
+    """How the published checkpoint stores its weights: `method` as run.Quantization.method."""
+
+    method: str = "none"
+    bits: float = 16
+    kind: str = ""
+    group_size: int = 0
+    double_quant: bool = False
+    skipped: tuple[str, ...] = ()  # modules left unquantised
+
+
+class Architecture(NamedTuple):
+    family: str  # transformers model_type
+    class_name: str  # LlamaForCausalLM
+    hidden_size: int
+    vocab_size: int
+    kinds: tuple[Layer, ...]
+    pattern: tuple[int, ...]  # kinds[pattern[i]] is layer i
+    outside: tuple[Weight, ...]  # embeddings, positions, final norm, head
+    tied_embeddings: bool = False  # the head shares the embedding's tensor (then no head in `outside`)
+    max_positions: int = 0
+    dtype: str = "bfloat16"  # the checkpoint's dtype
+    embedding_scale: bool = False  # embeddings multiplied by a constant (Gemma)
+    logits_softcap: bool = False
+    logits_scale: bool = False
+    embedding_norm: bool = False
+    learned_positions: bool = False
+    embedding_dropout: float = 0.0
+    per_layer_embedding_size: int = 0
+    towers: tuple[Tower, ...] = ()
+    stored: StoredWeights = StoredWeights()
+    unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
+    encoder_decoder: bool = False
+    supports_liger: bool = False
+    upcasts_logits_until: tuple[int, ...] = ()  # transformers version that stopped making fp32 logits
+
+
+class Resolution(NamedTuple):
+    """An answer to "which model is this?".
+
+    `source`: config (a config.json), settings, catalog, cache, hub, unknown. `name` is the canonical id.
+    `inferred` is empty for an exact match, else the rule that led there, in words.
+    """
+
+    name: str
+    source: str
+    architecture: Architecture | None
+    inferred: str = ""
+    reason: str = ""  # for unknown: what is missing and what to do
+    path: str = ""
+
+
+def layer_parameters(layer: Layer) -> int:
+    """Parameters of one decoder layer."""
+    return count(layer.weights)
+
+
+def count(weights: tuple[Weight, ...]) -> int:
+    """Numbers held by `weights`."""
+    total = 0
+    for weight in weights:
+        size = weight.copies
+        for extent in weight.shape:
+            size *= extent
+        total += size
+    return total
+
+
+def parameters(architecture: Architecture) -> int:
+    """All parameters, as `sum(p.numel() for p in model.parameters())` gives (tied tensors once)."""
+    per_kind = [layer_parameters(kind) for kind in architecture.kinds]
+    towers = sum(
+        count(t.weights) + t.layers * count(t.layer_weights) + count(t.projector_weights) for t in architecture.towers
+    )
+    return count(architecture.outside) + sum(per_kind[index] for index in architecture.pattern) + towers

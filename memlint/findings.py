@@ -1,0 +1,64 @@
+"""What a check says, and the fix that it offers. Reports see these values and estimates, nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+SEVERITIES = ("info", "warning", "error")
+
+
+class Location(NamedTuple):
+    """A place in a file: 1-based lines and columns, `end_*` exclusive, character offsets into the decoded text."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    start: int = 0
+    end: int = 0
+    pointer: tuple[str | int, ...] = ()
+
+
+class Edit(NamedTuple):
+    """A change of one value: `action` is set, add or remove; `value` is plain (not text)."""
+
+    path: str  # file
+    pointer: tuple[str | int, ...]
+    action: str
+    value: Any = None
+    syntax: str = ""  # of a file that would be created
+
+
+class Fix(NamedTuple):
+    """A way out, re-estimated. Peaks are the bytes that the verdict compares (0 = not a memory fix).
+
+    `safe`: the training result stays the same. `speed` is the step-time factor to expect (1.3 = 30 % slower),
+    `quality`: none, low, medium, high risk for the result. `edits` is empty where the format cannot say it.
+    """
+
+    title: str
+    edits: tuple[Edit, ...] = ()
+    changes: Mapping[str, Any] = {}  # neutral field -> value
+    safe: bool = False
+    speed: float = 1.0
+    quality: str = "none"
+    peak_before: int = 0
+    peak_after: int = 0
+    verdict_after: str = ""
+    note: str = ""
+
+
+class Finding(NamedTuple):
+    rule: str  # "MEM001"
+    name: str  # "memory/over-the-card"
+    severity: str
+    message: str
+    location: Location
+    related: tuple[tuple[Location, str], ...] = ()
+    confidence: str = "high"
+    why: str = ""
+    fixes: tuple[Fix, ...] = ()
+    key: str = ""  # message key for baselines and fingerprints: stable under moves and numbers
+    data: Mapping[str, Any] = {}  # the numbers behind the message
+    url: str = ""

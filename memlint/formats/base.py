@@ -1,0 +1,102 @@
+"""What a config format must offer, and the values that pass between it and the engine.
+
+A format is a module of this package with the names of `Format`. It does no I/O: files that a config
+references are read through `Context.read`, models are looked up through `Context.find_model`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple, Protocol
+
+from memlint.architectures.model import Resolution
+from memlint.findings import Edit
+from memlint.hardware.model import Gpu
+from memlint.run import UNKNOWN, Origin, Run, Unknown
+from memlint.source.document import Document, Path
+
+
+class Recognition(NamedTuple):
+    """`confidence`: certain, likely, unsure, no. `role`: training, inference, export, companion, dataset, other."""
+
+    confidence: str
+    role: str = "training"
+    reason: str = ""
+
+
+class Issue(NamedTuple):
+    """Something a format has to say about a file: a schema violation, an unknown key, a missing reference.
+
+    `code` becomes the rule id of the finding (formats/issues.py lists them); `path` and `pointer` say where;
+    `on_key` points at the key and not at its value; `edit` mends it where that is certain.
+    """
+
+    code: str
+    message: str
+    path: str
+    pointer: Path = ()
+    severity: str = "error"
+    on_key: bool = False
+    edit: Edit | None = None
+    suggestion: str = ""
+    related: tuple[tuple[str, Path, str], ...] = ()  # (file, pointer, label)
+
+
+class Missing(NamedTuple):
+    """Why a referenced file could not be read: missing, outside, cyclic, unreadable, not-a-file, url."""
+
+    code: str
+    message: str
+    tried: tuple[str, ...] = ()
+
+
+class Context(NamedTuple):
+    """What a config file cannot say, and the doors to everything outside of it.
+
+    `read(reference, from_path)` gives the referenced document or why there is none.
+    `find_model(name, from_path)` gives an architecture or the reason of its absence.
+    """
+
+    read: Callable[[str, str], Document | Missing]
+    find_model: Callable[[str, str], Resolution]
+    gpu: Gpu | None = None
+    gpu_origin: Origin = Origin("unknown")
+    gpus: int | Unknown = UNKNOWN
+    gpus_origin: Origin = Origin("unknown")
+    gpus_per_node: int | Unknown = UNKNOWN
+    model_name: str = ""  # --model or settings: used when the config names none
+    companions: tuple[Document, ...] = ()  # --with FILE, directive or settings
+    versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
+    host_bytes: int = 0
+    memory_budget_bytes: int = 0
+
+
+class Parsed(NamedTuple):
+    """What a format made of a document. `documents` are the files that took part, the main one first.
+
+    `raw` gives rules the files' own keys by section: {"config": ..., "deepspeed": ..., "accelerate": ..., "fsdp": ...};
+    `raw_places` says which document and path each section starts at.
+    """
+
+    format: str
+    runs: tuple[Run, ...]
+    issues: tuple[Issue, ...]
+    documents: tuple[Document, ...]
+    raw: Mapping[str, Any] = {}
+    raw_places: Mapping[str, tuple[str, Path]] = {}  # section -> (file path, pointer of the section's root)
+
+
+class Format(Protocol):
+    """The names that a format module has."""
+
+    NAME: str  # "llamafactory"
+    DIALECT: str  # source.document dialect of its YAML files
+    SCHEMA: str  # file name below schemas/
+
+    def recognise(self, document: Document) -> Recognition:
+        """Whether this document is of this format, judged by its keys alone."""
+
+    def parse(self, document: Document, context: Context) -> Parsed:
+        """The document (already read in DIALECT) as runs, issues and origins. Never raises on any value."""
+
+    def edits(self, parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        """How the files would say `changes` (neutral field -> value); None where this format cannot."""

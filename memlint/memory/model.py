@@ -1,0 +1,100 @@
+"""The values inside the estimator, and what it answers.
+
+The peak is a maximum over moments, so the placement of model state (one GPU, DDP, ZeRO, FSDP, ...)
+is described per *unit*: the embedding, each decoder layer, the head. The step is then walked unit by
+unit (phases.py): forward from first to last, backward from last to first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+
+class Tensor(NamedTuple):
+    """`copies` equal parameter tensors of one unit as this run holds them (adapters are tensors of their own)."""
+
+    name: str
+    numel: int  # of one tensor, unsharded
+    shape: tuple[int, ...]
+    kind: str  # as architectures.model.Weight.kind, or "adapter"
+    trainable: bool
+    dtype: str  # float32, bfloat16, float16, nf4, int8, gptq4, ...
+    stored_bytes: int  # of one tensor, unsharded, quantisation constants included
+    copies: int = 1
+
+
+class Unit(NamedTuple):
+    """A stretch of the model: the embedding, one decoder layer, the head, a tower or one of its layers."""
+
+    name: str  # embedding, layer, head, tower, projector
+    tensors: tuple[Tensor, ...]
+    repeat: int = 1  # consecutive identical units
+    layer_index: int = -1
+
+
+class UnitState(NamedTuple):
+    """What one unit adds while it is worked on, bytes on this GPU."""
+
+    gathered_forward: int = 0  # unsharded parameters alive during its forward (prefetched units included)
+    gathered_backward: int = 0
+    gradient_live: int = 0  # gradients alive while its backward runs, beyond what is kept
+    gradient_kept: int = 0  # gradients that stay after its backward
+
+
+class ModelState(NamedTuple):
+    """Placement of weights, gradients and optimizer states on one GPU, bytes. `units` runs embedding, layers, head."""
+
+    weights: int
+    optimizer_states: int
+    gradients_resident: int  # alive before the backward begins (accumulation, flat buffers)
+    communication: int  # buckets and flat buffers alive through forward and backward
+    units: tuple[UnitState, ...]
+    gradients_at_step: int  # what is alive when the optimizer steps
+    step_temporaries: int
+    communication_at_step: int = 0
+    save_temporaries: int = 0
+    load_peak: int = 0
+    host_bytes: int = 0  # host RAM per node
+    notes: tuple[str, ...] = ()
+
+
+class Phase(NamedTuple):
+    """`components` sum to `allocated_bytes`."""
+
+    name: str  # load, forward, backward, optimizer_step, evaluation, save (inference: load, prefill, decode)
+    allocated_bytes: int
+    components: Mapping[str, int]  # weights, gradients, optimizer_states, activations, logits, temporaries, communication
+
+
+class UnknownField(NamedTuple):
+    field: str
+    reason: str
+
+
+class Assumption(NamedTuple):
+    field: str
+    value: Any
+    origin: str  # "train.yaml:14:13", "default of transformers 5.23", ...
+
+
+class Estimate(NamedTuple):
+    """Per-GPU peak. `allocated_bytes` is None when something needed is unknown: `unknown` says what."""
+
+    phases: tuple[Phase, ...]
+    peak_phase: str
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    device_bytes: int | None
+    device_low_bytes: int | None
+    device_high_bytes: int | None
+    host_bytes: int | None
+    verdict: str  # fits, tight, out_of_memory, unknown
+    parameters: int | None = None
+    trainable_parameters: int | None = None
+    allocated_low_bytes: int | None = None  # with *_high: where a block is only known as an interval
+    allocated_high_bytes: int | None = None
+    budget_bytes: int = 0  # what the verdict compares with; 0 = no card known
+    fits_on: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    unknown: tuple[UnknownField, ...] = ()
+    details: Mapping[str, int] = {}  # named terms for `explain` and rules: logits_bytes, attention_scores_bytes, ...

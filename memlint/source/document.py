@@ -1,0 +1,76 @@
+"""Located values: what comes out of `source/` and what every later stage points back to."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+Path = tuple[str | int, ...]
+
+
+class Span(NamedTuple):
+    """A half-open range of a document's text. Offsets count characters; lines and columns are 1-based."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Place(NamedTuple):
+    """Where one value stands. `key` is None for list items and the document's root."""
+
+    key: Span | None
+    value: Span
+
+
+class Comment(NamedTuple):
+    """`text` is what follows the `#`, stripped. `own_line`: nothing but space stands before it."""
+
+    text: str
+    span: Span
+    own_line: bool
+
+
+class Problem(NamedTuple):
+    """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value."""
+
+    code: str
+    message: str
+    span: Span
+    related: Span | None = None
+    fatal: bool = False
+
+
+class Document(NamedTuple):
+    """One document of a file.
+
+    `value` is made of dict, list, str, int, float, bool and None under `dialect` (`yaml11` as PyYAML
+    reads it, `omegaconf`, `yaml12`, `json`). `places` maps the path of each value to its place.
+    `text` is the decoded text without BOM; `encoding`, `bom` and `newline` are kept for writing.
+    """
+
+    path: str
+    text: str
+    syntax: str  # yaml, json
+    dialect: str
+    value: Any
+    places: Mapping[Path, Place]
+    problems: tuple[Problem, ...] = ()
+    index: int = 0  # which document of a multi-document file
+    documents: int = 1
+    encoding: str = "utf-8"
+    bom: bool = False
+    newline: str = "\n"
+    plain: Mapping[Path, str] = {}  # raw text of plain scalars, so that another dialect can read them
+    aliases: tuple[Path, ...] = ()  # paths whose value is an alias of an anchor
+
+
+def place(document: Document, path: Path) -> Place | None:
+    """The place of `path`, or of its nearest ancestor that has one."""
+    while path not in document.places:
+        if not path:
+            return None
+        path = path[:-1]
+    return document.places[path]
