@@ -1,0 +1,19 @@
+"""One line a finding: `path:line:col: severity RULE message`, for editors, logs and grep."""
+
+from __future__ import annotations
+
+from memlint.findings import Finding
+from memlint.report.model import Report, findings
+from memlint.report.terminal import one_line
+from memlint.report.text import describe_fix
+
+
+def render(report: Report) -> str:
+    return "".join(line(finding) + "\n" for finding in findings(report))
+
+
+def line(finding: Finding) -> str:
+    place = finding.location
+    fix = f" [fix: {describe_fix(finding.fixes[0])}]" if finding.fixes else ""
+    head = f"{one_line(place.path)}:{place.line}:{place.column}: {finding.severity} {finding.rule}"
+    return f"{head} {one_line(finding.message)}{fix}"

@@ -1,0 +1,163 @@
+"""Versioned JSON, as `schemas/report.json` describes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memlint.findings import Edit, Finding, Fix, Location
+from memlint.memory.model import Estimate, Phase
+from memlint.report.model import FileReport, Report, RunReport, totals
+
+SCHEMA_VERSION = 1
+
+
+def render(report: Report) -> str:
+    """Findings, runs and totals of `memlint check`."""
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "memlint_version": report.version,
+            "files": [_file(file) for file in report.files],
+            "findings": [finding(item) for file in report.files for item in file.findings],
+            "runs": [run(item) for file in report.files for item in file.runs],
+            "summary": totals(report)._asdict(),
+            "notes": list(report.notes),
+        }
+    )
+
+
+def render_estimates(report: Report) -> str:
+    """The runs alone: what `memlint estimate --format json` prints."""
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "memlint_version": report.version,
+            "runs": [run(item) for file in report.files for item in file.runs],
+        }
+    )
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=str) + "\n"
+
+
+def _file(file: FileReport) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "format": file.format or None,
+        "findings": len(file.findings),
+        "suppressed": file.suppressed,
+        "baselined": file.baselined,
+    }
+
+
+def finding(item: Finding) -> dict[str, Any]:
+    return {
+        "rule": item.rule,
+        "name": item.name,
+        "severity": item.severity,
+        "confidence": item.confidence,
+        "message": item.message,
+        "location": location(item.location),
+        "related": [{"location": location(place), "message": text} for place, text in item.related],
+        "why": item.why,
+        "url": item.url,
+        "key": item.key,
+        "data": _plain(item.data),
+        "fixes": [fix(option) for option in item.fixes],
+    }
+
+
+def location(place: Location) -> dict[str, Any]:
+    return {
+        "path": place.path,
+        "line": place.line,
+        "column": place.column,
+        "end_line": place.end_line,
+        "end_column": place.end_column,
+        "pointer": json_pointer(place.pointer),
+    }
+
+
+def json_pointer(pointer: tuple[str | int, ...]) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in pointer)
+
+
+def fix(option: Fix) -> dict[str, Any]:
+    return {
+        "title": option.title,
+        "safe": option.safe,
+        "speed": option.speed,
+        "quality": option.quality,
+        "peak_before_bytes": option.peak_before or None,
+        "peak_after_bytes": option.peak_after or None,
+        "verdict_after": option.verdict_after or None,
+        "changes": _plain(option.changes),
+        "edits": [_edit(edit) for edit in option.edits],
+        "note": option.note,
+    }
+
+
+def _edit(edit: Edit) -> dict[str, Any]:
+    return {"path": edit.path, "pointer": json_pointer(edit.pointer), "action": edit.action, "value": _plain(edit.value)}
+
+
+def run(item: RunReport) -> dict[str, Any]:
+    """One run, as in the contract of `memlint estimate`."""
+    estimate = item.estimate
+    return {
+        "path": item.path,
+        "related": list(item.related),
+        "format": item.format,
+        "purpose": item.purpose,
+        "summary": item.summary,
+        "model": item.model._asdict(),
+        "hardware": item.hardware._asdict(),
+        "phases": [_phase(phase) for phase in estimate.phases],
+        "peak": _peak(estimate),
+        "host_bytes": estimate.host_bytes,
+        "verdict": estimate.verdict,
+        "fits_on": list(estimate.fits_on),
+        "assumptions": [
+            {"field": field, "value": _plain(value), "origin": origin} for field, value, origin in estimate.assumptions
+        ],
+        "unknown": [{"field": field, "reason": reason} for field, reason in estimate.unknown],
+        "details": dict(estimate.details),
+    }
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    return {
+        "name": phase.name,
+        "allocated_bytes": phase.allocated_bytes,
+        "components": dict(phase.components),
+    }
+
+
+def _peak(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "phase": estimate.peak_phase or None,
+        "allocated_bytes": estimate.allocated_bytes,
+        "allocated_low_bytes": estimate.allocated_low_bytes,
+        "allocated_high_bytes": estimate.allocated_high_bytes,
+        "reserved_bytes": estimate.reserved_bytes,
+        "device_bytes": estimate.device_bytes,
+        "device_low_bytes": estimate.device_low_bytes,
+        "device_high_bytes": estimate.device_high_bytes,
+        "budget_bytes": estimate.budget_bytes or None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can hold it: mappings and sequences by hand, anything unusual as its text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return str(value)

@@ -1,0 +1,110 @@
+"""What reports are made from: findings and estimates of a whole invocation, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+from memlint.findings import SEVERITIES, Finding
+from memlint.memory.model import Estimate
+
+
+class ModelFacts(NamedTuple):
+    """`source` as architectures.model.Resolution.source; counts are None where unknown."""
+
+    id: str | None
+    source: str
+    parameters: int | None = None
+    trainable_parameters: int | None = None
+
+
+class HardwareFacts(NamedTuple):
+    gpu: str | None
+    gpus: int | None
+    memory_bytes: int | None  # nominal
+    usable_bytes: int | None = None
+
+
+class RunReport(NamedTuple):
+    """One run of one file. `summary` is a line such as "lora r=8, bfloat16, 2 x 4096 tokens"."""
+
+    path: str
+    format: str
+    related: tuple[str, ...]
+    model: ModelFacts
+    hardware: HardwareFacts
+    estimate: Estimate
+    purpose: str = "train"
+    summary: str = ""
+
+
+class FileReport(NamedTuple):
+    """What was found in one file. `format` is "" where no format claims it; `texts` holds what excerpts need."""
+
+    path: str
+    format: str
+    findings: tuple[Finding, ...]
+    runs: tuple[RunReport, ...] = ()
+    suppressed: int = 0
+    baselined: int = 0
+    texts: Mapping[str, str] = {}
+    documents: tuple[Any, ...] = ()
+
+
+class Totals(NamedTuple):
+    files: int
+    recognised: int
+    by_severity: Mapping[str, int]
+    suppressed: int
+    baselined: int
+    verdicts: Mapping[str, int]
+
+
+class RuleFacts(NamedTuple):
+    """What reports with rule metadata (SARIF, code quality) say of a rule."""
+
+    id: str
+    name: str
+    title: str
+    severity: str
+    why: str = ""
+    url: str = ""
+    family: str = ""
+
+
+class Report(NamedTuple):
+    """Everything one invocation has to say. `files` are ordered by path."""
+
+    files: tuple[FileReport, ...]
+    rules: tuple[RuleFacts, ...] = ()
+    version: str = ""
+    root: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def findings(report: Report) -> tuple[Finding, ...]:
+    """All findings, file by file, by place."""
+    return tuple(finding for file in report.files for finding in file.findings)
+
+
+def totals(report: Report) -> Totals:
+    severities = dict.fromkeys(reversed(SEVERITIES), 0)
+    verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
+    for file in report.files:
+        for finding in file.findings:
+            severities[finding.severity] += 1
+        for run in file.runs:
+            verdicts[run.estimate.verdict] += 1
+    return Totals(
+        files=len(report.files),
+        recognised=sum(bool(file.format) for file in report.files),
+        by_severity=severities,
+        suppressed=sum(file.suppressed for file in report.files),
+        baselined=sum(file.baselined for file in report.files),
+        verdicts=verdicts,
+    )
+
+
+def location_key(finding: Finding) -> tuple[Any, ...]:
+    """The order of findings in every report."""
+    place = finding.location
+    return (place.path, place.line, place.column, finding.rule, finding.message)

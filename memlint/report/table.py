@@ -1,0 +1,132 @@
+"""The memory table of one run: phases by components, a bar against the card, where the peak is."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from memlint.memory.model import Estimate, Phase
+from memlint.report.model import Report, RunReport
+from memlint.report.terminal import Style, one_line
+from memlint.report.units import count, gib
+
+COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
+HEADINGS = {"optimizer_step": "optimizer"}
+BAR = 60
+VERDICTS = {"fits": ("fits", "good"), "tight": ("tight", "warning"), "out_of_memory": ("out of memory", "error")}
+VERDICTS["unknown"] = ("unknown", "dim")
+ASSUMPTIONS_SHOWN = 12
+
+
+def render(report: Report, style: Style = Style()) -> str:
+    """One table a run; a line for files without one."""
+    blocks = ["\n".join(run_lines(run, style)) for file in report.files for run in file.runs]
+    return "\n\n".join(blocks) + "\n" if blocks else "nothing to estimate: no training config among these files\n"
+
+
+def run_lines(run: RunReport, style: Style) -> Iterator[str]:
+    estimate = run.estimate
+    yield title(run, style)
+    yield f"  {_model_line(run)}"
+    if estimate.phases:
+        yield ""
+        yield from _table(estimate, style)
+        yield ""
+    yield from _verdict_lines(run, style)
+    yield from _notes(estimate, style)
+
+
+def title(run: RunReport, style: Style) -> str:
+    names = ", ".join(one_line(name) for name in (run.path, *run.related))
+    return style.paint(names, "bold")
+
+
+def _model_line(run: RunReport) -> str:
+    model, hardware = run.model, run.hardware
+    trained = ""
+    if model.trainable_parameters and model.parameters:
+        share = 100 * model.trainable_parameters / model.parameters
+        trained = f", {count(model.trainable_parameters)} train ({share:.3g} %)"
+    name = one_line(model.id or "model not named")
+    known = f"{name}: {count(model.parameters)} parameters{trained}" if model.parameters else name
+    card = f"{hardware.gpus or '?'} x {hardware.gpu}" if hardware.gpu else "no GPU named"
+    return "; ".join(part for part in (known, one_line(run.summary), card) if part)
+
+
+def _table(estimate: Estimate, style: Style) -> Iterator[str]:
+    phases = estimate.phases
+    heads = [HEADINGS.get(phase.name, phase.name) for phase in phases]
+    widths = [max(8, len(head)) for head in heads]
+    yield "  " + _row("GiB", heads, widths)
+    for component in COMPONENTS:
+        values = [phase.components.get(component, 0) for phase in phases]
+        if any(values):
+            yield "  " + _row(component.replace("_", " "), [gib(value) if value else "-" for value in values], widths)
+    totals = [gib(phase.allocated_bytes) for phase in phases]
+    peak = _peak_index(estimate)
+    cells = [f"{text:>{width}}" for text, width in zip(totals, widths)]
+    if peak is not None:
+        cells[peak] = style.paint(cells[peak], "bold")
+    yield "  " + f"{'allocated':17s}" + "  ".join(cells)
+    if peak is not None:
+        marks = ["^ peak" if index == peak else "" for index in range(len(phases))]
+        yield "  " + _row("", marks, widths).rstrip()
+
+
+def _row(label: str, cells: list[str], widths: list[int]) -> str:
+    return f"{label:17s}" + "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths))
+
+
+def _peak_index(estimate: Estimate) -> int | None:
+    names = [phase.name for phase in estimate.phases]
+    return names.index(estimate.peak_phase) if estimate.peak_phase in names else None
+
+
+def peak_phase(estimate: Estimate) -> Phase | None:
+    index = _peak_index(estimate)
+    return None if index is None else estimate.phases[index]
+
+
+def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
+    estimate, hardware = run.estimate, run.hardware
+    word, role = VERDICTS[estimate.verdict]
+    budget = estimate.budget_bytes or hardware.usable_bytes or 0
+    if estimate.device_high_bytes is None or estimate.device_low_bytes is None:
+        yield f"  {style.paint(word, role)}"
+        return
+    span = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)} GiB on the card"
+    if budget:
+        yield f"  {hardware.gpu} {bar(estimate, budget, style)} {gib(estimate.device_bytes)} of {gib(budget)} GiB"
+        yield f"  {style.paint(word, role)}: {span} (allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)})"
+    else:
+        yield f"  {span} (allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)})"
+    if estimate.fits_on and estimate.verdict != "fits":
+        yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
+    if estimate.host_bytes:
+        yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
+
+
+def bar(estimate: Estimate, budget: int, style: Style) -> str:
+    """`[####====..|..]`: sure, then possible, then free; `|` is the card where the run needs more."""
+    low, high = estimate.device_low_bytes or 0, estimate.device_high_bytes or 0
+    whole = max(budget, high)
+    full, part, shade = ("█", "▒", "·") if style.blocks else ("#", "=", ".")
+    sure = min(BAR, round(BAR * low / whole))
+    maybe = min(BAR - sure, max(0, round(BAR * high / whole) - sure))
+    cells = full * sure + part * maybe + shade * (BAR - sure - maybe)
+    if high > budget:
+        edge = min(BAR - 1, round(BAR * budget / whole))
+        cells = cells[:edge] + "|" + cells[edge + 1 :]
+    return f"[{style.paint(cells, VERDICTS[estimate.verdict][1])}]"
+
+
+def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
+    for field, reason in estimate.unknown:
+        yield f"  {style.paint('unknown', 'warning')} {field}: {one_line(reason)}"
+    shown = estimate.assumptions[:ASSUMPTIONS_SHOWN]
+    if shown:
+        yield "  " + style.paint("assumed", "dim")
+    for field, value, origin in shown:
+        yield style.paint(f"    {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
+    hidden = len(estimate.assumptions) - len(shown)
+    if hidden > 0:
+        yield style.paint(f"    and {hidden} more (--format json)", "dim")

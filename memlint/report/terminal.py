@@ -1,0 +1,52 @@
+"""Colour, width and safety of what goes to a terminal."""
+
+from __future__ import annotations
+
+import os
+from typing import Mapping, NamedTuple, TextIO
+
+CODES = {"error": "1;31", "warning": "1;33", "info": "1;36", "dim": "2", "bold": "1", "good": "32", "rule": "35", "fix": "36"}
+# C0 and C1 controls, and the marks that reorder text: a config must not move the cursor or hide itself.
+UNSAFE = (
+    {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+    | {code: "�" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
+    | {code: "�" for code in range(0xD800, 0xE000)}
+)
+
+
+class Style(NamedTuple):
+    """How to write: with colour, with hyperlinks, with Unicode block characters."""
+
+    colour: bool = False
+    links: bool = False
+    blocks: bool = True
+
+    def paint(self, text: str, role: str) -> str:
+        return f"\x1b[{CODES[role]}m{text}\x1b[0m" if self.colour else text
+
+    def link(self, text: str, url: str) -> str:
+        if not (self.links and url):
+            return text
+        return f"\x1b]8;;{clean(url)}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+def clean(text: str) -> str:
+    """`text` without control characters, bidirectional marks and lone surrogates; tabs and line feeds stay."""
+    return text.translate(UNSAFE)
+
+
+def one_line(text: str) -> str:
+    """`clean`, and on one line."""
+    return " ".join(clean(text).split("\n")).replace("\t", " ")
+
+
+def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ, colour: bool | None = None) -> Style:
+    """Colour by `--no-color`, NO_COLOR, FORCE_COLOR, TERM and whether `stream` is a terminal, in that order."""
+    terminal = stream.isatty()
+    if colour is None:
+        colour = terminal and environment.get("TERM") != "dumb"
+        colour = bool(environment.get("FORCE_COLOR")) or colour
+        colour = colour and not environment.get("NO_COLOR")
+    encoding = (getattr(stream, "encoding", "") or "utf-8").lower()
+    links = colour and terminal and not environment.get("CI")
+    return Style(colour=colour, links=links, blocks=encoding.replace("-", "").startswith("utf"))

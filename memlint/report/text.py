@@ -1,0 +1,133 @@
+"""Findings for people: place, excerpt with caret, the numbers, the ways out."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Iterator, Mapping
+
+from memlint.findings import Finding, Fix, Location
+from memlint.report.model import Report, Totals, totals
+from memlint.report.terminal import Style, clean, one_line
+from memlint.report.units import gib
+
+TAB = "    "
+WIDEST_LINE = 160
+FIXES_SHOWN = 3
+
+
+def render(report: Report, style: Style = Style()) -> str:
+    """Every finding with its excerpt, then one line that counts."""
+    blocks = [
+        "\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings
+    ]
+    tail = [one_line(note) for note in report.notes]
+    return "\n\n".join([*blocks, "\n".join([*tail, summary(totals(report), style)])]) + "\n"
+
+
+def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:
+    yield headline(finding, style)
+    yield "  " + clean(finding.message).replace("\n", "\n  ")
+    yield from excerpt(finding.location, texts, style, finding.severity)
+    for place, label in finding.related:
+        yield f"  {style.paint('::', 'dim')} {where(place, style)}: {one_line(label)}"
+        yield from excerpt(place, texts, style, "info")
+    for index, fix in enumerate(finding.fixes[:FIXES_SHOWN], 1):
+        yield f"  {style.paint(f'fix {index}', 'fix')}  {describe_fix(fix)}"
+
+
+def headline(finding: Finding, style: Style) -> str:
+    rule = style.link(style.paint(finding.rule, "rule"), finding.url)
+    level = style.paint(finding.severity, finding.severity)
+    return f"{where(finding.location, style)}: {level} {rule} {style.paint(finding.name, 'dim')}"
+
+
+def where(place: Location, style: Style) -> str:
+    return style.paint(f"{one_line(place.path)}:{place.line}:{place.column}", "bold")
+
+
+def describe_fix(fix: Fix) -> str:
+    """The title, what it does to the peak, and what it costs."""
+    parts = [one_line(fix.title)]
+    if fix.peak_after:
+        parts.append(f"peak {gib(fix.peak_before)} -> {gib(fix.peak_after)} GiB")
+    if fix.verdict_after:
+        parts.append(fix.verdict_after.replace("_", " "))
+    cost = _cost(fix)
+    if cost:
+        parts.append(cost)
+    if fix.note:
+        parts.append(one_line(fix.note))
+    return "; ".join(parts)
+
+
+def _cost(fix: Fix) -> str:
+    words = []
+    if fix.speed > 1.005:
+        words.append(f"about {round((fix.speed - 1) * 100)} % slower")
+    elif fix.speed < 0.995:
+        words.append("faster")
+    if fix.quality != "none":
+        words.append(f"{fix.quality} risk for the result")
+    return ", ".join(words)
+
+
+def excerpt(place: Location, texts: Mapping[str, str], style: Style, role: str) -> Iterator[str]:
+    """The line of `place` and a caret below it; nothing where the text is not at hand."""
+    line = _line(texts.get(place.path), place.line)
+    if line is None:
+        return
+    number = str(place.line)
+    gutter = " " * len(number)
+    end = place.end_column if place.end_line == place.line else len(line) + 1
+    before = _shown(line[: place.column - 1])
+    marked = _shown(line[place.column - 1 : max(place.column, end) - 1]) or " "
+    shown = _shown(line)
+    bar = style.paint("|", "dim")
+    if len(before) + len(marked) > WIDEST_LINE:
+        marked = marked[: max(1, WIDEST_LINE - len(before))]
+    if len(before) >= WIDEST_LINE:
+        cut = len(before) - 40
+        before, shown = before[cut:], shown[cut:]
+        marked = marked[:60]
+    yield f"  {style.paint(number, 'dim')} {bar} {shown[:WIDEST_LINE]}"
+    yield f"  {gutter} {bar} {' ' * _width(before)}{style.paint('^' * max(1, _width(marked)), role)}"
+
+
+def _line(text: str | None, number: int) -> str | None:
+    if text is None or number < 1:
+        return None
+    start = 0
+    for _ in range(number - 1):
+        start = text.find("\n", start) + 1
+        if not start:
+            return None
+    end = text.find("\n", start)
+    return (text[start:] if end < 0 else text[start:end]).rstrip("\r")
+
+
+def _shown(text: str) -> str:
+    return clean(text).replace("\t", TAB)
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def summary(count: Totals, style: Style) -> str:
+    """"3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
+    found = [_plural(number, severity) for severity, number in count.by_severity.items() if number]
+    verdicts = [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
+    hidden = [f"{count.suppressed} suppressed"] * bool(count.suppressed)
+    hidden += [f"{count.baselined} in the baseline"] * bool(count.baselined)
+    head = f"{_plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"
+    role = "error" if count.by_severity["error"] else "warning" if found else "good"
+    return "; ".join([style.paint(head, role), *([", ".join(verdicts)] if verdicts else []), *hidden])
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 or word == 'info' else 's'}"
