@@ -1,0 +1,83 @@
+"""The command line: finds the verb, imports its room, turns its answer into an exit code.
+
+Exit codes: 0 clean (or below `--fail-on`), 1 findings, 2 usage, settings, unreadable input or an
+internal error. `--version` is answered before anything is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from memlint import __version__
+
+# verb -> (module below memlint.commands, one line of help)
+VERBS = {
+    "check": ("check", "lint files, folders, or - with --stdin-filename (the default verb)"),
+    "estimate": ("estimate", "the memory table: phases by components, per GPU"),
+    "plan": ("plan", "the largest batch or longest sequence that fits, and the fastest way there"),
+    "fix": ("fix", "apply safe fixes (--unsafe for the rest); --diff prints a patch"),
+    "diff": ("diff", "what a branch changes: peaks, findings and verdicts before and after"),
+    "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
+    "rules": ("rules", "the rules in force, and where each setting came from"),
+    "test": ("test", "run the examples inside rule files"),
+    "new-rule": ("new_rule", "write the skeleton of a rule file"),
+    "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
+    "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
+}
+DEFAULT = "check"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; the console script's and `python -m memlint`'s entry."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] in (["--version"], ["-V"]):
+        sys.stdout.write(f"memlint {__version__}\n")
+        return 0
+    if arguments[:1] in (["-h"], ["--help"], ["help"]):
+        sys.stdout.write(usage())
+        return 0
+    verb, rest = split_verb(arguments)
+    return _guarded(verb, rest)
+
+
+def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
+    """The verb and what follows it. A first word that is no verb is a path for `check`."""
+    if arguments and arguments[0] in VERBS:
+        return arguments[0], arguments[1:]
+    return DEFAULT, arguments
+
+
+def usage() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:{width}}  {text}" for verb, (_, text) in VERBS.items())
+    return (
+        "usage: memlint [VERB] [PATH ...] [OPTIONS]\n\n"
+        "Lints LLM training configs for GPU memory before a GPU is touched.\n\n"
+        f"{verbs}\n\n"
+        "`memlint VERB --help` lists a verb's options; `memlint --version` prints the version.\n"
+    )
+
+
+def _guarded(verb: str, rest: list[str]) -> int:
+    from memlint.commands import CommandError, load
+
+    try:
+        return load(VERBS[verb][0])(f"memlint {verb}", rest)
+    except CommandError as error:
+        sys.stderr.write(f"memlint: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`memlint ... | head`): close quietly, as the shell expects.
+        sys.stderr.close()
+        return 141
+    except Exception as error:
+        from memlint.commands.crash import report
+
+        sys.stderr.write(report(error, [verb, *rest]))
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
