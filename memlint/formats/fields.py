@@ -1,0 +1,138 @@
+"""A run under construction: neutral fields (dotted names of `run.Run`), each with its origin.
+
+`Section` is a mapping somewhere in a document (the document's root, `fsdp_config:` inside it, a
+referenced DeepSpeed file); `Fields` collects what the sections say. The last `put` wins, so a format
+puts the framework's defaults first and what the file says after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+from memlint.formats.base import Issue
+from memlint.run import UNKNOWN, Origin, Run
+from memlint.source.document import Document, Path, place
+
+
+class Section(NamedTuple):
+    """The mapping at `pointer` of `document`. `kind` is the `Origin.kind` of what it says: file or companion."""
+
+    document: Document
+    value: Mapping[str, Any]
+    pointer: Path = ()
+    kind: str = "file"
+
+    def origin(self, *keys: str | int, detail: str = "") -> Origin:
+        """Where the value at `keys` below this section stands."""
+        pointer = self.pointer + keys
+        found = place(self.document, pointer)
+        if found is None:
+            return Origin(self.kind, self.document.path, pointer=pointer, detail=detail)
+        return Origin(self.kind, self.document.path, found.value.line, found.value.column, pointer, detail)
+
+    def below(self, key: str) -> Section:
+        """The mapping at `key`; an empty one where there is none."""
+        value = self.value.get(key)
+        return self._replace(value=value if isinstance(value, dict) else {}, pointer=self.pointer + (key,))
+
+    def issue(self, code: str, message: str, *keys: str | int, severity: str = "error", **rest: Any) -> Issue:
+        """An issue about the value at `keys` below this section."""
+        return Issue(code, message, self.document.path, self.pointer + keys, severity, **rest)
+
+
+def root(document: Document, kind: str = "file") -> Section:
+    """The whole document as a section; empty when it is no mapping."""
+    return Section(document, document.value if isinstance(document.value, dict) else {}, (), kind)
+
+
+class Fields:
+    """Neutral fields by dotted name, their origins, and the issues met on the way."""
+
+    __slots__ = ("issues", "origins", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+        self.issues: list[Issue] = []
+
+    def put(self, name: str, value: Any, origin: Origin) -> None:
+        """Set a neutral field; a later `put` replaces an earlier one."""
+        self.values[name] = value
+        self.origins[name] = origin
+
+    def default(self, name: str, value: Any, detail: str) -> None:
+        """Set a field to a framework's default, unless something set it before."""
+        if name not in self.values:
+            self.put(name, value, Origin("default", detail=detail))
+
+    def infer(self, name: str, value: Any, detail: str) -> None:
+        """Set a field that follows from others; `detail` says how."""
+        self.put(name, value, Origin("inferred", detail=detail))
+
+    def unknown(self, name: str, reason: str) -> None:
+        """Say that a field cannot be known, and why."""
+        self.put(name, UNKNOWN, Origin("unknown", detail=reason))
+
+    def get(self, name: str, default: Any = UNKNOWN) -> Any:
+        """The value put so far, or `default`."""
+        return self.values.get(name, default)
+
+    def run(self, format_name: str, path: str, related: tuple[str, ...] = (), purpose: str = "train") -> Run:
+        """The fields as a `Run`; what nobody put keeps the default of its group."""
+        run = Run(format_name, path, related=related, purpose=purpose, origins=dict(self.origins))
+        return _grouped(run, self.values)
+
+
+def _grouped(node: Any, values: Mapping[str, Any]) -> Any:
+    """`node` with dotted names set, one `_replace` a group."""
+    own: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        if rest:
+            nested.setdefault(head, {})[rest] = value
+        else:
+            own[head] = value
+    for head, inner in nested.items():
+        own[head] = _grouped(own.get(head, getattr(node, head)), inner)
+    return node._replace(**own)
+
+
+def as_int(value: Any) -> int | None:
+    """`value` as a whole number (`5e8` and `"8"` count, booleans do not), else None."""
+    number = as_number(value)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def as_number(value: Any) -> float | int | None:
+    """`value` as a finite number; strings count where `float()` reads them, booleans do not."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, (int, float)) and value == value and abs(value) != float("inf"):
+        return value
+    return None
+
+
+def as_bool(value: Any) -> bool | None:
+    """`value` as a boolean: true/false and the words that frameworks take for them, else None."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str):
+        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(value.lower())
+    return None
+
+
+def as_words(value: Any) -> tuple[str, ...]:
+    """A list of names, or one string with commas or spaces between them, as a tuple."""
+    if isinstance(value, str):
+        return tuple(value.replace(",", " ").split())
+    if isinstance(value, list):
+        return tuple(item for item in value if isinstance(item, str))
+    return ()
