@@ -1,0 +1,236 @@
+"""From a run and its architecture to the parameter tensors that the GPU holds, unit by unit."""
+
+from __future__ import annotations
+
+import re
+
+from memlint.architectures.model import Architecture, Tower, Weight
+from memlint.memory import adapters
+from memlint.memory.model import Tensor, Unit
+from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes
+from memlint.run import Run
+
+_EMBEDDING_KINDS = ("embedding", "position")
+
+
+class Missing(Exception):
+    """A field without which parameters cannot be placed. `field` is dotted, `reason` says what to do."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+
+def units(run: Run) -> tuple[Unit, ...]:
+    """Embedding, towers, decoder layers (consecutive equal ones folded), head.
+
+    Raises `Missing` when the architecture or a dtype is unknown.
+    """
+    architecture = run.model.architecture
+    if not isinstance(architecture, Architecture):
+        raise Missing("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
+    builder = _Builder(run, architecture)
+    before, after = _outside(architecture)
+    found = [Unit("embedding", builder.tensors(before, builder.outside))]
+    for tower in architecture.towers:
+        found += _tower(tower, builder)
+    found += _layers(builder)
+    found.append(Unit("head", builder.tensors(after, builder.outside)))
+    if run.method.kind == "prefix":
+        found[0] = found[0]._replace(tensors=found[0].tensors + builder.prefix())
+    return tuple(found)
+
+
+def total(found: tuple[Unit, ...], trainable: bool = False) -> int:
+    """Parameters in `found` (all, or only those that train)."""
+    return sum(
+        tensor.numel * tensor.copies * unit.repeat
+        for unit in found
+        for tensor in unit.tensors
+        if tensor.trainable or not trainable
+    )
+
+
+def trainable_layers(run: Run, count: int) -> frozenset[int]:
+    """Indexes of the decoder layers that freeze tuning trains (LLaMA-Factory 0.9.5 model/adapter.py:69-87)."""
+    method = run.method
+    last = method.freeze_trainable_layers
+    if method.use_llama_pro:
+        stride = count // last if last and last <= count else 1
+        return frozenset(range(stride - 1, count, stride))
+    if last > 0:
+        return frozenset(range(max(0, count - last), count))
+    return frozenset(range(min(-last, count)))
+
+
+def _outside(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
+    before: list[Weight] = []
+    after: list[Weight] = []
+    for weight in architecture.outside:
+        leads = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name
+        (before if leads else after).append(weight)
+    return tuple(before), tuple(after)
+
+
+def _layers(builder: _Builder) -> list[Unit]:
+    """Runs of equal layers; what training does to a layer decides equality beside its kind."""
+    architecture = builder.architecture
+    known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
+    found: list[Unit] = []
+    previous: tuple[int, str] | None = None
+    for index, kind in enumerate(architecture.pattern):
+        key = (kind, builder.layer_mode(index))
+        if key == previous:
+            found[-1] = found[-1]._replace(repeat=found[-1].repeat + 1)
+            continue
+        if key not in known:
+            known[key] = builder.layer_tensors(kind, index)
+        found.append(Unit("layer", known[key], 1, index))
+        previous = key
+    return found
+
+
+def _tower(tower: Tower, builder: _Builder) -> list[Unit]:
+    trains = builder.tower_trains
+    found = [Unit("tower", builder.tensors(tower.weights, trains, tower.tower_prefix))]
+    if tower.layers and tower.layer_weights:
+        found.append(Unit("tower", builder.tensors(tower.layer_weights, trains, tower.tower_prefix), tower.layers))
+    if tower.projector_weights:
+        tensors = builder.tensors(tower.projector_weights, builder.projector_trains, tower.projector_prefix)
+        found.append(Unit("projector", tensors))
+    return found
+
+
+class _Builder:
+    """Turns weights into tensors as one run holds them."""
+
+    def __init__(self, run: Run, architecture: Architecture) -> None:
+        method = run.method
+        self.run = run
+        self.architecture = architecture
+        self.frozen_dtype = _known(run.model.weights_dtype, "model.weights_dtype")
+        self.adapts = method.kind in adapters.PER_WEIGHT_KINDS
+        self.full = method.kind == "full"
+        self.trainable_dtype = self._trainable_dtype()
+        self.outside = self.full and not method.freeze_language_model
+        self.tower_trains = self.full and not method.freeze_vision_tower
+        self.projector_trains = (self.full or method.kind == "freeze") and not method.freeze_multi_modal_projector
+        self.transformed = frozenset(method.layers_to_transform)
+        self.unfrozen = (
+            trainable_layers(run, len(architecture.pattern)) if method.kind == "freeze" else frozenset[int]()
+        )
+        quantization = run.model.quantization
+        self.skipped = architecture.stored.skipped if quantization.prequantized else ()
+
+    def _trainable_dtype(self) -> str:
+        run = self.run
+        if run.method.kind in ("full", "freeze") or run.method.modules_to_save or run.method.trainable_patterns:
+            return _known(run.precision.trainable_dtype, "precision.trainable_dtype")
+        return str(run.precision.trainable_dtype or "float32")
+
+    def layer_mode(self, index: int) -> str:
+        """What distinguishes layers of one kind: trained by freeze tuning, adapted or not, matched by a pattern."""
+        mode = "u" if index in self.unfrozen else ""
+        if self.transformed and index in self.transformed:
+            mode += "t"
+        if self.run.method.trainable_patterns:
+            mode += str(self._patterns_matching(index))
+        return mode
+
+    def _patterns_matching(self, index: int) -> tuple[str, ...]:
+        kind = self.architecture.kinds[self.architecture.pattern[index]]
+        return tuple(w.name for w in kind.weights if self._unfrozen_by_pattern(f"model.layers.{index}.{w.name}"))
+
+    def _unfrozen_by_pattern(self, name: str) -> bool:
+        return any(_search(pattern, name) for pattern in self.run.method.trainable_patterns)
+
+    def layer_tensors(self, kind: int, index: int) -> tuple[Tensor, ...]:
+        """One decoder layer's tensors."""
+        trains = self.outside or index in self.unfrozen
+        weights = self.architecture.kinds[kind].weights
+        return self.tensors(weights, trains, f"model.layers.{index}", index)
+
+    def tensors(
+        self, weights: tuple[Weight, ...], trains: bool, prefix: str = "", index: int = -1
+    ) -> tuple[Tensor, ...]:
+        """All tensors that `weights` become: base, adapter branches, trainable copies."""
+        found: list[Tensor] = []
+        for weight in weights:
+            self._add(found, weight, trains, prefix, index)
+        return tuple(found)
+
+    def _add(self, found: list[Tensor], weight: Weight, trains: bool, prefix: str, index: int) -> None:
+        method = self.run.method
+        module = weight.name.rpartition(".")[0]
+        trained = trains and self._selected(weight, index)
+        if method.trainable_patterns and not trained:
+            trained = self._unfrozen_by_pattern(f"{prefix}.{weight.name}" if prefix else weight.name)
+        if method.bias == "all" and weight.kind == "bias":
+            trained = True
+        if method.kind == "freeze" and index < 0 and adapters.matches(module, method.freeze_extra_modules):
+            trained = True
+        found.append(self._base(weight, trained))
+        if method.modules_to_save and adapters.matches(module, method.modules_to_save):
+            found.append(self._tensor(weight, "adapter_copy." + weight.name, True, self.trainable_dtype))
+        elif self.adapts and (not prefix or index >= 0 or not method.freeze_vision_tower):
+            self._adapt(found, weight, index)
+
+    def _selected(self, weight: Weight, index: int) -> bool:
+        names = self.run.method.freeze_trainable_modules
+        if index < 0 or self.full or "all" in names:
+            return True
+        return weight.name.split(".")[0] in names
+
+    def _adapt(self, found: list[Tensor], weight: Weight, index: int) -> None:
+        if not adapters.is_target(weight, self.run.method, index):
+            return
+        dtype = self.run.method.adapter_dtype
+        for branch in adapters.branches(weight, self.run):
+            count = numel(branch.shape)
+            name = f"{weight.name}.{branch.suffix}"
+            found.append(Tensor(name, count, branch.shape, "adapter", True, dtype, count * BYTES[dtype], weight.copies))
+
+    def _base(self, weight: Weight, trained: bool) -> Tensor:
+        quantization = self.run.model.quantization
+        if not trained and is_quantized(weight, quantization, self.skipped):
+            size = quantized_bytes(weight.shape, quantization)
+            name = dtype_name(quantization)
+            return Tensor(weight.name, numel(weight.shape), weight.shape, weight.kind, False, name, size, weight.copies)
+        upcast = quantization.method != "none" and quantization.upcast_rest_to_fp32
+        dtype = self.trainable_dtype if trained else "float32" if upcast else self.frozen_dtype
+        return self._tensor(weight, weight.name, trained, dtype)
+
+    def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
+        shape = weight.shape
+        wanted = self.run.model.vocab_size
+        if weight.kind in ("embedding", "head") and isinstance(wanted, int):
+            shape = _resized(shape, self.architecture.vocab_size, wanted)
+        count = numel(shape)
+        return Tensor(name, count, shape, weight.kind, trained, dtype, count * BYTES[dtype], weight.copies)
+
+    def prefix(self) -> tuple[Tensor, ...]:
+        """Prefix tuning's key and value per layer and virtual token (peft 0.21.2 tuners/prefix_tuning/model.py)."""
+        kind = self.architecture.kinds[self.architecture.pattern[0]].attention
+        width = 2 * len(self.architecture.pattern) * kind.kv_heads * kind.head_dim
+        shape = (self.run.method.rank, width)
+        dtype = self.run.method.adapter_dtype
+        count = numel(shape)
+        return (Tensor("prefix.embedding", count, shape, "adapter", True, dtype, count * BYTES[dtype]),)
+
+
+def _resized(shape: tuple[int, ...], vocabulary: int, wanted: int) -> tuple[int, ...]:
+    return (wanted, *shape[1:]) if shape and shape[0] == vocabulary else shape
+
+
+def _search(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return pattern in name
+
+
+def _known(value: object, field: str) -> str:
+    if isinstance(value, str) and value in BYTES:
+        return value
+    raise Missing(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")
