@@ -30,6 +30,15 @@ class Edit(NamedTuple):
     syntax: str = ""  # of a file that would be created
 
 
+class Patch(NamedTuple):
+    """A replacement of text: characters `start` to `end` of the decoded file become `text`."""
+
+    path: str
+    start: int
+    end: int
+    text: str
+
+
 class Fix(NamedTuple):
     """A way out, re-estimated. Peaks are the bytes that the verdict compares (0 = not a memory fix).
 
@@ -47,6 +56,7 @@ class Fix(NamedTuple):
     peak_after: int = 0
     verdict_after: str = ""
     note: str = ""
+    patches: tuple[Patch, ...] = ()  # `edits` as text, where they were placed
 
 
 class Finding(NamedTuple):

@@ -55,7 +55,9 @@ def imports(path: Path, top_level_only: bool) -> Iterator[tuple[str, int]]:
             for alias in node.names:
                 yield ".".join(inner or [alias.name]), node.lineno
         elif isinstance(node, ast.Import):
-            yield from ((alias.name.partition(".")[2], node.lineno) for alias in node.names if alias.name.startswith("memlint."))
+            yield from (
+                (alias.name.partition(".")[2], node.lineno) for alias in node.names if alias.name.startswith("memlint.")
+            )
 
 
 def room(module: str) -> str:

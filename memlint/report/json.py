@@ -101,7 +101,12 @@ def fix(option: Fix) -> dict[str, Any]:
 
 
 def _edit(edit: Edit) -> dict[str, Any]:
-    return {"path": edit.path, "pointer": json_pointer(edit.pointer), "action": edit.action, "value": _plain(edit.value)}
+    return {
+        "path": edit.path,
+        "pointer": json_pointer(edit.pointer),
+        "action": edit.action,
+        "value": _plain(edit.value),
+    }
 
 
 def run(item: RunReport) -> dict[str, Any]:

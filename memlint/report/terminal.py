@@ -5,7 +5,16 @@ from __future__ import annotations
 import os
 from typing import Mapping, NamedTuple, TextIO
 
-CODES = {"error": "1;31", "warning": "1;33", "info": "1;36", "dim": "2", "bold": "1", "good": "32", "rule": "35", "fix": "36"}
+CODES = {
+    "error": "1;31",
+    "warning": "1;33",
+    "info": "1;36",
+    "dim": "2",
+    "bold": "1",
+    "good": "32",
+    "rule": "35",
+    "fix": "36",
+}
 # C0 and C1 controls, and the marks that reorder text: a config must not move the cursor or hide itself.
 UNSAFE = (
     {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}

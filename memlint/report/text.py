@@ -17,9 +17,7 @@ FIXES_SHOWN = 3
 
 def render(report: Report, style: Style = Style()) -> str:
     """Every finding with its excerpt, then one line that counts."""
-    blocks = [
-        "\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings
-    ]
+    blocks = ["\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings]
     tail = [one_line(note) for note in report.notes]
     return "\n\n".join([*blocks, "\n".join([*tail, summary(totals(report), style)])]) + "\n"
 
@@ -119,7 +117,7 @@ def _width(text: str) -> int:
 
 
 def summary(count: Totals, style: Style) -> str:
-    """"3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
+    """ "3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
     found = [_plural(number, severity) for severity, number in count.by_severity.items() if number]
     verdicts = [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
     hidden = [f"{count.suppressed} suppressed"] * bool(count.suppressed)

@@ -1,0 +1,68 @@
+"""Markdown for job summaries and comments: a table of runs, then findings by file."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from memlint.findings import Finding
+from memlint.report.model import FileReport, Report, RunReport, totals
+from memlint.report.terminal import Style, one_line
+from memlint.report.text import describe_fix, summary
+from memlint.report.units import gib
+
+MARKS = {"fits": "fits", "tight": "**tight**", "out_of_memory": "**out of memory**", "unknown": "unknown"}
+# What could start markup, a mention or raw HTML inside a line of text.
+SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>()#!|~@"})
+
+
+def render(report: Report) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield "### memlint"
+    yield ""
+    yield escape(summary(totals(report), Style()))
+    runs = [run for file in report.files for run in file.runs if run.estimate.device_bytes is not None]
+    if runs:
+        yield ""
+        yield "| config | model | GPU | peak (GiB) | on the card (GiB) | verdict |"
+        yield "|---|---|---|---:|---:|---|"
+        yield from map(row, runs)
+    for file in report.files:
+        if file.findings:
+            yield from _file(file)
+
+
+def row(run: RunReport) -> str:
+    estimate = run.estimate
+    card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "not named"
+    interval = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)}"
+    cells = (run.path, run.model.id or "unknown", card)
+    told = " | ".join(escape(cell) for cell in cells)
+    return f"| {told} | {gib(estimate.allocated_bytes)} | {interval} | {MARKS[estimate.verdict]} |"
+
+
+def _file(file: FileReport) -> Iterator[str]:
+    yield ""
+    yield f"<details><summary>{html(file.path)}: {len(file.findings)} findings</summary>"
+    yield ""
+    for item in file.findings:
+        yield from finding_lines(item)
+    yield ""
+    yield "</details>"
+
+
+def finding_lines(finding: Finding) -> Iterator[str]:
+    place = finding.location
+    yield f"- **{finding.severity}** {finding.rule} line {place.line}: {escape(finding.message)}"
+    yield from (f"  - fix: {escape(describe_fix(fix))}" for fix in finding.fixes[:3])
+
+
+def escape(text: str) -> str:
+    """`text` on one line, with nothing in it that Markdown or HTML would read."""
+    return one_line(text).translate(SPECIAL)
+
+
+def html(text: str) -> str:
+    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
