@@ -1,0 +1,128 @@
+"""Where a file that a config names may be: the working directory, the config's folder, then its ancestors.
+
+Launchers start from anywhere, so a relative `deepspeed: examples/deepspeed/ds_z3_config.json` is usually
+relative to the repository and not to the file. In 77 of 78 public LLaMA-Factory configs that name another
+file, it is found in that order. Nothing outside of the root is ever opened, and no URL. This module does no
+I/O of its own: it is given `Files`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from memlint.formats.base import Issue, Missing
+from memlint.source.document import Document, Path
+
+MAX_REFERENCE = 4096  # PATH_MAX on Linux
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Files(NamedTuple):
+    """The file system as references see it. `read` may raise OSError; paths are absolute and posix."""
+
+    is_file: Callable[[str], bool]
+    exists: Callable[[str], bool]
+    realpath: Callable[[str], str]
+    read: Callable[[str], Document]
+
+
+def candidates(reference: str, from_path: str, cwd: str, root: str) -> tuple[str, ...]:
+    """The places to try for `reference`, nearest first and without repeats; all are absolute and below `root`."""
+    places = [reference] if posixpath.isabs(reference) else []
+    if not places:
+        places = [posixpath.join(folder, reference) for folder in (cwd, *_folders(from_path, root))]
+    normal = (posixpath.normpath(place) for place in places)
+    return tuple(dict.fromkeys(place for place in normal if inside(place, root)))
+
+
+def inside(path: str, root: str) -> bool:
+    """Whether the normalised absolute `path` is `root` or lies below it."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _folders(from_path: str, root: str) -> list[str]:
+    """The folder of `from_path` and its ancestors, up to and including `root`."""
+    folders = []
+    folder = posixpath.dirname(from_path)
+    while inside(folder, root):
+        folders.append(folder)
+        if folder in (root, posixpath.dirname(folder)):
+            break
+        folder = posixpath.dirname(folder)
+    return folders
+
+
+def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | Missing:
+    """The real path of the first candidate that is a file, or why there is none. `root` is a real path."""
+    refused = _refuse(reference)
+    if refused:
+        return refused
+    tried = candidates(reference, from_path, cwd, root)
+    if not tried:
+        return Missing("outside", f"`{_short(reference)}` lies outside of {root}")
+    folder = ""
+    for place in tried:
+        real = files.realpath(place)
+        if files.is_file(real):
+            if inside(real, root):
+                return real
+            return Missing("outside", f"`{_short(reference)}` is a link that leads outside of {root}", tried)
+        folder = folder or (place if files.exists(real) else "")
+    if folder:
+        return Missing("not-a-file", f"`{_short(reference)}` is not a file", tried)
+    return Missing("missing", f"no file `{_short(reference)}`", tried)
+
+
+def _refuse(reference: str) -> Missing | None:
+    if _URL.match(reference):
+        return Missing("url", f"`{_short(reference)}` is a URL: memlint opens files only")
+    if reference.startswith("~"):
+        return Missing("outside", f"`{_short(reference)}` is in a home folder, outside of the linted files")
+    if not reference.strip() or "\0" in reference or len(reference) > MAX_REFERENCE:
+        return Missing("missing", f"`{_short(reference)}` is not a file name")
+    return None
+
+
+def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document | Missing]:
+    """`Context.read` over `files`: resolves, refuses cycles over all its calls, and reads."""
+    parents: dict[str, str] = {}
+
+    def read(reference: str, from_path: str) -> Document | Missing:
+        base = posixpath.normpath(posixpath.join(cwd, from_path))
+        target = resolve(reference, base, cwd, root, files)
+        if isinstance(target, Missing):
+            return target
+        source = files.realpath(base)
+        if _leads_to(parents, source, target):
+            return Missing("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
+        parents[target] = source
+        try:
+            return files.read(target)
+        except OSError as error:
+            return Missing("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
+
+    return read
+
+
+def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
+    """Whether `target` is `start` or one of the files that led to `start`."""
+    seen = set()
+    while start and start not in seen:
+        if start == target:
+            return True
+        seen.add(start)
+        start = parents.get(start, "")
+    return False
+
+
+def issue(missing: Missing, path: str, pointer: Path) -> Issue:
+    """What a format says about a reference it could not follow, with the places that were tried."""
+    where = "; tried " + ", ".join(missing.tried) if missing.tried else ""
+    return Issue(f"{missing.code}-reference", missing.message + where, path, pointer)
+
+
+def _short(reference: str) -> str:
+    return reference if len(reference) <= 120 else reference[:117] + "..."

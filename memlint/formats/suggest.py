@@ -1,0 +1,51 @@
+"""Did you mean: the known word nearest to one that somebody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LONGEST = 64  # longer words are no typos, and the distance is quadratic
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that `word` is most likely a slip of, or "" where none is near."""
+    if len(word) > LONGEST or not word:
+        return ""
+    plain = normal(word)
+    best, best_distance = "", limit(plain) + 1
+    for candidate in known:
+        other = normal(candidate)
+        if other == plain or sorted(other.split("_")) == sorted(plain.split("_")):
+            return candidate
+        if abs(len(other) - len(plain)) < best_distance:
+            found = distance(plain, other, best_distance)
+            if found < best_distance:
+                best, best_distance = candidate, found
+    return best
+
+
+def normal(word: str) -> str:
+    """`word` with the spellings of one name made equal: lower case, underscores."""
+    return word.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")
+
+
+def limit(word: str) -> int:
+    """How many slips still leave a word of this length recognisable."""
+    return 1 if len(word) < 6 else 2 if len(word) < 12 else 3
+
+
+def distance(left: str, right: str, bound: int) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours between two words; >= `bound` where it is more."""
+    before: list[int] = []
+    previous = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        current = [i]
+        for j, b in enumerate(right, 1):
+            cost = min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) >= bound:
+            return bound
+        before, previous = previous, current
+    return previous[-1]

@@ -1,0 +1,201 @@
+"""Schema violations as messages a person understands.
+
+A schema file below schemas/ is read and compiled once. A clean value costs one pass of the compiled check;
+only where that cannot say yes, jsonschema-rs is imported and lists the errors. Beside standard JSON Schema
+2020-12, schemas carry annotations:
+
+- on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
+  `x-memlint-note`: reported when the key is used, whatever its value;
+- on an object: `x-memlint-unknown` ("error", "warning", "ignore"): how bad a key is that it does not list
+  (with `additionalProperties: false`);
+- at the root: `x-memlint-aliases`: what other frameworks call a key, {"max_seq_length": {"key": "cutoff_len"},
+  "load_in_4bit": {"key": "quantization_bit", "value": 4}}.
+
+A schema name may carry a fragment: "llamafactory.json#v1" is `$defs/v1` of that file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from memlint._data import path as data_path
+from memlint.formats.base import Issue
+from memlint.formats.schema_check import Check, Schema, compile_check, follow
+from memlint.formats.schema_messages import describe, message_of, unknown_key
+from memlint.source.document import Path
+
+MAX_ISSUES = 50
+MAX_NODES = 100_000  # values beyond this are not handed to the validator
+
+
+class Compiled(NamedTuple):
+    root: Schema
+    schema: Schema
+    accepts: Check
+    notes: Notes
+
+
+class Notes(NamedTuple):
+    """The annotated keys of an object schema, and its properties that have annotated keys below."""
+
+    keys: Mapping[str, Schema]
+    below: Mapping[str, Notes]
+    items: Notes | None
+
+
+_compiled: dict[str, Compiled] = {}
+_validators: dict[str, Any] = {}
+
+
+def schema_issues(
+    value: Any, path: str, schema_name: str, versions: Mapping[str, tuple[int, ...]] | None = None
+) -> tuple[Issue, ...]:
+    """What `schema_name` has against `value`, the content of the file at `path`; never raises on any value.
+
+    `versions` are the framework versions in use where they are known: a key that a later version removes is
+    then no issue.
+    """
+    compiled = compiled_schema(schema_name)
+    issues = list(_annotated(compiled.notes, value, path, (), versions or {}))
+    if not compiled.accepts(value):
+        issues.extend(_errors(schema_name, compiled, value, path))
+    return tuple(issues[:MAX_ISSUES])
+
+
+def compiled_schema(name: str) -> Compiled:
+    """The schema of that name, read and compiled on first use. Raises FileNotFoundError."""
+    compiled = _compiled.get(name)
+    if compiled is None:
+        file, _, fragment = name.partition("#")
+        with open(f"{data_path('schemas')}/{file}", encoding="utf-8") as stream:
+            root = json.load(stream)
+        schema = root["$defs"][fragment] if fragment else root
+        compiled = Compiled(root, schema, compile_check(schema, root), _notes(schema, root, 0) or Notes({}, {}, None))
+        _compiled[name] = compiled
+    return compiled
+
+
+def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
+    schema = follow(schema, root)
+    if not isinstance(schema, dict) or depth > 16:
+        return None
+    keys, below = {}, {}
+    for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
+        for key, sub in part.get("properties", {}).items():
+            if "x-memlint-removed-in" in sub or "x-memlint-renamed-to" in sub:
+                keys[key] = sub
+            inner = _notes(sub, root, depth + 1)
+            if inner:
+                below[key] = inner
+    items = _notes(schema["items"], root, depth + 1) if "items" in schema else None
+    return Notes(keys, below, items) if keys or below or items else None
+
+
+def _annotated(
+    notes: Notes, value: Any, path: str, pointer: Path, versions: Mapping[str, tuple[int, ...]]
+) -> Iterator[Issue]:
+    if isinstance(value, dict):
+        for key in notes.keys.keys() & value.keys():
+            issue = _outdated(key, notes.keys[key], path, (*pointer, key), versions)
+            if issue:
+                yield issue
+        for key in notes.below.keys() & value.keys():
+            yield from _annotated(notes.below[key], value[key], path, (*pointer, key), versions)
+    elif isinstance(value, list) and notes.items:
+        for index, item in enumerate(value[:MAX_ISSUES]):
+            yield from _annotated(notes.items, item, path, (*pointer, index), versions)
+
+
+def _outdated(
+    key: str, schema: Schema, path: str, pointer: Path, versions: Mapping[str, tuple[int, ...]]
+) -> Issue | None:
+    removed, renamed = schema.get("x-memlint-removed-in", ""), schema.get("x-memlint-renamed-to", "")
+    framework, _, version = removed.partition(" ")
+    used = versions.get(framework)
+    if used and version and used < _version(version):
+        return None
+    gone = f" is gone since {removed}" if removed else " has another name now"
+    then = f": use `{renamed}`" if renamed else ""
+    note = f" ({schema['x-memlint-note']})" if schema.get("x-memlint-note") else ""
+    code = "renamed-key" if renamed else "removed-key"
+    return Issue(code, f"`{key}`{gone}{then}{note}", path, pointer, "warning", on_key=True, suggestion=renamed)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _errors(name: str, compiled: Compiled, value: Any, path: str) -> Iterator[Issue]:
+    plain = _plain(value, [MAX_NODES])
+    for number, error in enumerate(_validator(name, compiled).iter_errors(plain)):
+        if number >= MAX_ISSUES:
+            return
+        pointer = tuple(error.instance_path)
+        owner = subschema(compiled, pointer)
+        if error.kind.name == "additionalProperties":
+            yield from _unknown_keys(compiled, owner, error.kind.unexpected, path, pointer)
+        else:
+            yield message_of(error, describe(owner, compiled.root), path, pointer)
+
+
+def _unknown_keys(compiled: Compiled, owner: Schema, keys: list[str], path: str, pointer: Path) -> Iterator[Issue]:
+    severity = owner.get("x-memlint-unknown", "error")
+    if severity == "ignore":
+        return
+    aliases = compiled.root.get("x-memlint-aliases", {}) if not pointer else {}
+    for key in keys[:MAX_ISSUES]:
+        yield unknown_key(key, owner.get("properties", {}), aliases, path, (*pointer, key), severity)
+
+
+def subschema(compiled: Compiled, pointer: Path) -> Schema:
+    """The part of the schema that answers for the value at `pointer`; {} where nothing does."""
+    schema: Any = follow(compiled.schema, compiled.root)
+    for step in pointer:
+        schema = _step(schema, step, compiled.root)
+    return schema if isinstance(schema, dict) else {}
+
+
+def _step(schema: Any, step: str | int, root: Schema) -> Any:
+    if not isinstance(schema, dict):
+        return {}
+    for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
+        below = part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step)
+        if below is None and isinstance(step, str):
+            below = part.get("additionalProperties")
+        if isinstance(below, dict):
+            return follow(below, root)
+    return {}
+
+
+def _validator(name: str, compiled: Compiled) -> Any:
+    validator = _validators.get(name)
+    if validator is None:
+        import jsonschema_rs  # 19 ms that only files with something wrong pay
+
+        schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
+        validator = _validators[name] = jsonschema_rs.Draft202012Validator(schema)
+    return validator
+
+
+def _plain(value: Any, budget: list[int]) -> Any:
+    """`value` as JSON could hold it: text keys, valid unicode, finite numbers, at most `budget` nodes."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        return None
+    if isinstance(value, dict):
+        return {_text(key): _plain(item, budget) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, budget) for item in value]
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float) and not -1e308 < value < 1e308:
+        return 1e308
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return 2**63 - 1 if value > 0 else -(2**63)
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(value).encode("utf-8", "replace").decode("utf-8")
