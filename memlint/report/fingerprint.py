@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Iterable, Iterator
 
 from memlint.findings import Finding
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 from memlint.memory.model import Estimate, Phase
 from memlint.report.model import Report, RunReport
-from memlint.report.terminal import Style, one_line
+from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -17,7 +17,7 @@ VERDICTS["unknown"] = ("unknown", "dim")
 ASSUMPTIONS_SHOWN = 12
 
 
-def render(report: Report, style: Style = Style()) -> str:
+def render(report: Report, style: Style = PLAIN) -> str:
     """One table a run; a line for files without one."""
     blocks = ["\n".join(run_lines(run, style)) for file in report.files for run in file.runs]
     return "\n\n".join(blocks) + "\n" if blocks else "nothing to estimate: no training config among these files\n"
@@ -93,12 +93,13 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     if estimate.device_high_bytes is None or estimate.device_low_bytes is None:
         yield f"  {style.paint(word, role)}"
         return
-    span = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)} GiB on the card"
+    inner = f"allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)}"
+    span = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)} GiB on the card ({inner})"
     if budget:
         yield f"  {hardware.gpu} {bar(estimate, budget, style)} {gib(estimate.device_bytes)} of {gib(budget)} GiB"
-        yield f"  {style.paint(word, role)}: {span} (allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)})"
+        yield f"  {style.paint(word, role)}: {span}"
     else:
-        yield f"  {span} (allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)})"
+        yield f"  {span}"
     if estimate.fits_on and estimate.verdict != "fits":
         yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
     if estimate.host_bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, NamedTuple, TextIO
+from collections.abc import Mapping
+from typing import NamedTuple, TextIO
 
 CODES = {
     "error": "1;31",
@@ -18,8 +19,8 @@ CODES = {
 # C0 and C1 controls, and the marks that reorder text: a config must not move the cursor or hide itself.
 UNSAFE = (
     {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-    | {code: "�" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
-    | {code: "�" for code in range(0xD800, 0xE000)}
+    | dict.fromkeys((*range(8234, 8239), *range(8294, 8298), 8206, 8207, 1564), "�")
+    | dict.fromkeys(range(55296, 57344), "�")
 )
 
 
@@ -37,6 +38,9 @@ class Style(NamedTuple):
         if not (self.links and url):
             return text
         return f"\x1b]8;;{clean(url)}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+PLAIN = Style()
 
 
 def clean(text: str) -> str:

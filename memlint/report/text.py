@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
-from memlint.report.terminal import Style, clean, one_line
+from memlint.report.terminal import PLAIN, Style, clean, one_line
 from memlint.report.units import gib
 
 TAB = "    "
@@ -15,7 +15,7 @@ WIDEST_LINE = 160
 FIXES_SHOWN = 3
 
 
-def render(report: Report, style: Style = Style()) -> str:
+def render(report: Report, style: Style = PLAIN) -> str:
     """Every finding with its excerpt, then one line that counts."""
     blocks = ["\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings]
     tail = [one_line(note) for note in report.notes]
