@@ -1,0 +1,91 @@
+"""Attention functions that keep and allocate what the CUDA kernels do.
+
+The CPU path of scaled dot-product attention differs from CUDA's, so an attention function of our own
+is registered with transformers: it keeps q, k, v, the output and a float32 log-sum-exp for the
+backward, as FlashAttention 2 does (flash_attn/flash_attn_interface.py, FlashAttnFunc, v2.8) and as the
+flash and memory-efficient kernels of `scaled_dot_product_attention` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+FUSED = "memlint_fused"
+SDPA = "memlint_scaled"
+
+
+class FlashCore(torch.autograd.Function):
+    """Shapes (B, heads, S, head_dim); k and v may have fewer heads. No arithmetic, only allocations."""
+
+    temporaries = True
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        batch, heads, length, _ = query.shape
+        # laid out (B, S, heads, head_dim), as the kernel's output is: reshaping it afterwards copies nothing
+        out = torch.empty(batch, length, heads, value.shape[-1], dtype=query.dtype, device=query.device).transpose(1, 2)
+        lse = torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
+        ctx.save_for_backward(query, key, value, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        query, key, value, out, lse = ctx.saved_tensors
+        if not FlashCore.temporaries:
+            return tuple(torch.empty_like(tensor) for tensor in (query, key, value))
+        d_query = torch.empty_like(query)
+        # flash_api.cpp mha_bwd (v2.8): softmax_d and dq_accum in float32, rows rounded to 128;
+        # dk_expanded and dv_expanded with all heads under grouped-query attention.
+        batch, heads, length, width = query.shape
+        rows = (length + 127) // 128 * 128
+        row_sums = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
+        accumulator = torch.empty(batch, heads, rows, (width + 31) // 32 * 32, dtype=torch.float32, device=query.device)
+        expanded = []
+        if key.shape[1] != heads:
+            expanded = [
+                torch.empty(batch, heads, t.shape[2], t.shape[3], dtype=t.dtype, device=t.device) for t in (key, value)
+            ]
+        d_key, d_value = torch.empty_like(key), torch.empty_like(value)
+        del row_sums, accumulator, expanded, lse, out
+        return d_query, d_key, d_value
+
+
+def flash(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """The signature of transformers' attention interface; returns (B, S, heads, head_dim)."""
+    wide = query.dtype == torch.float32
+    if wide and torch.is_autocast_enabled("cpu"):
+        target = torch.get_autocast_dtype("cpu")
+        query, key, value = query.to(target), key.to(target), value.to(target)
+    padding = query.shape[-1] - value.shape[-1]
+    if padding > 0:
+        value = torch.nn.functional.pad(value, [0, padding])
+    out = FlashCore.apply(query, key, value)
+    if padding > 0:
+        out = out[..., : out.shape[-1] - padding]
+    return out.transpose(1, 2), None
+
+
+def register() -> None:
+    """Makes the functions known to transformers under their names."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+    for name in (FUSED, SDPA):
+        AttentionInterface.register(name, flash)
+        AttentionMaskInterface.register(name, flash_attention_mask)
+
+
+def implementation(name: str) -> str:
+    """What to ask transformers for when a run uses the attention implementation `name`."""
+    if name == "eager":
+        return "eager"
+    return SDPA if name == "sdpa" else FUSED

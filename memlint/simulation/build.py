@@ -1,0 +1,137 @@
+"""Builds the real model on the meta device and turns it into fake tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+
+import torch
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+
+
+class Adapter(NamedTuple):
+    """LoRA as PEFT builds it. `targets` ("all",) means every linear layer but the head."""
+
+    rank: int = 8
+    alpha: float = 16
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ("all",)
+    exclude: tuple[str, ...] = ()
+    modules_to_save: tuple[str, ...] = ()
+    bias: str = "none"
+    use_dora: bool = False
+    use_rslora: bool = False
+    rank_pattern: tuple[tuple[str, int], ...] = ()
+    target_parameters: tuple[str, ...] = ()
+
+
+def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, dtype: torch.dtype) -> Any:
+    """The transformers model of a configuration, without data."""
+    import transformers
+
+    settings: Any = getattr(transformers, config_class)(**config)
+    # `use_cache` stays as training sets it: no key/value cache.
+    settings.use_cache = False
+    for part in (settings, *_sub_configs(settings)):
+        part._attn_implementation = attention
+    auto: Any = transformers.AutoModelForCausalLM
+    if type(settings) not in auto._model_mapping:
+        auto = transformers.AutoModelForImageTextToText
+    kind: Any = auto._model_mapping[type(settings)]
+    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("meta"):
+            return kind(settings)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _sub_configs(settings: Any) -> Iterator[Any]:
+    for name in getattr(settings, "sub_configs", {}):
+        part = getattr(settings, name, None)
+        if part is not None:
+            yield part
+
+
+def add_adapter(model: Any, adapter: Adapter) -> Any:
+    """`model` wrapped by PEFT; adapter weights are float32 until `cast_trainable`."""
+    from peft import LoraConfig, get_peft_model
+
+    targets: Any = list(adapter.targets)
+    if adapter.targets in (("all",), ("all-linear",)):
+        targets = "all-linear"
+    settings = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=int(adapter.alpha),
+        lora_dropout=adapter.dropout,
+        target_modules=targets,
+        exclude_modules=list(adapter.exclude) or None,
+        modules_to_save=list(adapter.modules_to_save) or None,
+        bias=adapter.bias,  # type: ignore[arg-type]
+        use_dora=adapter.use_dora,
+        use_rslora=adapter.use_rslora,
+        rank_pattern=dict(adapter.rank_pattern),
+        target_parameters=list(adapter.target_parameters) or None,
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, settings)
+
+
+def freeze_all_but_last(model: Any, layers: int) -> None:
+    """Only the last `layers` decoder layers train; the first ones for a negative count."""
+    stack = decoder_layers(model)
+    model.requires_grad_(False)
+    chosen = stack[-layers:] if layers > 0 else stack[: -layers or None]
+    for layer in chosen:
+        layer.requires_grad_(True)
+
+
+def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
+    """The longest list of modules: the decoder's layers."""
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return list(max(lists, key=len))
+
+
+def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None]) -> None:
+    """Gives each meta parameter the dtype that `choose` answers (None leaves it)."""
+    for parameter in model.parameters():
+        dtype = choose(parameter)
+        if dtype is not None and parameter.is_floating_point() and parameter.dtype != dtype:
+            parameter.data = parameter.data.to(dtype)
+
+
+def to_fake(model: Any) -> None:
+    """Replaces meta parameters and buffers by tensors of the fake mode in force; ties stay ties."""
+    seen: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                module._parameters[name] = _fake_parameter(parameter, seen)
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None:
+                module._buffers[name] = _fake_like(buffer, seen)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.is_meta:
+                setattr(module, name, _fake_like(value, seen))
+
+
+def _fake_like(tensor: torch.Tensor, seen: dict[int, torch.Tensor]) -> torch.Tensor:
+    if id(tensor) not in seen:
+        seen[id(tensor)] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    return seen[id(tensor)]
+
+
+def _fake_parameter(parameter: torch.Tensor, seen: dict[int, torch.Tensor]) -> torch.nn.Parameter:
+    if id(parameter) not in seen:
+        data = torch.empty(parameter.shape, dtype=parameter.dtype, device="cpu")
+        seen[id(parameter)] = torch.nn.Parameter(data, requires_grad=parameter.requires_grad)
+    found = seen[id(parameter)]
+    assert isinstance(found, torch.nn.Parameter)
+    return found

@@ -1,0 +1,72 @@
+"""Autocast as on CUDA, and what accelerate wraps around a model's forward.
+
+Autocast on CPU tensors has other operator lists than on CUDA: it leaves layer_norm, softmax, pow and
+others in half precision that CUDA runs in float32. `CudaAutocast` adds the casts that CUDA makes
+(aten/src/ATen/autocast_mode.h, AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, v2.13.0).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import Any, Callable, Iterator
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# AT_FORALL_FP32: inputs are cast to float32.
+FP32 = frozenset(
+    (
+        "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "
+        "native_layer_norm group_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
+        "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
+        "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
+        "binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp cross_entropy __pow__ __rpow__"
+    ).split()
+)
+# AT_FORALL_FP32_SET_OPT_DTYPE: the kernel computes and returns float32, unless the caller names a dtype.
+FP32_OUTPUT = frozenset("prod softmax log_softmax cumprod cumsum sum".split())
+HALF = (torch.float16, torch.bfloat16)
+
+
+class CudaAutocast(TorchFunctionMode):
+    """While CPU autocast is on, casts where CUDA autocast would."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not torch.is_autocast_enabled("cpu"):
+            return func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in FP32_OUTPUT and kwargs.get("dtype") is None and _half(args[:1]):
+            kwargs = {**kwargs, "dtype": torch.float32}
+        elif name in FP32 and (_half(args) or _half(kwargs.values())):
+            args = tuple(_single(arg) for arg in args)
+            kwargs = {key: _single(value) for key, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _half(values: Any) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.dtype in HALF for value in values)
+
+
+def _single(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in HALF else value
+
+
+@contextmanager
+def autocast(dtype: torch.dtype | None) -> Iterator[None]:
+    """CUDA's autocast in `dtype`; nothing when that is None."""
+    with ExitStack() as stack:
+        if dtype is not None:
+            stack.enter_context(torch.autocast("cpu", dtype=dtype))
+            stack.enter_context(CudaAutocast())
+        yield
+
+
+def outputs_in_fp32(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward` with its half-precision outputs turned to float32 as `accelerator.prepare` does."""
+    from accelerate.utils.operations import convert_outputs_to_fp32
+
+    converted: Callable[..., Any] = convert_outputs_to_fp32(forward)
+    return converted

@@ -1,0 +1,54 @@
+"""Reads a tracker's record of allocations: the highest moment of each phase and what was alive then."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable
+
+from memlint.simulation.result import Live
+from memlint.simulation.tracker import Allocation, Tracker
+
+LAYER = re.compile(r"\.\d+(?=\.|$)")
+
+
+def highest(tracker: Tracker) -> dict[str, tuple[int, int]]:
+    """For each phase: (position in the events after which the highest moment is, live bytes there)."""
+    best: dict[str, tuple[int, int]] = {}
+    marks = dict(tracker.marks)
+    current, phase = 0, ""
+    for position, event in enumerate(tracker.events):
+        if position in marks:
+            phase = marks[position]
+            best[phase] = (position, current)
+        current += tracker.allocations[event].bytes if event >= 0 else -tracker.allocations[~event].bytes
+        if current > best[phase][1]:
+            best[phase] = (position + 1, current)
+    return best
+
+
+def alive(tracker: Tracker, position: int) -> list[Allocation]:
+    """The storages alive after the first `position` events."""
+    live: set[int] = set()
+    for event in tracker.events[:position]:
+        if event >= 0:
+            live.add(event)
+        else:
+            live.discard(~event)
+    return [tracker.allocations[index] for index in sorted(live)]
+
+
+def grouped(allocations: Iterable[Allocation]) -> tuple[Live, ...]:
+    """Allocations grouped by module (any layer), kind, shape, dtype and operator; largest first."""
+    groups: dict[tuple[str, str, tuple[int, ...], str, str, str], list[int]] = {}
+    for one in allocations:
+        module = LAYER.sub(".*", one.module)
+        key = (module, one.kind or _kind(one), one.shape, one.dtype, one.operator.removeprefix("aten::"), one.phase)
+        entry = groups.setdefault(key, [0, 0])
+        entry[0] += 1
+        entry[1] += one.bytes
+    lines = [Live(*key, count=count, bytes=size) for key, (count, size) in groups.items()]
+    return tuple(sorted(lines, key=lambda line: -line.bytes))
+
+
+def _kind(one: Allocation) -> str:
+    return "activations" if one.phase == "forward" else "temporaries"

@@ -1,0 +1,202 @@
+"""One training step of a real model on fake tensors."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import ExitStack
+from typing import Any, Callable, Mapping, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from memlint.simulation import attention as attention_functions
+from memlint.simulation import build, kernels, optimizers, precision, replay
+from memlint.simulation.modules import ModuleNames
+from memlint.simulation.result import SimulatedStep
+from memlint.simulation.tracker import Tracker
+
+
+class Settings(NamedTuple):
+    """A step to simulate, in the simulator's own plain terms.
+
+    `frozen`, `trainable`, `adapter_dtype`: dtypes of parameters. `autocast`: its dtype, "" for none.
+    `trained`: full, lora, freeze. `checkpointing`: none, reentrant, non_reentrant.
+    """
+
+    micro_batch_size: int = 1
+    sequence_length: int = 1024
+    attention: str = "flash_attention_2"
+    trained: str = "full"
+    adapter: build.Adapter | None = None
+    trainable_layers: int = 0
+    frozen: str = "bfloat16"
+    trainable: str = "float32"
+    autocast: str = "bfloat16"
+    outputs_to_fp32: bool = True
+    checkpointing: str = "reentrant"
+    optimizer: str = "adamw_torch_fused"
+    momentum: float = 0.0
+    max_grad_norm: float = 1.0
+    accumulates: bool = False
+    keeps_outputs: bool = False
+    kernel_temporaries: bool = True
+
+
+def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
+    """Simulates the steady step of a causal language model; needs no memory for its data."""
+    started = time.perf_counter()
+    attention_functions.register()
+    attention_functions.FlashCore.temporaries = settings.kernel_temporaries
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = _build(config_class, config, settings)
+        tracker = Tracker(kernels.temporaries if settings.kernel_temporaries else None)
+        with FakeTensorMode(), tracker:
+            figures = _run(model, tracker, settings)
+    return _result(tracker, figures, time.perf_counter() - started)
+
+
+class _Figures(NamedTuple):
+    parameters: int
+    trainable: int
+    base: int
+    states: int
+    end_forward: int
+    end_forward_position: int
+
+
+def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> Any:
+    frozen = build.DTYPES[settings.frozen]
+    implementation = attention_functions.implementation(settings.attention)
+    model = build.model_on_meta(config_class, config, implementation, frozen)
+    trainable = build.DTYPES[settings.trainable]
+    if settings.trained == "freeze":
+        build.freeze_all_but_last(model, settings.trainable_layers)
+    if settings.trained == "lora":
+        assert settings.adapter is not None
+        model = build.add_adapter(model, settings.adapter)
+    build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
+    return model
+
+
+def _run(model: Any, tracker: Tracker, settings: Settings) -> _Figures:
+    tracker.begin("base")
+    build.to_fake(model)
+    inputs = _inputs(model, settings)
+    base = _count_base(model, tracker, inputs)
+    if settings.checkpointing != "none":
+        _checkpoint(model, settings)
+    model.train()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = optimizers.create(settings.optimizer, trained, settings.momentum)
+    tracker.begin("states")
+    states = _first_step(optimizer, trained, tracker)
+    if settings.accumulates:
+        for parameter in trained:
+            parameter.grad = torch.empty_like(parameter)
+    names = ModuleNames(model)
+    tracker.module = names.current
+    with names:
+        end = _step(model, inputs, tracker, settings, optimizer, trained)
+    return _Figures(_count(model.parameters()), _count(trained), base, states, *end)
+
+
+def _count(parameters: Any) -> int:
+    return sum(parameter.numel() for parameter in parameters)
+
+
+def _inputs(model: Any, settings: Settings) -> dict[str, torch.Tensor]:
+    shape = (settings.micro_batch_size, settings.sequence_length)
+    ids = torch.zeros(shape, dtype=torch.int64)
+    return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64)}
+
+
+def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]) -> int:
+    for name, parameter in model.named_parameters():
+        found = tracker.allocation_of(parameter)
+        if found is not None:
+            found.module, found.kind = name.rpartition(".")[0], "weights"
+    tracker.label(model.buffers(), "weights")
+    tracker.label(inputs.values(), "inputs")
+    return tracker.current - sum(found.bytes for t in inputs.values() if (found := tracker.allocation_of(t)))
+
+
+def _checkpoint(model: Any, settings: Settings) -> None:
+    reentrant = settings.checkpointing == "reentrant"
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant, "preserve_rng_state": False})
+    model.enable_input_require_grads()
+
+
+def _first_step(optimizer: Any, trained: list[torch.nn.Parameter], tracker: Tracker) -> int:
+    """Makes the optimizer create its states; returns their bytes."""
+    before = tracker.current
+    tracker.ignored = optimizers.on_host(optimizer)
+    for parameter in trained:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    tracker.label(optimizers.states(optimizer), "optimizer_states")
+    tracker.ignored = lambda tensor: False
+    return tracker.current - before
+
+
+def _step(
+    model: Any,
+    inputs: Mapping[str, torch.Tensor],
+    tracker: Tracker,
+    settings: Settings,
+    optimizer: Any,
+    trained: list[torch.nn.Parameter],
+) -> tuple[int, int]:
+    dtype = build.DTYPES.get(settings.autocast)
+    tracker.begin("forward")
+    outputs = _forward(model, dtype, settings)(**inputs)
+    loss = outputs["loss"]
+    kept = outputs if settings.keeps_outputs else None
+    del outputs
+    end = (tracker.current, len(tracker.events))
+    tracker.begin("backward")
+    loss.backward()
+    del loss, kept
+    tracker.label((p.grad for p in trained if p.grad is not None), "gradients")
+    tracker.begin("optimizer_step")
+    tracker.ignored = optimizers.on_host(optimizer)
+    if settings.max_grad_norm:
+        torch.nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return end
+
+
+def _forward(model: Any, dtype: torch.dtype | None, settings: Settings) -> Callable[..., Any]:
+    def forward(**inputs: torch.Tensor) -> Any:
+        with precision.autocast(dtype):
+            return model(**inputs)
+
+    return precision.outputs_in_fp32(forward) if settings.outputs_to_fp32 else forward
+
+
+def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedStep:
+    best = replay.highest(tracker)
+    phases = {name: best[name] for name in ("forward", "backward", "optimizer_step") if name in best}
+    peak_phase = max(phases, key=lambda name: phases[name][1])
+    live = tuple((name, replay.grouped(replay.alive(tracker, at))) for name, (at, _) in phases.items())
+    return SimulatedStep(
+        parameters=figures.parameters,
+        trainable_parameters=figures.trainable,
+        base=figures.base,
+        optimizer_states=figures.states,
+        end_forward=figures.end_forward,
+        forward=phases["forward"][1],
+        backward=phases["backward"][1],
+        optimizer_step=phases.get("optimizer_step", (0, 0))[1],
+        peak=phases[peak_phase][1],
+        peak_phase=peak_phase,
+        live_at_end_forward=replay.grouped(replay.alive(tracker, figures.end_forward_position)),
+        live_at_peak=dict(live)[peak_phase],
+        live_by_phase=live,
+        events=tuple(tracker.events),
+        sizes=tuple(one.bytes for one in tracker.allocations),
+        seconds=seconds,
+    )
