@@ -1,0 +1,68 @@
+"""Decoder layers and what stands around them, put together as an Architecture."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Hashable, Sequence
+
+from memlint.architectures.blocks import Weights, linear, norm
+from memlint.architectures.config import Config
+from memlint.architectures.model import Architecture, Layer, Weight
+
+
+def decoder(
+    c: Config,
+    class_name: str,
+    make: Callable[[Any], Layer],
+    keys: Sequence[Hashable] | None = None,
+    *,
+    prefix: str = "model.",
+    embedding: str = "embed_tokens",
+    final_norm: str = "norm",
+    final_bias: bool = False,
+    head: str = "lm_head",
+    head_bias: bool = False,
+    tied: bool | None = None,
+    extra: Weights = (),
+    **traits: Any,
+) -> Architecture:
+    """An Architecture whose layer i is `make(keys[i])`; equal keys share one kind.
+
+    `final_norm` "" means that there is none (or that it is in `extra`, with all else that stands outside).
+    """
+    keys = [None] * c.layers() if keys is None else keys
+    kinds, pattern = _distinct(keys, make)
+    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
+    tied = c.flag("tie_word_embeddings") if tied is None else tied
+    outside = (Weight(f"{prefix}{embedding}.weight", (vocabulary, hidden), "embedding"), *extra)
+    if final_norm:
+        outside += norm(prefix + final_norm, hidden, final_bias)
+    if not tied:
+        outside += linear(head, vocabulary, hidden, head_bias, "head")
+    elif head_bias:
+        outside += (Weight(f"{head}.bias", (vocabulary,), "bias"),)
+    return Architecture(
+        family=c.family,
+        class_name=class_name,
+        hidden_size=hidden,
+        vocab_size=vocabulary,
+        kinds=kinds,
+        pattern=pattern,
+        outside=outside,
+        tied_embeddings=tied,
+        max_positions=positions(c),
+        **traits,
+    )
+
+
+def positions(c: Config) -> int:
+    """The longest sequence that the config declares, 0 where it does not."""
+    value = c.get("max_position_embeddings", 0)
+    return value if isinstance(value, int) and 0 < value < 1 << 40 else 0
+
+
+def _distinct(
+    keys: Sequence[Hashable], make: Callable[[Any], Layer]
+) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+    seen: dict[Hashable, int] = {}
+    pattern = tuple(seen.setdefault(key, len(seen)) for key in keys)
+    return tuple(make(key) for key in seen), pattern

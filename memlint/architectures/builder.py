@@ -1,0 +1,56 @@
+"""`from_config`: a configuration as transformers reads it, turned into an Architecture."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Mapping
+
+from memlint.architectures import datafile
+from memlint.architectures.config import Config, UnsupportedConfig
+from memlint.architectures.families import gemma, gpt, llama, mixture, phi3
+from memlint.architectures.model import Architecture
+from memlint.architectures.stored import stored_weights, weights_dtype
+
+# liger_kernel 0.8.5, transformers/monkey_patch.py MODEL_TYPE_TO_APPLY_LIGER_FN
+LIGER: frozenset[str] = frozenset()
+
+FAMILIES: Mapping[str, Callable[[Config], Architecture]] = {
+    **llama.FAMILIES,
+    **gemma.FAMILIES,
+    **gpt.FAMILIES,
+    **phi3.FAMILIES,
+    **mixture.FAMILIES,
+}
+
+
+def from_config(config: Mapping[str, Any]) -> Architecture:
+    """The architecture that `config` (a parsed config.json) describes.
+
+    Raises UnsupportedConfig, and nothing else on any JSON value, where its parameters cannot be counted.
+    """
+    if not isinstance(config, Mapping):
+        raise UnsupportedConfig("config.json does not hold an object")
+    family = config.get("model_type")
+    if not isinstance(family, str):
+        raise UnsupportedConfig("this config.json names no `model_type`")
+    build = FAMILIES.get(family)
+    if build is None:
+        raise UnsupportedConfig(f"no block list for model_type `{family[:60]}`")
+    architecture = _built(build, defaulted(config, family))
+    return architecture._replace(
+        dtype=weights_dtype(config), stored=stored_weights(config), supports_liger=family in LIGER
+    )
+
+
+def _built(build: Callable[[Config], Architecture], config: Config) -> Architecture:
+    try:
+        return build(config)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        raise UnsupportedConfig(f"this {config.family} config is not one that transformers would build") from error
+
+
+def defaulted(values: Mapping[str, Any], family: str) -> Config:
+    """`values` with the defaults of the transformers class of `family` behind them."""
+    line = datafile.line("defaults.jsonl", f'{{"family":"{family}",'.encode())
+    facts = json.loads(line) if line else {}
+    return Config(values, family.split("/")[0], facts.get("defaults"), facts.get("aliases"))
