@@ -21,13 +21,18 @@ class Location(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A change of one value: `action` is set, add or remove; `value` is plain (not text)."""
+    """A change of one value: `action` is set (adds the key where it is absent), remove or rename.
+
+    `value` is plain (not text); for rename it is the new key. `near` names a key beside which a new key
+    reads well; without it, it goes to the end of its mapping.
+    """
 
     path: str  # file
     pointer: tuple[str | int, ...]
     action: str
     value: Any = None
     syntax: str = ""  # of a file that would be created
+    near: str = ""
 
 
 class Patch(NamedTuple):

@@ -1,0 +1,118 @@
+"""Edits as text: patches at spans that change what an edit says and not one character more.
+
+A document is never dumped again. Each edit becomes at most one `Patch`; an edit whose result already
+stands gives none, so that placing edits twice changes nothing. What cannot be said safely (values
+behind aliases, merge keys, documents with problems) raises `CannotEdit` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from memlint.findings import Edit, Patch
+from memlint.fixes import json_edits, yaml_edits
+from memlint.fixes.scalars import same
+from memlint.fixes.text import CannotEdit
+from memlint.source.document import Document, Path
+
+MISSING = object()
+
+
+def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
+    """The patches that make `document` say `edits`, in order of place, none overlapping another.
+
+    Raises CannotEdit where an edit has no safe place, and where two edits touch the same text.
+    """
+    room = json_edits if document.syntax == "json" else yaml_edits
+    found: list[Patch] = []
+    for edit in edits:
+        _refuse_unsafe(document, edit)
+        if not stands(document.value, edit):
+            found.append(room.place(document, edit))
+    return _ordered(found)
+
+
+def stands(value: Any, edit: Edit) -> bool:
+    """Whether `value` already says what `edit` wants."""
+    current = at(value, edit.pointer)
+    if edit.action == "remove":
+        return current is MISSING
+    if edit.action == "rename":
+        return current is MISSING and at(value, (*edit.pointer[:-1], edit.value)) is not MISSING
+    wanted = list(edit.value) if isinstance(edit.value, tuple) else edit.value
+    return current is not MISSING and same(current, wanted)
+
+
+def at(value: Any, path: Path) -> Any:
+    """What stands at `path`, or MISSING."""
+    for part in path:
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+            value = value[part]
+        else:
+            return MISSING
+    return value
+
+
+def expected(value: Any, edits: Iterable[Edit]) -> Any:
+    """What the document's value must be after `edits`: the law that a write is held against."""
+    for edit in edits:
+        value = _changed(value, edit, edit.pointer)
+    return value
+
+
+def _changed(value: Any, edit: Edit, path: Path) -> Any:
+    if not path:
+        return list(edit.value) if isinstance(edit.value, tuple) else edit.value
+    head, rest = path[0], path[1:]
+    if isinstance(value, list) and isinstance(head, int) and 0 <= head < len(value):
+        return [*value[:head], *([] if _removes(edit, rest) else [_changed(value[head], edit, rest)]), *value[head + 1 :]]
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise CannotEdit(f"{edit.pointer} does not lead to a mapping")
+    if rest or edit.action == "set":
+        return {**value, head: _changed(value.get(head), edit, rest)}
+    if edit.action == "remove":
+        return {key: item for key, item in value.items() if key != head}
+    return {edit.value if key == head else key: item for key, item in value.items()}
+
+
+def _removes(edit: Edit, rest: Path) -> bool:
+    return edit.action == "remove" and not rest
+
+
+def apply(text: str, found: Iterable[Patch]) -> str:
+    """`text` with the patches in it."""
+    for patch in sorted(found, key=lambda item: (-item.start, -item.end)):
+        text = text[: patch.start] + patch.text + text[patch.end :]
+    return text
+
+
+def _refuse_unsafe(document: Document, edit: Edit) -> None:
+    if any(problem.fatal for problem in document.problems):
+        raise CannotEdit("the file does not parse")
+    if document.documents > 1:
+        raise CannotEdit("the file holds several documents")
+    if any(problem.code == "duplicate-key" for problem in document.problems):
+        raise CannotEdit("the file has duplicate keys")
+    for length in range(len(edit.pointer) + 1):
+        if edit.pointer[:length] in document.aliases:
+            raise CannotEdit("the value is shared through a YAML alias: a change would reach other places")
+
+
+def _ordered(found: list[Patch]) -> tuple[Patch, ...]:
+    ordered = sorted(found, key=lambda patch: (patch.start, patch.end))
+    merged: list[Patch] = []
+    for patch in ordered:
+        last = merged[-1] if merged else None
+        if last is not None and last.start == last.end == patch.start == patch.end:
+            # Two new keys at one place: one after the other.
+            merged[-1] = last._replace(text=last.text + patch.text)
+        elif last is not None and patch.start < last.end:
+            raise CannotEdit("two edits touch the same text")
+        else:
+            merged.append(patch)
+    return tuple(merged)

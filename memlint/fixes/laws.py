@@ -1,0 +1,130 @@
+"""What must hold for every write, checked at run time: a broken law means nothing is written.
+
+1. parses: the result parses without a new problem.
+2. value: the loaded value differs from the old one only as the edits declare.
+3. bytes: outside of the patches nothing changed, and every comment survived, beside the same key.
+4. idempotent: placing the same edits again gives no patch.
+5. rounds: the loop of fixing comes to rest in at most `MAX_ROUNDS` rounds.
+6. finding: the finding is gone, and no new one of equal or higher severity came.
+
+Laws 1 - 4 are about one file and live here; 5 and 6 need the engine and are held by fixes/apply.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from memlint.findings import SEVERITIES, Edit, Finding, Patch
+from memlint.fixes.edits import apply, expected, patches
+from memlint.fixes.scalars import same
+from memlint.fixes.text import CannotEdit
+from memlint.source import comments, load
+from memlint.source.document import Document
+
+MAX_ROUNDS = 10
+
+
+class Broken(NamedTuple):
+    """A law that does not hold, and what was seen."""
+
+    law: str
+    detail: str
+
+
+def reread(document: Document, text: str) -> Document | None:
+    """`text` in place of the document's, read the same way; None where it is no longer one document."""
+    data = encode(document, text)
+    documents = load(data, document.path, syntax=document.syntax, dialect=document.dialect)
+    return documents[0] if len(documents) == 1 else None
+
+
+def encode(document: Document, text: str) -> bytes:
+    """`text` as bytes in the document's encoding, with its byte order mark if it had one."""
+    mark = "\ufeff" if document.bom else ""
+    encoding = {"utf-16": "utf-16-le"}.get(document.encoding, document.encoding)
+    return (mark + text).encode(encoding, "surrogatepass")
+
+
+def broken(document: Document, edits: Iterable[Edit], found: tuple[Patch, ...]) -> tuple[Broken, ...]:
+    """Which of laws 1 - 4 the patched text breaks; empty when it may be written."""
+    edits = tuple(edits)
+    text = apply(document.text, found)
+    after = reread(document, text)
+    if after is None:
+        return (Broken("parses", "the result is not one document"),)
+    return tuple(
+        (
+            *_parses(document, after),
+            *_value(document, after, edits),
+            *_bytes(document, text, found),
+            *_comments(document, after),
+            *_idempotent(after, edits),
+        )
+    )
+
+
+def _parses(before: Document, after: Document) -> Iterator[Broken]:
+    old = Counter(problem.code for problem in before.problems)
+    new = Counter(problem.code for problem in after.problems)
+    for code in new - old:
+        yield Broken("parses", f"the result has a new problem: {code}")
+
+
+def _value(before: Document, after: Document, edits: tuple[Edit, ...]) -> Iterator[Broken]:
+    try:
+        wanted = expected(before.value, edits)
+    except CannotEdit as error:
+        yield Broken("value", str(error))
+        return
+    if not same(after.value, wanted):
+        yield Broken("value", "the result loads as something else than the edits declare")
+
+
+def _bytes(document: Document, text: str, found: tuple[Patch, ...]) -> Iterator[Broken]:
+    position = shift = 0
+    for patch in found:
+        if document.text[position : patch.start] != text[position + shift : patch.start + shift]:
+            yield Broken("bytes", f"text before offset {patch.start} changed")
+        position = patch.end
+        shift += len(patch.text) - (patch.end - patch.start)
+    if document.text[position:] != text[position + shift :]:
+        yield Broken("bytes", "text after the last patch changed")
+
+
+def _comments(before: Document, after: Document) -> Iterator[Broken]:
+    old, new = ([comment.text for comment in comments(document)] for document in (before, after))
+    if old != new:
+        lost = Counter(old) - Counter(new)
+        yield Broken("bytes", f"comments changed: {', '.join(list(lost)[:3]) or 'order or number'}")
+
+
+def _idempotent(after: Document, edits: tuple[Edit, ...]) -> Iterator[Broken]:
+    try:
+        again = patches(after, edits)
+    except CannotEdit as error:
+        yield Broken("idempotent", str(error))
+        return
+    if again:
+        yield Broken("idempotent", "placing the same edits again changes the file again")
+
+
+def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Broken, ...]:
+    """Law 6: what `after` holds that it must not, when the fix of `gone` was applied."""
+    old = Counter(map(identity, before))
+    new = Counter(map(identity, after))
+    found = []
+    if new[identity(gone)] >= old[identity(gone)]:
+        found.append(Broken("finding", f"{gone.rule} is still there"))
+    rank = SEVERITIES.index(gone.severity)
+    for item in after:
+        fresh = new[identity(item)] > old[identity(item)]
+        if fresh and SEVERITIES.index(item.severity) >= rank:
+            found.append(Broken("finding", f"new {item.severity} {item.rule}: {item.message}"))
+    return tuple(found)
+
+
+def identity(finding: Finding) -> tuple[str, str, str]:
+    """What makes two findings of two rounds the same one."""
+    return (finding.location.path, finding.rule, finding.key)
