@@ -1,0 +1,45 @@
+"""What the expressions of rules read: one run, its estimate, and the files' own keys."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from memlint.memory.model import Estimate
+from memlint.run import Run
+
+MAX_STEPS = 10_000
+
+Evaluate = Callable[["Facts"], Any]
+
+
+class StepLimit(Exception):
+    """An evaluation took more than MAX_STEPS steps."""
+
+
+class Facts:
+    """`raw`: section -> the files' own keys. `variables`: of the rule at work, computed when first read.
+
+    `local` holds the variable of the loop that runs, `steps` what an evaluation may still spend.
+    """
+
+    __slots__ = ("estimate", "local", "raw", "run", "steps", "values", "variables")
+
+    def __init__(self, run: Run, estimate: Estimate | None = None, raw: Mapping[str, Any] | None = None) -> None:
+        self.run = run
+        self.estimate = estimate
+        self.raw = raw or {}
+        self.variables: Mapping[str, Evaluate] = {}
+        self.values: dict[str, Any] = {}
+        self.local: Any = None
+        self.steps = MAX_STEPS
+
+    def begin(self, variables: Mapping[str, Evaluate]) -> None:
+        """Starts on another rule: its variables, and a full budget."""
+        self.variables = variables
+        self.values = {}
+        self.steps = MAX_STEPS
+
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise StepLimit(f"more than {MAX_STEPS} steps")

@@ -1,0 +1,124 @@
+"""Facts that rules read beside the fields of the run: the model, the card, the estimate, in plain numbers.
+
+Each reader answers UNKNOWN where nothing is known; adding a fact is adding a line to a table here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from memlint.architectures.model import Architecture, parameters
+from memlint.checks.facts import Facts
+from memlint.hardware.model import Gpu
+from memlint.run import UNKNOWN
+
+Reader = Callable[[Facts], Any]
+
+
+def _of_architecture(read: Callable[[Architecture], Any]) -> Reader:
+    def reader(facts: Facts) -> Any:
+        architecture = facts.run.model.architecture
+        return read(architecture) if isinstance(architecture, Architecture) else UNKNOWN
+
+    return reader
+
+
+def _of_gpu(read: Callable[[Gpu], Any]) -> Reader:
+    def reader(facts: Facts) -> Any:
+        gpu = facts.run.hardware.gpu
+        return read(gpu) if isinstance(gpu, Gpu) else UNKNOWN
+
+    return reader
+
+
+def _feature(read: Callable[[Gpu], Any]) -> Reader:
+    """What a card can do; unknown for one that is only a size ("24GiB")."""
+    return _of_gpu(lambda gpu: UNKNOWN if gpu.generic else read(gpu))
+
+
+def _of_estimate(field: str) -> Reader:
+    def reader(facts: Facts) -> Any:
+        value = getattr(facts.estimate, field) if facts.estimate else None
+        return UNKNOWN if value is None else value
+
+    return reader
+
+
+def _positive(value: Any) -> Any:
+    return value if value else UNKNOWN
+
+
+def _vocab_size(facts: Facts) -> Any:
+    """As resized by the config, else the architecture's."""
+    own = facts.run.model.vocab_size
+    return own if own is not UNKNOWN else _of_architecture(lambda model: model.vocab_size)(facts)
+
+
+def _parameters(facts: Facts) -> Any:
+    """As the estimator counts them (adapters included), else the architecture's."""
+    counted = _of_estimate("parameters")(facts)
+    return counted if counted is not UNKNOWN else _of_architecture(parameters)(facts)
+
+
+def _budget(facts: Facts) -> Any:
+    """What the peak is compared with: a budget from the settings, else the card's usable memory."""
+    own = facts.run.hardware.memory_budget_bytes
+    return own or _of_gpu(lambda gpu: gpu.usable_bytes)(facts)
+
+
+def _first_layer(read: Callable[[Any], Any]) -> Reader:
+    return _of_architecture(lambda model: read(model.kinds[model.pattern[0]]) if model.pattern else UNKNOWN)
+
+
+def _sliding_window(model: Architecture) -> int:
+    """The largest window if every attention layer has one, 0 where some layer sees the whole sequence."""
+    windows = [kind.attention.sliding_window for kind in model.kinds if kind.attention.kind in ("attention", "mla")]
+    return max(windows) if windows and all(windows) else 0
+
+
+def _layer_classes(model: Architecture) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(kind.class_name for kind in model.kinds if kind.class_name))
+
+
+MODEL: dict[str, Reader] = {
+    "model.parameters": _parameters,
+    "model.trainable_parameters": _of_estimate("trainable_parameters"),
+    "model.vocab_size": _vocab_size,
+    "model.family": _of_architecture(lambda model: model.family),
+    "model.class_name": _of_architecture(lambda model: model.class_name),
+    "model.dtype": _of_architecture(lambda model: model.dtype),
+    "model.hidden_size": _of_architecture(lambda model: model.hidden_size),
+    "model.layers": _of_architecture(lambda model: len(model.pattern)),
+    "model.heads": _first_layer(lambda layer: layer.attention.heads),
+    "model.kv_heads": _first_layer(lambda layer: layer.attention.kv_heads),
+    "model.head_dim": _first_layer(lambda layer: layer.attention.head_dim),
+    "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.kinds), default=0)),
+    "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
+    "model.sliding_window": _of_architecture(_sliding_window),
+    "model.layer_classes": _of_architecture(_layer_classes),
+    "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),
+    "model.supports_liger": _of_architecture(lambda model: model.supports_liger),
+    "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
+    "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),
+    "model.attention_softcap": _of_architecture(lambda model: any(kind.attention.softcap for kind in model.kinds)),
+    "model.stored_method": _of_architecture(lambda model: model.stored.method),
+    "model.stored_bits": _of_architecture(lambda model: model.stored.bits),
+    "model.encoder_decoder": _of_architecture(lambda model: model.encoder_decoder),
+}
+HARDWARE: dict[str, Reader] = {
+    "hardware.name": _of_gpu(lambda gpu: gpu.name),
+    "hardware.vendor": _feature(lambda gpu: gpu.vendor),
+    "hardware.nominal_bytes": _of_gpu(lambda gpu: gpu.nominal_bytes),
+    "hardware.usable_bytes": _of_gpu(lambda gpu: gpu.usable_bytes),
+    "hardware.budget_bytes": _budget,
+    "hardware.bf16": _feature(lambda gpu: gpu.bf16),
+    "hardware.fp8": _feature(lambda gpu: gpu.fp8),
+    "hardware.flash_attention": _feature(lambda gpu: gpu.flash_attention),
+    "hardware.capability": _feature(lambda gpu: gpu.capability if gpu.capability[0] else UNKNOWN),
+}
+ESTIMATE_FIELDS = (
+    *("verdict", "peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
+    *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes", "budget_bytes"),
+)
+ESTIMATE: dict[str, Reader] = {f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS}
+READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **ESTIMATE}
