@@ -1,0 +1,221 @@
+"""What can be changed in a run to make it need less memory, and what each change costs.
+
+A move proposes neutral changes (`{"checkpointing.mode": "full"}`) for a run or nothing; whether they help is
+decided by a new estimate, whether the framework can say them by its format. `speed` is the factor on the
+time of a step (1.3 = 30 % slower), `quality` the risk for the result, `safe` says that training computes
+the same thing (up to rounding). Sources stand at each move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from memlint.run import Run
+
+QUALITIES = ("none", "low", "medium", "high")
+FLASH = ("flash_attention_2", "flash_attention_3")
+
+
+class Step(NamedTuple):
+    """One proposed change."""
+
+    title: str
+    changes: Mapping[str, Any]
+    speed: float = 1.0
+    quality: str = "none"
+    safe: bool = True
+    group: str = ""  # two steps of one group exclude each other
+    note: str = ""
+
+
+Move = Callable[[Run], Iterator[Step]]
+
+
+def attention(run: Run) -> Iterator[Step]:
+    """Eager attention keeps several S x S score matrices a layer; sdpa and FlashAttention keep none.
+
+    FlashAttention (Dao et al. 2022, arXiv 2205.14135, section 4) trains GPT-2 up to 3 times faster than eager code.
+    """
+    if run.attention.implementation == "eager" and _eager_is_a_choice(run):
+        yield Step("use sdpa attention", {"attention.implementation": "sdpa"}, 0.8, group="attention")
+
+
+def _eager_is_a_choice(run: Run) -> bool:
+    architecture = run.model.architecture
+    kinds = getattr(architecture, "kinds", ())
+    # Soft-capped scores (Gemma 2) have no sdpa form: transformers falls back to eager or wants FlashAttention.
+    return not any(kind.attention.softcap for kind in kinds)
+
+
+def checkpointing(run: Run) -> Iterator[Step]:
+    """One more forward a step: 4/3 of the time in the limit (Chen et al. 2016, arXiv 1604.06174).
+
+    Hugging Face's guide says about 20 % slower (transformers docs, perf_train_gpu_one).
+    """
+    if run.checkpointing.mode == "none":
+        yield Step("turn on activation checkpointing", {"checkpointing.mode": "full"}, 1.25, group="checkpointing")
+    if run.checkpointing.mode == "full" and not run.checkpointing.offload:
+        yield Step("keep checkpoints in host memory", {"checkpointing.offload": True}, 1.1, group="checkpoint-offload")
+
+
+def fused_loss(run: Run) -> Iterator[Step]:
+    """Fused linear cross entropy never builds the logits (Hsu et al. 2024, Liger Kernel, arXiv 2410.10989)."""
+    supported = getattr(run.model.architecture, "supports_liger", False)
+    if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
+        yield Step("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, 0.95, group="loss")
+
+
+def micro_batch(run: Run) -> Iterator[Step]:
+    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays."""
+    size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
+    if not (isinstance(size, int) and isinstance(steps, int)):
+        return
+    for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+        accumulation = steps * size // smaller
+        yield Step(
+            f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}",
+            {"batch.micro_batch_size": smaller, "batch.gradient_accumulation_steps": accumulation},
+            1.0 + 0.04 * (size // smaller - 1).bit_length(),
+            group="batch",
+        )
+
+
+def _divisors(number: int) -> list[int]:
+    """Divisors from the largest down, at most 8 of them: 64 -> 32, 16, 8, ..."""
+    found = [part for part in range(min(number, 4096), 0, -1) if number % part == 0]
+    return found[:8] + [1] * (len(found) > 8)
+
+
+def evaluation(run: Run) -> Iterator[Step]:
+    """Evaluation defaults to 8 sequences at a time, whatever training uses."""
+    size = run.evaluation.batch_size
+    if run.evaluation.enabled is True and isinstance(size, int) and size > 1:
+        yield Step(f"evaluation batch {size} -> 1", {"evaluation.batch_size": 1}, 1.02, group="evaluation")
+    if run.evaluation.enabled is True and run.evaluation.keeps_logits and run.evaluation.accumulation_steps is None:
+        yield Step("move evaluation logits to host memory", {"evaluation.accumulation_steps": 1}, 1.02, group="eval-logits")
+
+
+def buckets(run: Run) -> Iterator[Step]:
+    """Communication buckets of 5e8 elements are 1 GB of half precision each, whatever the model's size."""
+    zero = run.parallelism.zero
+    if run.parallelism.engine != "deepspeed" or not isinstance(zero.stage, int) or zero.stage < 1:
+        return
+    small = 50_000_000
+    changes = {}
+    for field in ("reduce_bucket_size", "allgather_bucket_size"):
+        value = getattr(zero, field)
+        if isinstance(value, int) and value > small and not (zero.stage == 3 and field == "allgather_bucket_size"):
+            changes[f"parallelism.zero.{field}"] = small
+    if changes:
+        yield Step("smaller ZeRO buckets (5e7 elements)", changes, 1.02, group="buckets")
+
+
+def optimizer(run: Run) -> Iterator[Step]:
+    """8-bit states (Dettmers et al. 2022, arXiv 2110.02861) match 32-bit Adam in their benchmarks."""
+    name = run.optimizer.name
+    if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
+        return
+    if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
+        yield Step("fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer")
+    if name.startswith("adamw_torch") or name == "adamw_hf":
+        yield Step("8-bit AdamW", {"optimizer.name": "adamw_8bit"}, 1.0, "low", False, "optimizer")
+        yield Step("paged 8-bit AdamW", {"optimizer.name": "paged_adamw_8bit"}, 1.1, "low", False, "optimizer")
+        yield Step("Adafactor", {"optimizer.name": "adafactor"}, 1.1, "medium", False, "optimizer")
+
+
+def zero_stage(run: Run) -> Iterator[Step]:
+    """Stage 3 moves 1.5 times the bytes of stages 1 and 2 (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
+    stage, world = run.parallelism.zero.stage, run.parallelism.world_size
+    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or not isinstance(world, int) or world < 2:
+        return
+    if run.model.quantization.method != "none":
+        return
+    for higher, speed in ((2, 1.02), (3, 1.2)):
+        if higher > stage:
+            yield Step(f"ZeRO stage {stage} -> {higher}", {"parallelism.zero.stage": higher}, speed, group="zero")
+
+
+def offload(run: Run) -> Iterator[Step]:
+    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps."""
+    stage = run.parallelism.zero.stage
+    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or stage < 2:
+        return
+    if run.offload.optimizer == "none":
+        yield Step("optimizer states in host memory", {"offload.optimizer": "cpu"}, 1.5, group="offload-optimizer")
+    if stage == 3 and run.offload.parameters == "none":
+        yield Step("parameters in host memory", {"offload.parameters": "cpu"}, 1.8, group="offload-parameters")
+
+
+def pure_half(run: Run) -> Iterator[Step]:
+    """Weights, gradients and states in bfloat16: half of everything, with rounding in the update."""
+    if run.precision.trainable_dtype == "float32" and run.precision.autocast is True and run.method.kind in ("full", "freeze"):
+        changes = {"precision.trainable_dtype": "bfloat16", "precision.autocast": False, "precision.outputs_to_fp32": False}
+        yield Step("train in pure bfloat16", changes, 0.95, "medium", False, "precision")
+
+
+def method(run: Run) -> Iterator[Step]:
+    """LoRA (Hu et al. 2021, arXiv 2106.09685) and QLoRA (Dettmers et al. 2023, arXiv 2305.14314)."""
+    if run.method.kind in ("full", "freeze") and run.method.stage != "pt":
+        yield Step("train a LoRA adapter (rank 16)", lora_changes(), 0.9, "medium", False, "method")
+    if run.method.kind == "lora" and run.model.quantization.method == "none":
+        yield Step("4-bit base (QLoRA)", quantize_changes(), 1.3, "low", False, "quantization")
+
+
+def lora_changes() -> dict[str, Any]:
+    return {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+
+
+def quantize_changes() -> dict[str, Any]:
+    return {
+        "model.quantization.method": "bnb",
+        "model.quantization.bits": 4,
+        "model.quantization.kind": "nf4",
+        "model.quantization.double_quant": True,
+    }
+
+
+def sequence(run: Run) -> Iterator[Step]:
+    """Shorter sequences cut the data: the last thing to try, and often the only one that helps."""
+    length = run.sequence.length
+    if not isinstance(length, int):
+        return
+    shorter = 1 << max(0, length - 1).bit_length() - 1
+    while shorter >= max(256, length // 8):
+        quality = "medium" if shorter * 2 >= length else "high"
+        yield Step(f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence")
+        shorter //= 2
+
+
+def images(run: Run) -> Iterator[Step]:
+    """Image tokens grow with pixels."""
+    pixels = run.sequence.image_max_pixels
+    if getattr(run.model.architecture, "towers", ()) and pixels > 262_144:
+        yield Step(f"images of {pixels} -> 262144 pixels", {"sequence.image_max_pixels": 262_144}, 0.9, "medium", False, "images")
+
+
+MOVES: tuple[Move, ...] = (
+    attention,
+    fused_loss,
+    evaluation,
+    buckets,
+    micro_batch,
+    checkpointing,
+    optimizer,
+    zero_stage,
+    offload,
+    pure_half,
+    method,
+    sequence,
+    images,
+)
+
+
+def steps(run: Run) -> tuple[Step, ...]:
+    """Every change that could be tried on `run`, cheapest first."""
+    return tuple(sorted((step for move in MOVES for step in move(run)), key=cost))
+
+
+def cost(step: Step) -> float:
+    """What a change costs in one number: quality weighs more than any speed."""
+    return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
