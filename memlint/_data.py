@@ -1,16 +1,22 @@
-"""Where the data that people edit is: the wheel's copy below `_shipped/`, else the checkout's folders."""
+"""Where the shipped data lies: the wheel's copy, else the checkout's own folders.
+
+`importlib.resources` would cost more at start-up than everything that is read through it.
+"""
 
 from __future__ import annotations
 
-import posixpath
+import os
 
-_HERE = __file__.replace("\\", "/").rpartition("/")[0]
-_CHECKOUT = _HERE.rpartition("/")[0]
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def path(kind: str) -> str:
-    """The folder of `kind`: "rules" or "schemas". Raises FileNotFoundError where an install lacks it."""
-    for folder in (f"{_HERE}/_shipped/{kind}", f"{_CHECKOUT}/{kind}"):
-        if posixpath.isdir(folder):
-            return folder
-    raise FileNotFoundError(f"memlint is not installed completely: no folder `{kind}`")
+def folder(kind: str) -> str:
+    """The folder of `rules` or `schemas`.
+
+    :raises FileNotFoundError: when neither the wheel's nor the checkout's copy is there.
+    """
+    for parent in (os.path.join(_PACKAGE, "_shipped"), os.path.dirname(_PACKAGE)):
+        candidate = os.path.join(parent, kind)
+        if os.path.isdir(candidate):
+            return candidate
+    raise FileNotFoundError(f"memlint was installed without its {kind}; install it again")

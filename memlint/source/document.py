@@ -34,13 +34,18 @@ class Comment(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value."""
+    """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value.
+
+    `severity` is "error" where the file's consumer would refuse it or read something else than it says, and
+    "warning" where the consumer goes on with a value that may not be meant.
+    """
 
     code: str
     message: str
     span: Span
     related: Span | None = None
     fatal: bool = False
+    severity: str = "error"
 
 
 class Document(NamedTuple):

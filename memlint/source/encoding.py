@@ -1,0 +1,91 @@
+"""Bytes to text: UTF-8 and UTF-16 by byte order mark, with every fault located."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import NamedTuple
+
+from memlint.source.document import Problem
+from memlint.source.lines import span_at
+
+MAX_BYTES = 5 * 1024 * 1024
+
+# What YAML allows in a file (PyYAML's Reader.NON_PRINTABLE, negated); JSON asks for the same but for strings.
+_NON_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = re.compile(r"\r\n?|\n")
+
+
+class Decoded(NamedTuple):
+    text: str
+    encoding: str = "utf-8"
+    bom: bool = False
+    newline: str = "\n"
+    problems: tuple[Problem, ...] = ()
+
+
+def decode(data: bytes) -> Decoded:
+    """The text of a file without its byte order mark. Undecodable bytes become U+FFFD and a fatal problem."""
+    if len(data) > MAX_BYTES:
+        return Decoded("", problems=(_too_large(len(data)),))
+    encoding, mark = _encoding(data)
+    body = data[len(mark) :]
+    problems: tuple[Problem, ...] = ()
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        text = body.decode(encoding, "replace")
+        problems = (_undecodable(body, encoding, error),)
+    if text.startswith("\ufeff"):
+        problems += (Problem("bom", "a second byte order mark; remove it", span_at(text, 0), fatal=True),)
+    return Decoded(text, encoding, bool(mark), _newline(text), problems + _foreign(encoding))
+
+
+def _encoding(data: bytes) -> tuple[str, bytes]:
+    if data.startswith(codecs.BOM_UTF8):
+        return "utf-8", codecs.BOM_UTF8
+    if data.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16-le", codecs.BOM_UTF16_LE
+    if data.startswith(codecs.BOM_UTF16_BE):
+        return "utf-16-be", codecs.BOM_UTF16_BE
+    return "utf-8", b""
+
+
+def _newline(text: str) -> str:
+    end = _LINE_END.search(text)
+    return end.group() if end else "\n"
+
+
+def _too_large(size: int) -> Problem:
+    message = f"the file has {size:,} bytes; memlint reads configs of up to {MAX_BYTES:,}"
+    return Problem("too-large", message, span_at("", 0), fatal=True)
+
+
+def _undecodable(body: bytes, encoding: str, error: UnicodeDecodeError) -> Problem:
+    # What stands before the bad byte decodes to as many characters as it does alone.
+    before = body[: error.start].decode(encoding, "replace")
+    name = "UTF-8" if encoding == "utf-8" else "UTF-16"
+    bad = " ".join(f"{byte:02x}" for byte in body[error.start : max(error.end, error.start + 1)][:4])
+    message = f"not {name} text (byte {bad}); save the file as UTF-8"
+    text = body.decode(encoding, "replace")
+    return Problem("encoding", message, span_at(text, len(before)), fatal=True)
+
+
+def _foreign(encoding: str) -> tuple[Problem, ...]:
+    """Training frameworks open configs as UTF-8 and fail on UTF-16."""
+    if encoding == "utf-8":
+        return ()
+    message = "the file is UTF-16, which training frameworks do not read; save it as UTF-8"
+    return (Problem("utf-16", message, span_at("", 0)),)
+
+
+def unprintable(text: str) -> Problem | None:
+    """The first character that no YAML or JSON file may have, as a fatal problem."""
+    match = _NON_PRINTABLE.search(text)
+    if match is None:
+        return None
+    code = ord(match.group())
+    message = f"the character U+{code:04X} is not allowed here; remove it"
+    if code == 0:
+        message = "a NUL byte: the file is binary, or UTF-16 without a byte order mark; save it as UTF-8"
+    return Problem("control-character", message, span_at(text, match.start()), fatal=True)

@@ -1,0 +1,261 @@
+"""JSON to located values, without recursion and with the bounds of `yaml.py`.
+
+What people write by mistake and what can only mean one thing (comments, trailing commas, single quotes, Python's
+`True`, NaN) is a problem at its place, and the value is still read; anything else has no value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from memlint.source.document import Problem
+from memlint.source.encoding import unprintable
+from memlint.source.layout import Entry
+from memlint.source.lines import Lines
+from memlint.source.scalars import ScalarProblem, integer
+from memlint.source.tags import Refused
+from memlint.source.yaml import MAX_DEPTH, MAX_NODES, Tree, failed
+
+MAX_PROBLEMS = 20  # of what was mended; a file with a comment on every line says it often enough
+
+_TOKEN = re.compile(
+    r"[ \t\n\r]*(?:"
+    r'"(?P<string>[^"\\\x00-\x1f]*)"'
+    r"|(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![\w.+-])"
+    r"|(?P<mark>[{}\[\],:])"
+    r"|(?P<word>true|false|null)(?!\w)"
+    r'|"(?P<escaped>(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"'
+    r")"
+)
+_SPACE = re.compile(r"[ \t\n\r]*")
+_COMMENT = re.compile(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_SINGLE_QUOTED = re.compile(r"'([^'\\\x00-\x1f]*)'")
+_PYTHON_WORD = re.compile(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_WORDS = {"true": True, "false": False, "null": None}
+_PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
+
+# What may come next.
+_VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _COLON, _COMMA, _END = range(7)
+_WANTED = {
+    _VALUE: "a value",
+    _VALUE_OR_END: "a value or ']'",
+    _KEY: "a key in double quotes",
+    _KEY_OR_END: "a key in double quotes or '}'",
+    _COLON: "':'",
+    _COMMA: "','",
+    _END: "the end of the file",
+}
+
+
+def tree(text: str, lines: Lines) -> Tree:
+    """The value of a JSON text."""
+    scanner = _Scanner(text, lines)
+    try:
+        return scanner.run()
+    except Refused as refused:
+        return failed((*scanner.problems, unprintable(text) or refused.problem(lines)))
+
+
+class _Scanner:
+    def __init__(self, text: str, lines: Lines) -> None:
+        self.text = text
+        self.lines = lines
+        self.problems: list[Problem] = []
+        self.stack: list[tuple[Any, Any, Any, int, int, int]] = []
+        self.wanted = _VALUE
+        self.container: Any = []
+        self.entries: Any = []
+        self.key: Any = None
+        self.key_start = self.key_end = 0
+        self.last_end = 0
+        self.comma = -1  # where the comma before the next value stands
+
+    def run(self) -> Tree:
+        """Reads tokens to the end of the text."""
+        text, match, position, nodes = self.text, _TOKEN.match, 0, 0
+        root, root_entries = self.container, self.entries
+        while True:
+            token = match(text, position)
+            if token is None:
+                mended = self.mend(_SPACE.match(text, position).end())  # type: ignore[union-attr]
+                if mended is None:
+                    break
+                start, position, kind, value = mended
+                if kind == "skip":
+                    continue
+            else:
+                kind, position = token.lastgroup or "", token.end()
+                value, start = token[kind], token.start(kind)
+            if kind == "mark":
+                self.mark(value, start)
+            else:
+                if kind == "string" and token is not None:
+                    start -= 1
+                elif kind in ("number", "word", "escaped"):
+                    value, start = self.convert(kind, value, start)
+                nodes += 1
+                self.scalar(value, start, position)
+            if nodes + len(self.stack) > MAX_NODES:
+                raise Refused("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+        return Tree(root[0], root_entries[0], tuple(self.problems), (), True)
+
+    def scalar(self, value: Any, start: int, end: int) -> None:
+        wanted = self.wanted
+        if wanted <= _VALUE_OR_END:
+            self.put(value, start, end, None)
+        elif wanted <= _KEY_OR_END and isinstance(value, str):
+            if value in self.entries:
+                self.duplicate(value, self.entries[value], start, end)
+            self.key, self.key_start, self.key_end = value, start, end
+            self.wanted = _COLON
+        else:
+            self.refuse(start, end)
+
+    def put(self, value: Any, start: int, end: int, below: Any) -> None:
+        if self.container.__class__ is list:
+            self.container.append(value)
+            self.entries.append((-1, -1, start, end, False, below))
+        else:
+            self.container[self.key] = value
+            self.entries[self.key] = (self.key_start, self.key_end, start, end, False, below)
+        self.last_end = end
+        self.wanted = _COMMA if self.stack else _END
+
+    def mark(self, mark: str, start: int) -> None:
+        wanted = self.wanted
+        if mark == ":" and wanted == _COLON:
+            self.wanted = _VALUE
+        elif mark == "," and wanted == _COMMA:
+            self.comma = start
+            self.wanted = _KEY if self.container.__class__ is dict else _VALUE
+        elif mark in "{[" and wanted <= _VALUE_OR_END:
+            self.open(mark, start)
+        elif mark in "}]" and self.closes(mark, start):
+            end = start + 1
+            value, below = self.container, self.entries
+            self.container, self.entries, self.key, self.key_start, self.key_end, start = self.stack.pop()
+            self.put(value, start, end, below)
+        else:
+            self.refuse(start, start + 1)
+
+    def open(self, mark: str, start: int) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+        self.stack.append((self.container, self.entries, self.key, self.key_start, self.key_end, start))
+        if mark == "{":
+            self.container, self.entries, self.wanted = {}, {}, _KEY_OR_END
+        else:
+            self.container, self.entries, self.wanted = [], [], _VALUE_OR_END
+
+    def closes(self, mark: str, start: int) -> bool:
+        if not self.stack or (mark == "}") != (self.container.__class__ is dict):
+            return False
+        if self.wanted in (_COMMA, _KEY_OR_END, _VALUE_OR_END):
+            return True
+        if self.wanted == _KEY or (self.wanted == _VALUE and mark == "]"):
+            self.problem("json-trailing-comma", "a trailing comma; JSON has none, remove it", self.comma, self.comma + 1)
+            return True
+        return False
+
+    def convert(self, kind: str, raw: str, start: int) -> tuple[Any, int]:
+        if kind == "word":
+            return _WORDS[raw], start
+        if kind == "escaped":
+            return self.unescape(raw, start), start - 1
+        if not raw.lstrip("-").isdigit():
+            return float(raw), start
+        try:
+            return integer(raw, 10), start
+        except ScalarProblem as problem:
+            self.problem(problem.code, str(problem), start, start + len(raw))
+            return raw, start
+
+    def unescape(self, raw: str, start: int) -> str:
+        value = _ESCAPE.sub(_unescaped, raw)
+        if _SURROGATE.search(value):
+            value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            if "\ufffd" in value and "\ufffd" not in raw:
+                message = "half of a surrogate pair, which is no character; remove it"
+                self.problem("lone-surrogate", message, start - 1, start + len(raw) + 1)
+        return value
+
+    def mend(self, start: int) -> tuple[int, int, str, Any] | None:
+        """What stands at `start` although JSON has no such token: (start, end, kind, value); None at the end."""
+        if start == len(self.text):
+            if self.wanted == _END:
+                return None
+            raise self.unfinished(start)
+        if comment := _COMMENT.match(self.text, start):
+            self.problem("json-comment", "a comment; JSON has none, remove it", start, comment.end())
+            return start, comment.end(), "skip", None
+        if quoted := _SINGLE_QUOTED.match(self.text, start):
+            self.problem("json-single-quotes", "single quotes; JSON has double quotes only", start, quoted.end())
+            return start, quoted.end(), "mended", quoted[1]
+        if word := _PYTHON_WORD.match(self.text, start):
+            return start, word.end(), "mended", self.python_word(word[1], start, word.end())
+        raise self.unreadable(start)
+
+    def python_word(self, word: str, start: int, end: int) -> Any:
+        if word in _PYTHON_WORDS:
+            written = {"True": "true", "False": "false", "None": "null"}[word]
+            self.problem("json-literal", f"{word} is Python's spelling; JSON has {written}", start, end)
+            return _PYTHON_WORDS[word]
+        self.problem("json-nan", f"{word} is not a JSON number; write a finite one", start, end)
+        return float(word)
+
+    def unfinished(self, start: int) -> Refused:
+        if not self.stack:
+            return Refused("syntax", "the file is empty; JSON needs a value", start, start)
+        opened = self.stack[-1][5]
+        return Refused("syntax", f"this {self.text[opened]!r} is never closed", opened)
+
+    def unreadable(self, start: int) -> Refused:
+        first = self.text[start]
+        if first == '"':
+            return self.bad_string(start)
+        if first in "+-.0123456789":
+            return Refused("syntax", "not a JSON number; write it like 0.5, -1 or 1e-5", start)
+        if first.isalpha() or first in "_$'":
+            return Refused("syntax", f"expected {_WANTED[self.wanted]}; JSON text stands in double quotes", start)
+        return Refused("syntax", f"unexpected {first!r}; expected {_WANTED[self.wanted]}", start)
+
+    def bad_string(self, start: int) -> Refused:
+        position = start + 1
+        while position < len(self.text) and self.text[position] != '"':
+            character = self.text[position]
+            if character in "\r\n":
+                return Refused("syntax", "this string is not closed on its line", start, position)
+            if character < " ":
+                return Refused("syntax", f"a raw U+{ord(character):04X} in a string; escape it", position)
+            if character == "\\":
+                if not _ESCAPE.match(self.text, position):
+                    return Refused("syntax", "an unknown escape; a backslash is written \\\\", position, position + 2)
+                position += 1
+            position += 1
+        return Refused("syntax", "this string is never closed", start)
+
+    def refuse(self, start: int, end: int) -> None:
+        if self.wanted == _COMMA:
+            raise Refused("syntax", "a ',' is missing before this", start, end)
+        if self.wanted == _END:
+            raise Refused("syntax", "text after the end of the value; remove it", start, end)
+        raise Refused("syntax", f"expected {_WANTED[self.wanted]}", start, end)
+
+    def duplicate(self, key: str, first: Entry, start: int, end: int) -> None:
+        span = self.lines.span(first[0], first[1])
+        message = f"the key {key!r} is already set on line {span.line}; the last one counts, and DeepSpeed refuses it"
+        self.problems.append(Problem("duplicate-key", message, self.lines.span(start, end), span, severity="warning"))
+
+    def problem(self, code: str, message: str, start: int, end: int) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(code, message, self.lines.span(start, end)))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return _ESCAPES.get(match[2], match[2])

@@ -1,0 +1,101 @@
+"""Where every value of a document stands, kept as bare offsets until somebody asks.
+
+A loader writes one entry for each value, in the shape of the value itself: a dict of entries for a mapping, a
+list of entries for a sequence. `Places` and `Plain` answer questions about paths from it. Most files have no
+finding, so most spans are never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Union
+
+from memlint.source.document import Path, Place
+from memlint.source.lines import Lines
+
+# (key start, key end, value start, value end, is a plain scalar, entries below); key start is -1 without a key.
+Entry = tuple[int, int, int, int, bool, Any]
+Entries = Union[dict[Any, Entry], list[Entry]]
+
+
+def find(root: Entry, path: Path) -> Entry | None:
+    entry = root
+    for part in path:
+        below = entry[5]
+        if below.__class__ is list and not (part.__class__ is int and 0 <= part < len(below)):  # type: ignore[operator]
+            return None
+        if below is None or (below.__class__ is dict and part not in below):
+            return None
+        entry = below[part]
+    return entry
+
+
+def walk(root: Entry) -> Iterator[tuple[Path, Entry]]:
+    """Every path, parents first, in the order of the text. Aliased values are visited at each of their paths."""
+    pending: list[tuple[Path, Entry]] = [((), root)]
+    while pending:
+        path, entry = pending.pop()
+        yield path, entry
+        below = entry[5]
+        if below:
+            items = below.items() if below.__class__ is dict else enumerate(below)
+            pending += reversed([((*path, part), child) for part, child in items])
+
+
+class Places(Mapping[Path, Place]):
+    """The places of all values by path; through an alias a path leads to the anchor's contents."""
+
+    __slots__ = ("lines", "root")
+
+    def __init__(self, root: Entry, lines: Lines) -> None:
+        self.root = root
+        self.lines = lines
+
+    def __getitem__(self, path: Path) -> Place:
+        entry = find(self.root, path)
+        if entry is None:
+            raise KeyError(path)
+        span = self.lines.span
+        key = span(entry[0], entry[1]) if entry[0] >= 0 else None
+        return tuple.__new__(Place, (key, span(entry[2], entry[3])))
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, tuple) and find(self.root, path) is not None
+
+    def __iter__(self) -> Iterator[Path]:
+        return (path for path, _ in walk(self.root))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in walk(self.root))
+
+
+class Plain(Mapping[Path, str]):
+    """The raw text of plain scalars by path. `fixed`: more than plain scalars may change with the dialect."""
+
+    __slots__ = ("fixed", "root", "text", "value")
+
+    def __init__(self, root: Entry, text: str, value: Any, fixed: bool) -> None:
+        self.root = root
+        self.text = text
+        self.value = value
+        self.fixed = fixed
+
+    def __getitem__(self, path: Path) -> str:
+        entry = find(self.root, path)
+        if entry is None or not entry[4]:
+            raise KeyError(path)
+        value = self.value
+        for part in path:
+            value = value[part]
+        return raw(entry, value, self.text)
+
+    def __iter__(self) -> Iterator[Path]:
+        return (path for path, entry in walk(self.root) if entry[4])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def raw(entry: Entry, value: object, text: str) -> str:
+    """What a plain scalar says. Only strings can be folded over lines, and they are their own raw text."""
+    return value if isinstance(value, str) else text[entry[2] : entry[3]]

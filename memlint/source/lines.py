@@ -1,0 +1,52 @@
+"""Offsets to lines and columns. A line ends with LF, CRLF or CR, as editors and code hosts count them.
+
+libyaml counts NEL, LS and PS as line ends as well; positions are therefore taken from its offsets alone.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from memlint.source.document import Span
+
+_LINE_END = re.compile(r"\r\n?|\n")
+
+
+class Lines:
+    """The line starts of one text, found when first asked for."""
+
+    __slots__ = ("_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] | None = None
+
+    def starts(self) -> list[int]:
+        if self._starts is None:
+            self._starts = [0, *(end.end() for end in _LINE_END.finditer(self._text))]
+        return self._starts
+
+    def span(self, start: int, end: int) -> Span:
+        starts = self._starts or self.starts()
+        line = bisect_right(starts, start)
+        column = start - starts[line - 1] + 1
+        if line == len(starts) or end < starts[line]:  # most values end on the line that they start on
+            return tuple.__new__(Span, (start, end, line, column, line, column + end - start))
+        end_line = bisect_right(starts, end)
+        return tuple.__new__(Span, (start, end, line, column, end_line, end - starts[end_line - 1] + 1))
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line without its end; empty where there is none."""
+        starts = self.starts()
+        if not 1 <= number <= len(starts):
+            return ""
+        end = starts[number] if number < len(starts) else len(self._text)
+        return self._text[starts[number - 1] : end].rstrip("\r\n")
+
+
+def span_at(text: str, start: int, end: int | None = None) -> Span:
+    """The span of `text[start:end]`, clamped to the text; one character where `end` is left out."""
+    start = max(0, min(start, len(text)))
+    end = start + 1 if end is None else end
+    return Lines(text).span(start, max(start, min(end, len(text))))

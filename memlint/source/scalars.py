@@ -1,0 +1,197 @@
+"""What a plain scalar means, by the consumer of the file.
+
+`yaml11`     PyYAML's SafeLoader 6.0 (yaml/resolver.py, yaml/constructor.py): `1e-5` is a string, `on` is true,
+             `010` is 8, `1:30` is 90. `HfArgumentParser.parse_yaml_file` and accelerate read this way.
+`omegaconf`  OmegaConf 2.4 (`_yaml.py`): the same, and then `1e-5` is a float, and no dates. LLaMA-Factory.
+`yaml12`     the core schema of YAML 1.2 (section 10.3.2).
+`json`       the numbers and names of JSON, as Python's `json` reads them.
+
+Dates stay strings here, as nothing in a training config is a date.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Union
+
+Scalar = Union[str, int, float, bool, None]
+
+MAX_DIGITS = 64  # no setting comes near it; keeps arithmetic on any value far from overflow and quadratic time
+
+_NULLS: dict[str, Scalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_CORE_BOOLS: dict[str, Scalar] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_WORDS_11: dict[str, Scalar] = {
+    **_NULLS,
+    **_CORE_BOOLS,
+    **dict.fromkeys(("yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_WORDS_12: dict[str, Scalar] = {**_NULLS, **_CORE_BOOLS}
+_WORDS_JSON: dict[str, Scalar] = {"null": None, "true": True, "false": False}
+
+_FLOAT_11 = re.compile(
+    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?"
+    r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+    r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
+    r"|[-+]?\.(?:inf|Inf|INF)"
+    r"|\.(?:nan|NaN|NAN))"
+)
+_INT_11 = re.compile(
+    r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)"
+)
+_TIMESTAMP_11 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]*)?"
+    r"(?:[ \t]*(?:Z|[-+]([0-9]{1,2})(?::([0-9]{2}))?))?"
+)
+_FLOAT_OMEGACONF = re.compile(
+    r"(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)"
+    r"|\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?"
+    r"|[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*)"
+)
+_INT_12 = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT_12 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_12 = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_JSON = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_NUMERIC_START = frozenset("-+.0123456789")
+
+
+class ScalarProblem(ValueError):
+    """A plain scalar that its consumer cannot construct. `code` and the message become a `Problem`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def yaml11(raw: str) -> Scalar:
+    if raw in _WORDS_11:
+        return _WORDS_11[raw]
+    if raw[0] in _NUMERIC_START:
+        return _number_11(raw)
+    if raw == "=" or raw == "<<":
+        raise ScalarProblem("special-key", f"PyYAML cannot read a bare {raw} as a value; write it in quotes")
+    return raw
+
+
+def omegaconf(raw: str) -> Scalar:
+    if raw[:1] not in _NUMERIC_START:
+        return yaml11(raw)
+    value = _number_11(raw, dates=False)
+    if value is raw and _FLOAT_OMEGACONF.fullmatch(raw):
+        return _float_11(raw)
+    return value
+
+
+def yaml12(raw: str) -> Scalar:
+    if raw in _WORDS_12:
+        return _WORDS_12[raw]
+    if raw[0] not in _NUMERIC_START:
+        return raw
+    if _INT_12.fullmatch(raw):
+        return integer(raw, {"0o": 8, "0x": 16}.get(raw[:2], 10))
+    if _FLOAT_12.fullmatch(raw):
+        return float(raw)
+    return float(raw.replace(".", "")) if _SPECIAL_12.fullmatch(raw) else raw
+
+
+def json(raw: str) -> Scalar:
+    """JSON's own words and numbers; anything else (a YAML file read for a JSON consumer) stays a string."""
+    if raw in _WORDS_JSON:
+        return _WORDS_JSON[raw]
+    if raw == "" or raw == "~":
+        return None
+    match = _NUMBER_JSON.fullmatch(raw)
+    if match is None:
+        return raw
+    return float(raw) if match.lastindex else integer(raw, 10)
+
+
+RESOLVERS: dict[str, Callable[[str], Scalar]] = {
+    "yaml11": yaml11,
+    "omegaconf": omegaconf,
+    "yaml12": yaml12,
+    "json": json,
+}
+
+
+def is_timestamp(raw: str) -> bool:
+    """Whether PyYAML makes a date or a time of a plain scalar."""
+    return _TIMESTAMP_11.fullmatch(raw) is not None
+
+
+def _number_11(raw: str, dates: bool = True) -> Scalar:
+    if _FLOAT_11.fullmatch(raw):
+        return _float_11(raw)
+    if _INT_11.fullmatch(raw):
+        return _int_11(raw)
+    if dates and raw[0].isdigit() and (match := _TIMESTAMP_11.fullmatch(raw)):
+        _check_timestamp(raw, match)
+    return raw
+
+
+def _float_11(raw: str) -> float:
+    digits = raw.replace("_", "").lower()
+    sign = -1.0 if digits[0] == "-" else 1.0
+    digits = digits.lstrip("+-")
+    if digits in (".inf", ".nan"):
+        return sign * float(digits[1:])
+    if ":" not in digits:
+        return sign * float(digits)
+    _bound(digits)
+    value, base = 0.0, 1
+    for part in reversed(digits.split(":")):  # in PyYAML's order, so that the rounding is the same
+        value += float(part) * base
+        base *= 60
+    return sign * value
+
+
+def _int_11(raw: str) -> int:
+    digits = raw.replace("_", "")
+    sign = -1 if digits[0] == "-" else 1
+    digits = digits.lstrip("+-")
+    if ":" in digits:
+        _bound(digits)
+        value = 0
+        for part in digits.split(":"):
+            value = value * 60 + int(part)
+        return sign * value
+    base = {"0b": 2, "0x": 16}.get(digits[:2], 8 if digits[0] == "0" else 10)
+    return sign * integer(digits, base)
+
+
+def integer(digits: str, base: int) -> int:
+    """`digits` as an integer of at most 64 digits (256 binary ones).
+
+    :raises ScalarProblem: for longer ones, and for a prefix without digits (`0x_`), which PyYAML cannot read.
+    """
+    _bound(digits, 4 * MAX_DIGITS if base == 2 else MAX_DIGITS)
+    try:
+        return int(digits, base)
+    except ValueError:
+        raise ScalarProblem("bad-number", f"{digits} looks like a number but has no digits") from None
+
+
+def _bound(digits: str, limit: int = MAX_DIGITS) -> None:
+    if len(digits) > limit + 2:
+        raise ScalarProblem("huge-integer", f"an integer of {len(digits)} digits; no setting needs that many")
+
+
+def _check_timestamp(raw: str, match: re.Match[str]) -> None:
+    """PyYAML turns the scalar into a date and fails when there is no such day."""
+    try:
+        if match[1] is None:
+            datetime.date(int(raw[:4]), int(raw[5:7]), int(raw[8:]))
+            return
+        datetime.datetime(*(int(match[group]) for group in range(1, 7)))  # type: ignore[arg-type]
+        if match[7] is not None:
+            datetime.timezone(datetime.timedelta(hours=int(match[7]), minutes=int(match[8] or 0)))
+    except ValueError as error:
+        reason = f"{raw} is read as a date, and there is no such date ({error}); write it in quotes"
+        raise ScalarProblem("impossible-date", reason) from None

@@ -1,0 +1,63 @@
+"""Explicit tags: the standard ones are honoured, all others are located problems. None is ever executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memlint.source.document import Problem
+from memlint.source.lines import Lines
+from memlint.source.scalars import Scalar, ScalarProblem
+
+_PREFIX = "tag:yaml.org,2002:"
+_KINDS: dict[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+}
+
+
+class Refused(Exception):
+    """The document has no value. `start` and `end` are offsets; without `end`, one character."""
+
+    def __init__(self, code: str, message: str, start: int, end: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.start = start
+        self.end = start + 1 if end is None else end
+
+    def problem(self, lines: Lines) -> Problem:
+        return Problem(self.code, str(self), lines.span(self.start, self.end), fatal=True)
+
+
+def tagged(
+    tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]
+) -> tuple[Any, ScalarProblem | None]:
+    """The value of a tagged scalar, and what is wrong with it. An unknown tag leaves the text as it stands."""
+    if tag == "!":
+        return _resolved(raw, resolve) if plain else (raw, None)
+    name = tag[len(_PREFIX) :] if tag.startswith(_PREFIX) else ""
+    if name in ("str", "timestamp"):
+        return raw, None
+    if name not in _KINDS:
+        return raw, ScalarProblem("custom-tag", f"the tag {_shown(tag)} means nothing in a config; remove it")
+    value, problem = _resolved(raw, resolve)
+    if problem is None and not _fits(value, name):
+        problem = ScalarProblem("bad-tag", f"the tag {_shown(tag)} does not fit the value; remove it")
+    return (float(value) if name == "float" and problem is None else value), problem
+
+
+def _fits(value: Scalar, name: str) -> bool:
+    return isinstance(value, _KINDS[name]) and not (isinstance(value, bool) and name != "bool")
+
+
+def _resolved(raw: str, resolve: Callable[[str], Scalar]) -> tuple[Scalar, ScalarProblem | None]:
+    try:
+        return resolve(raw), None
+    except ScalarProblem as problem:
+        return raw, problem
+
+
+def _shown(tag: str) -> str:
+    return "!!" + tag[len(_PREFIX) :] if tag.startswith(_PREFIX) else tag

@@ -1,0 +1,287 @@
+"""YAML to located values: PyYAML's event stream under a builder without recursion.
+
+`yaml.compose` and `yaml.load` recurse in C and end the process on deep input; the event stream does not. The
+builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`, shares what aliases share, and refuses cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from memlint.source.document import Path, Problem
+from memlint.source.layout import Entry
+from memlint.source.lines import Lines
+from memlint.source.messages import syntax_problem
+from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
+from memlint.source.tags import Refused, tagged
+
+MAX_DEPTH = 64
+MAX_NODES = 1_000_000
+MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
+MAX_DOCUMENTS = 100
+
+_NO_KEY = object()
+_MERGE = object()
+_OPEN = object()
+
+try:
+    from yaml._yaml import CParser as Parser  # libyaml
+except ImportError:  # PyYAML built without libyaml: 15 times slower, the same events
+    from yaml import SafeLoader as Parser
+
+
+class Tree(NamedTuple):
+    """One document as the builder made it. `fixed`: keys and aliases keep another dialect from patching scalars in."""
+
+    value: Any
+    root: Entry
+    problems: tuple[Problem, ...]
+    aliases: tuple[Path, ...]
+    fixed: bool
+
+
+def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
+    """The documents of a YAML text, up to the first fatal problem."""
+    builder: _Builder | None = None
+    try:
+        get = Parser(text).get_event
+        for number in range(MAX_DOCUMENTS + 1):
+            event = get()
+            while event.__class__ is StreamStartEvent:
+                event = get()
+            if event is None or event.__class__ is StreamEndEvent:
+                return
+            if number == MAX_DOCUMENTS:
+                raise Refused("too-many-documents", f"more than {MAX_DOCUMENTS} documents", event.start_mark.index)
+            builder = _Builder(get, text, RESOLVERS[dialect], dialect, lines)
+            yield builder.document()
+    except yaml.YAMLError as error:
+        problem = syntax_problem(error, text, lines)
+    except Refused as refused:
+        problem = refused.problem(lines)
+    yield failed(((*builder.problems, problem) if builder else (problem,)))
+
+
+def failed(problems: tuple[Problem, ...]) -> Tree:
+    return Tree(None, (-1, -1, 0, 0, False, None), problems, (), True)
+
+
+class _Frame(NamedTuple):
+    """What waits while a collection inside it is read."""
+
+    container: Any
+    entries: Any
+    key: Any
+    key_start: int
+    key_end: int
+    start: int
+    flow: bool
+    anchor: str | None
+    size: int
+
+
+class _Builder:
+    def __init__(
+        self, get: Callable[[], Any], text: str, resolve: Callable[[str], Scalar], dialect: str, lines: Lines
+    ) -> None:
+        self.get = get
+        self.text = text
+        self.resolve = resolve
+        self.dialect = dialect
+        self.lines = lines
+        self.problems: list[Problem] = []
+        self.aliases: list[Path] = []
+        self.anchors: dict[str, Any] = {}
+        self.merges: dict[int, list[tuple[Any, Any, int]]] = {}
+        self.aliased = 0
+        self.fixed = False
+        self.stack: list[_Frame] = []
+
+    def document(self) -> Tree:
+        """Reads events up to the end of the document. One loop, as calls per event would double its time."""
+        get, resolve, stack = self.get, self.resolve, self.stack
+        root: list[Any] = []
+        root_entries: list[Entry] = []
+        container: Any = root
+        entries: Any = root_entries
+        key: Any = _NO_KEY
+        nodes = key_start = key_end = last_end = 0
+        while True:
+            event = get()
+            kind = event.__class__
+            nodes += 1
+            plain = False
+            below: Any = None
+            if kind is ScalarEvent:
+                start, end = event.start_mark.index, event.end_mark.index
+                value = event.value
+                if event.tag is not None:
+                    value = self.tagged(event, start, end)
+                elif event.implicit[0]:
+                    plain = True
+                    try:
+                        value = resolve(value)
+                    except ScalarProblem as problem:
+                        is_key = key is _NO_KEY and container.__class__ is dict
+                        value = self.unreadable(problem, value, start, end, is_key)
+                if event.anchor is not None:
+                    start = self.anchor(event.anchor, start)
+                    self.anchors[event.anchor] = (value, None, 1)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                start = event.start_mark.index
+                is_key = key is _NO_KEY and container.__class__ is dict
+                if is_key or len(stack) >= MAX_DEPTH or nodes > MAX_NODES:
+                    self.refuse_collection(start, is_key, nodes)
+                if event.anchor is not None:
+                    start = self.anchor(event.anchor, start)
+                if event.tag is not None:
+                    self.collection_tag(event, start)
+                size = nodes + self.aliased
+                stack.append(
+                    _Frame(container, entries, key, key_start, key_end, start, event.flow_style, event.anchor, size)
+                )
+                container, entries = ({}, {}) if kind is MappingStartEvent else ([], [])
+                key, last_end = _NO_KEY, start
+                continue
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                if self.merges and id(container) in self.merges:
+                    self.merge(container, entries)
+                value, below = container, entries
+                container, entries, key, key_start, key_end, start, flow, anchor, size = stack.pop()
+                end = event.end_mark.index if flow else max(last_end, start)  # a block's end mark is the next token's
+                if anchor is not None:
+                    self.anchors[anchor] = (value, below, nodes + self.aliased - size + 1)
+            elif kind is AliasEvent:
+                start, end = event.start_mark.index, event.end_mark.index
+                value, below = self.alias(event.anchor, start, end, container, key)
+            else:
+                break
+            last_end = end
+            if container.__class__ is list:
+                container.append(value)
+                entries.append((-1, -1, start, end, plain, below))
+            elif key is _NO_KEY:
+                if value.__class__ is dict or value.__class__ is list:
+                    self.refuse_collection(start, True, nodes)
+                key, key_start, key_end = value, start, end
+            elif key is _MERGE:
+                self.merges.setdefault(id(container), []).append((value, below, start))
+                key = _NO_KEY
+            else:
+                if key in entries:
+                    self.duplicate(key, entries[key], key_start, key_end)
+                container[key] = value
+                entries[key] = (key_start, key_end, start, end, plain, below)
+                key = _NO_KEY
+            if nodes > MAX_NODES:
+                self.refuse_collection(start, False, nodes)
+        return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.fixed)
+
+    def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
+        self.fixed = True
+        self.problems.append(Problem(code, message, self.lines.span(start, end), severity=severity))
+
+    def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int, is_key: bool) -> Any:
+        """A plain scalar without a value: the merge key, or something that the consumer fails on."""
+        self.fixed = True
+        if problem.code == "special-key" and is_key:
+            return _MERGE if raw == "<<" else raw
+        self.problem(problem.code, str(problem), start, end)
+        return raw
+
+    def tagged(self, event: Any, start: int, end: int) -> Any:
+        self.fixed = True
+        value, problem = tagged(event.tag, event.value, event.implicit[0], self.resolve)
+        if problem:
+            self.problem(problem.code, str(problem), start, end)
+        return value
+
+    def collection_tag(self, event: Any, start: int) -> None:
+        self.fixed = True
+        expected = "map" if event.__class__ is MappingStartEvent else "seq"
+        if event.tag not in ("!", f"tag:yaml.org,2002:{expected}"):
+            problem = tagged(event.tag, "", False, self.resolve)[1] or ScalarProblem(
+                "custom-tag", f"the tag {event.tag} does not fit this collection; remove it"
+            )
+            self.problem(problem.code, str(problem), start, start + 1)
+
+    def anchor(self, name: str, start: int) -> int:
+        """Opens an anchor; gives where the value begins behind it."""
+        if name in self.anchors:  # refused by PyYAML's composer as well
+            raise Refused("duplicate-anchor", f"the anchor &{name} is defined twice; rename one of them", start)
+        self.fixed = True
+        self.anchors[name] = _OPEN
+        if not self.text.startswith("&", start):
+            return start
+        start += len(name) + 1
+        while start < len(self.text) and self.text[start] in " \t\r\n":
+            start += 1
+        return start
+
+    def alias(self, name: str, start: int, end: int, container: Any, key: Any) -> tuple[Any, Any]:
+        target = self.anchors.get(name)
+        if target is None:
+            raise Refused("undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end)
+        if target is _OPEN:
+            raise Refused("alias-cycle", f"*{name} refers to a value that contains it", start, end)
+        value, below, size = target
+        self.aliased += size
+        if self.aliased > MAX_ALIASED:
+            raise Refused("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
+        self.fixed = True
+        keys = [frame.key if frame.container.__class__ is dict else len(frame.container) for frame in self.stack]
+        keys.append(key if container.__class__ is dict else len(container))
+        if _NO_KEY not in keys and _MERGE not in keys:
+            self.aliases.append(tuple(keys[1:]))
+        return value, below
+
+    def duplicate(self, key: Any, first: Entry, start: int, end: int) -> None:
+        self.fixed = True
+        refused = self.dialect == "omegaconf" and isinstance(key, str)  # OmegaConf looks at string keys only
+        outcome = "OmegaConf refuses the file" if refused else "the last one counts"
+        span = self.lines.span
+        line = span(first[0], first[1]).line
+        message = f"the key {key!r} is already set on line {line}; {outcome}"
+        severity = "error" if refused else "warning"
+        self.problems.append(
+            Problem("duplicate-key", message, span(start, end), span(first[0], first[1]), severity=severity)
+        )
+
+    def merge(self, container: dict[Any, Any], entries: dict[Any, Entry]) -> None:
+        """Fills in what `<<` brings: later merge keys over earlier ones, in a list the first mapping wins."""
+        own, own_entries = dict(container), dict(entries)
+        container.clear()
+        entries.clear()
+        for value, below, start in self.merges.pop(id(container)):
+            parts = [(value, below)]
+            if isinstance(value, list):
+                parts = [(item, entry[5]) for item, entry in zip(value, below)][::-1]
+            for part, part_entries in parts:
+                if not isinstance(part, dict):
+                    raise Refused("merge", "<< takes a mapping, or a list of mappings", start)
+                container.update(part)
+                entries.update(part_entries)
+        container.update(own)
+        entries.update(own_entries)
+
+    def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
+        if nodes > MAX_NODES:
+            raise Refused("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+        if not is_key:
+            raise Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+        if self.text.startswith(("{{", "{%"), start):
+            raise Refused("template", "an unrendered template; render it first, or quote the value", start, start + 2)
+        raise Refused("unhashable-key", "a collection cannot be a key; quote it if it is meant as text", start)
