@@ -60,9 +60,7 @@ def positions(c: Config) -> int:
     return value if isinstance(value, int) and 0 < value < 1 << 40 else 0
 
 
-def _distinct(
-    keys: Sequence[Hashable], make: Callable[[Any], Layer]
-) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+def _distinct(keys: Sequence[Hashable], make: Callable[[Any], Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
     seen: dict[Hashable, int] = {}
     pattern = tuple(seen.setdefault(key, len(seen)) for key in keys)
     return tuple(make(key) for key in seen), pattern

@@ -67,9 +67,7 @@ def grouped_query(
         weights += norm(f"{prefix}.q_norm", sizes[0]) + norm(f"{prefix}.k_norm", sizes[1])
     traits.setdefault("rotary_fraction", rotary(c))
     traits.setdefault("dropout", c.number("attention_dropout"))
-    return Attention(
-        heads=heads, kv_heads=kv, head_dim=dim, qk_norm=qk_norm, sliding_window=window, **traits
-    ), weights
+    return Attention(heads=heads, kv_heads=kv, head_dim=dim, qk_norm=qk_norm, sliding_window=window, **traits), weights
 
 
 def fused_qkv(
@@ -128,9 +126,7 @@ def latent(c: Config, *, prefix: str = "self_attn", bias: bool = False) -> tuple
     ), weights
 
 
-def gated(
-    c: Config, *, prefix: str = "mlp", size: int = 0, bias: bool = False, hidden: int = 0
-) -> tuple[Mlp, Weights]:
+def gated(c: Config, *, prefix: str = "mlp", size: int = 0, bias: bool = False, hidden: int = 0) -> tuple[Mlp, Weights]:
     """act(gate) * up, then down."""
     size, hidden = size or c.integer("intermediate_size"), hidden or c.integer("hidden_size")
     weights = (

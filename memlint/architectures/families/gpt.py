@@ -141,7 +141,9 @@ def gpt_neox(c: Config) -> Architecture:
 def gptj(c: Config) -> Architecture:
     hidden = c.integer("n_embd")
     fraction = c.integer("rotary_dim", head_size(c)) / head_size(c)
-    mixer, weights = grouped_query(c, prefix="attn", out="out_proj", rotary_fraction=fraction, dropout=c.number("attn_pdrop"))
+    mixer, weights = grouped_query(
+        c, prefix="attn", out="out_proj", rotary_fraction=fraction, dropout=c.number("attn_pdrop")
+    )
     mlp = plain(c, "mlp.fc_in", "mlp.fc_out", size=c.integer("n_inner", 4 * hidden), dropout=c.number("resid_pdrop"))
     return _parallel_gpt(c, "GPTJForCausalLM", "GPTJBlock", (mixer, weights), mlp)
 

@@ -1,0 +1,140 @@
+"""GPUs by the names people, drivers and cloud providers give them. Data: gpus.json, instances.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+from typing import Any, Mapping
+
+from memlint.hardware.model import Gpu
+
+GIB = 1 << 30
+MIB = 1 << 20
+# Drivers keep 1 to 2 % of a card back (A100-80GB 79.15 of 80, RTX 3090 23.68 of 24), cards with ECC up to 8 %.
+GENERIC_USABLE = 0.98
+GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
+
+_NOISE = re.compile(r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]")
+_FORM = re.compile(r"sxm\d?|pcie?|hbm\d?e?|oam")
+_SIZE = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*", re.IGNORECASE)
+
+
+def find(name: str) -> Gpu | None:
+    """The GPU called `name`: canonical, marketing or driver name in any case and spacing, or a size ("24GiB").
+
+    None where no card has this name, or where cards of several sizes do ("A100"): `suggestions` lists them.
+    """
+    size = _SIZE.fullmatch(name)
+    if size:
+        return _generic(float(size[1]))
+    return next((_names()[spelling] for spelling in _spellings(name) if spelling in _names()), None)
+
+
+def suggestions(name: str) -> tuple[str, ...]:
+    """Canonical names that `name` may have meant: those that contain it, else those that are spelled most alike."""
+    key = _key(name)
+    if not key:
+        return ()
+    inside = [gpu.name for gpu in _gpus() if key in _key(gpu.name)]
+    return tuple(inside[:8] or _alike(key))
+
+
+def instance(name: str) -> tuple[Gpu, int] | None:
+    """GPU and count of a cloud machine type: "p4d.24xlarge" is 8 x A100-40GB. "ml." of SageMaker is ignored."""
+    found = _instances().get(name.strip().lower().removeprefix("ml."))
+    if found is None:
+        return None
+    gpu = _names()[_key(found[0])]
+    return gpu, found[1]
+
+
+def common() -> tuple[Gpu, ...]:
+    """The cards that `fits_on` names, smallest usable memory first."""
+    return tuple(sorted((gpu for gpu in _gpus() if gpu.class_rank), key=lambda gpu: (gpu.usable_bytes, gpu.class_rank)))
+
+
+def _generic(gib: float) -> Gpu | None:
+    """A card known by its size alone. "80GB" means the card sold as 80 GB, which has 80 GiB."""
+    if not 1 <= gib <= 2048:
+        return None
+    nominal = int(gib * GIB)
+    label = f"{gib:g}GiB"
+    return Gpu(
+        label, nominal, int(nominal * GENERIC_USABLE), (0, 0), "unknown", GENERIC_CONTEXT, True, 2, False, generic=True
+    )
+
+
+def _key(name: str) -> str:
+    return _NOISE.sub("", name.lower())
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Ways to look `name` up: as it is, with "80G" or "80" read as "80GB", and without the form factor (SXM4, PCIe)."""
+    key = re.sub(r"(\d)g(?:ib)?$", r"\1gb", _key(name[:200]))
+    bare = _FORM.sub("", key)
+    return key, key + "gb", bare, bare + "gb"
+
+
+@lru_cache(maxsize=None)
+def _gpus() -> tuple[Gpu, ...]:
+    return tuple(_gpu(row) for row in _rows())
+
+
+@lru_cache(maxsize=None)
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _load("gpus.json")
+    return rows
+
+
+@lru_cache(maxsize=None)
+def _names() -> Mapping[str, Gpu]:
+    names: dict[str, Gpu] = {}
+    for row, gpu in zip(_rows(), _gpus()):
+        for alias in (row["name"], *row.get("aliases", ())):
+            names.setdefault(_key(alias), gpu)
+    return names
+
+
+@lru_cache(maxsize=None)
+def _instances() -> Mapping[str, tuple[str, int]]:
+    return {name.lower(): (gpu, count) for name, (gpu, count) in _load("instances.json").items()}
+
+
+def _load(name: str) -> Any:
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:  # noqa: PTH118, PTH120
+        return json.loads(file.read())
+
+
+def _gpu(row: Mapping[str, Any]) -> Gpu:
+    capability = tuple(row.get("capability", (0, 0)))
+    nvidia = "vendor" not in row
+    return Gpu(
+        name=row["name"],
+        nominal_bytes=int(row["gib"] * GIB),
+        usable_bytes=int(row["usable"] * GIB),
+        capability=(capability[0], capability[1]),
+        vendor=row.get("vendor", "nvidia"),
+        context_bytes=row["context_mib"] * MIB,
+        bf16=capability >= (8, 0) if nvidia else row["bf16"],
+        flash_attention=_flash_attention(capability) if nvidia else row["flash"],
+        fp8=capability >= (8, 9) if nvidia else row["fp8"],
+        class_rank=row.get("rank", 0),
+    )
+
+
+def _flash_attention(capability: tuple[int, ...]) -> int:
+    """flash-attn 1 needs Turing, 2 Ampere, 3 Hopper and nothing newer (its README, "Requirements")."""
+    if capability < (7, 5):
+        return 0
+    if capability < (8, 0):
+        return 1
+    return 3 if capability[0] == 9 else 2
+
+
+def _alike(key: str) -> list[str]:
+    """Names that share the longest beginning, or the same digits, with `key`."""
+    digits = re.findall(r"\d+", key)
+    same = [gpu.name for gpu in _gpus() if digits and digits[0] in re.findall(r"\d+", _key(gpu.name))]
+    return same[:8]
