@@ -7,7 +7,8 @@ puts the framework's defaults first and what the file says after it.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run
@@ -80,7 +81,8 @@ class Fields:
     def run(self, format_name: str, path: str, related: tuple[str, ...] = (), purpose: str = "train") -> Run:
         """The fields as a `Run`; what nobody put keeps the default of its group."""
         run = Run(format_name, path, related=related, purpose=purpose, origins=dict(self.origins))
-        return _grouped(run, self.values)
+        filled: Run = _grouped(run, self.values)
+        return filled
 
 
 def _grouped(node: Any, values: Mapping[str, Any]) -> Any:

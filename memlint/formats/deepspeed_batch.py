@@ -1,0 +1,99 @@
+"""Batch sizes of a DeepSpeed file: what they give alone, and where they contradict the training arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.deepspeed_config import Config
+from memlint.formats.fields import Fields, as_number
+from memlint.formats.training_arguments import Arguments
+
+MICRO = "train_micro_batch_size_per_gpu"
+STEPS = "gradient_accumulation_steps"
+TOTAL = "train_batch_size"
+
+# DeepSpeed key -> training argument that must say the same (transformers 5.23 integrations/deepspeed.py:138-176).
+_MATCHED = (
+    ((MICRO,), "per_device_train_batch_size"),
+    ((STEPS,), "gradient_accumulation_steps"),
+    (("gradient_clipping",), "max_grad_norm"),
+    (("optimizer", "params", "lr"), "learning_rate"),
+    (("optimizer", "params", "eps"), "adam_epsilon"),
+    (("optimizer", "params", "weight_decay"), "weight_decay"),
+    (("scheduler", "params", "warmup_max_lr"), "learning_rate"),
+)
+
+
+def apply_batch(fields: Fields, view: Config) -> None:
+    """Alone the file's own sizes count; behind training arguments those count, and differences are refused."""
+    if view.arguments is None:
+        _alone(fields, view)
+        return
+    for keys, argument in _MATCHED:
+        _compare(fields, view, view.arguments, keys, argument)
+    _compare_total(fields, view, view.arguments)
+
+
+def _alone(fields: Fields, view: Config) -> None:
+    """runtime/config.py:_set_batch_related_parameters: two of the three sizes and the world give the third."""
+    micro, steps, total = view.integer(MICRO), view.integer(STEPS), view.integer(TOTAL)
+    world = fields.get("parallelism.world_size", None)
+    if micro is None and total is not None and isinstance(world, int) and world:
+        micro = total // world // (steps or 1)
+        fields.infer("batch.micro_batch_size", micro, f"{TOTAL} // world size // {STEPS}")
+    elif micro is not None:
+        fields.put("batch.micro_batch_size", micro, view.origin(MICRO))
+    else:
+        fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
+    if steps is not None:
+        fields.put("batch.gradient_accumulation_steps", steps, view.origin(STEPS))
+    else:
+        fields.unknown("batch.gradient_accumulation_steps", f"`{STEPS}` is not a number here")
+    if total is not None:
+        fields.put("batch.global_batch_size", total, view.origin(TOTAL))
+    _inconsistent(fields, view, micro, steps, total, world)
+
+
+def _inconsistent(fields: Fields, view: Config, micro: Any, steps: Any, total: Any, world: Any) -> None:
+    if not (micro and steps and total):
+        return
+    if isinstance(world, int) and world and total != micro * steps * world:
+        message = f"`{TOTAL}: {total}` is not {MICRO} {micro} * {STEPS} {steps} * {world} GPUs: DeepSpeed refuses it"
+        fields.issues.append(view.section.issue("conflict", message, TOTAL))
+    elif total % (micro * steps):
+        message = f"`{TOTAL}: {total}` is no multiple of {MICRO} {micro} * {STEPS} {steps}: DeepSpeed refuses it"
+        fields.issues.append(view.section.issue("conflict", message, TOTAL))
+
+
+def _compare(fields: Fields, view: Config, args: Arguments, keys: tuple[str, ...], argument: str) -> None:
+    """HfTrainerDeepSpeedConfig.fill_match: a value that is not `auto` must equal the argument's."""
+    here, there = as_number(view.get(*keys)), args.number(argument)
+    if here is None or there is None or here == there or args.flag("auto_find_batch_size"):
+        return
+    key = ".".join(keys)
+    said = "" if args.written(argument) else " (its default)"
+    message = (
+        f"`{key}: {view.get(*keys)}` contradicts `{argument}: {args.get(argument)}`{said}: "
+        'transformers raises ValueError; write "auto" here'
+    )
+    fields.issues.append(view.section.issue("conflict", message, *keys, related=_related(args, argument)))
+
+
+def _related(args: Arguments, argument: str) -> tuple[tuple[str, tuple[str | int, ...], str], ...]:
+    written = args.written(argument)
+    if not written:
+        return ()
+    return ((args.section.document.path, (*args.section.pointer, written), f"`{argument}: {args.get(argument)}`"),)
+
+
+def _compare_total(fields: Fields, view: Config, args: Arguments) -> None:
+    total, world = view.integer(TOTAL), fields.get("parallelism.world_size", None)
+    micro, steps = args.integer("per_device_train_batch_size"), args.integer("gradient_accumulation_steps")
+    if total is None or not micro or not steps or args.flag("auto_find_batch_size"):
+        return
+    wanted = micro * steps * world if isinstance(world, int) and world else 0
+    if (wanted and total != wanted) or total % (micro * steps):
+        product = f"{micro} * {steps}" + (f" * {world} GPUs" if wanted else " * GPUs")
+        message = f'`{TOTAL}: {total}` is not {product}: transformers raises ValueError; write "auto" here'
+        related = _related(args, "per_device_train_batch_size")
+        fields.issues.append(view.section.issue("conflict", message, TOTAL, related=related))

@@ -1,0 +1,28 @@
+"""What stands outside of the files: the card, how many, and the software's versions."""
+
+from __future__ import annotations
+
+from memlint.formats.base import Context
+from memlint.formats.fields import Fields
+from memlint.run import Origin
+
+_STACK = ("transformers", "torch", "deepspeed", "peft", "trl", "accelerate")
+
+
+def apply_hardware(fields: Fields, context: Context) -> None:
+    """Put hardware, world size and framework versions as the context knows them."""
+    if context.gpu is not None:
+        fields.put("hardware.gpu", context.gpu, context.gpu_origin)
+    setting = Origin("setting")
+    if context.memory_budget_bytes:
+        fields.put("hardware.memory_budget_bytes", context.memory_budget_bytes, setting)
+    if context.host_bytes:
+        fields.put("hardware.host_bytes", context.host_bytes, setting)
+    if isinstance(context.gpus, int):
+        fields.put("parallelism.world_size", context.gpus, context.gpus_origin)
+    if isinstance(context.gpus_per_node, int):
+        fields.put("parallelism.gpus_per_node", context.gpus_per_node, context.gpus_origin)
+    for framework in _STACK:
+        version = context.versions.get(framework)
+        if version:
+            fields.put(f"stack.{framework}", tuple(version), setting)
