@@ -16,7 +16,7 @@ FUSED = "memlint_fused"
 SDPA = "memlint_scaled"
 
 
-class FlashCore(torch.autograd.Function):
+class FlashCore(torch.autograd.Function):  # type: ignore[misc]
     """Shapes (B, heads, S, head_dim); k and v may have fewer heads. No arithmetic, only allocations."""
 
     temporaries = True

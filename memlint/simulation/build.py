@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -74,7 +75,7 @@ def add_adapter(model: Any, adapter: Adapter) -> Any:
         target_modules=targets,
         exclude_modules=list(adapter.exclude) or None,
         modules_to_save=list(adapter.modules_to_save) or None,
-        bias=adapter.bias,  # type: ignore[arg-type]
+        bias=adapter.bias,
         use_dora=adapter.use_dora,
         use_rslora=adapter.use_rslora,
         rank_pattern=dict(adapter.rank_pattern),
@@ -95,8 +96,8 @@ def freeze_all_but_last(model: Any, layers: int) -> None:
 
 def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     """The longest list of modules: the decoder's layers."""
-    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
-    return list(max(lists, key=len))
+    lists: list[Any] = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return list(max(lists, key=lambda found: len(found)))
 
 
 def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None]) -> None:

@@ -7,28 +7,27 @@ others in half precision that CUDA runs in float32. `CudaAutocast` adds the cast
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Iterator
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 # AT_FORALL_FP32: inputs are cast to float32.
 FP32 = frozenset(
-    (
-        "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "
-        "native_layer_norm group_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
-        "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
-        "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
-        "binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp cross_entropy __pow__ __rpow__"
-    ).split()
+    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "  # noqa: SIM905
+    "native_layer_norm group_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
+    "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
+    "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
+    "binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp cross_entropy __pow__ __rpow__".split()
 )
 # AT_FORALL_FP32_SET_OPT_DTYPE: the kernel computes and returns float32, unless the caller names a dtype.
-FP32_OUTPUT = frozenset("prod softmax log_softmax cumprod cumsum sum".split())
+FP32_OUTPUT = frozenset(("prod", "softmax", "log_softmax", "cumprod", "cumsum", "sum"))
 HALF = (torch.float16, torch.bfloat16)
 
 
-class CudaAutocast(TorchFunctionMode):
+class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]
     """While CPU autocast is on, casts where CUDA autocast would."""
 
     def __torch_function__(

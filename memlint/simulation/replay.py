@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from collections.abc import Iterable
 
 from memlint.simulation.result import Live
 from memlint.simulation.tracker import Allocation, Tracker
@@ -46,7 +46,7 @@ def grouped(allocations: Iterable[Allocation]) -> tuple[Live, ...]:
         entry = groups.setdefault(key, [0, 0])
         entry[0] += 1
         entry[1] += one.bytes
-    lines = [Live(*key, count=count, bytes=size) for key, (count, size) in groups.items()]
+    lines = [Live(*key, tensors=count, bytes=size) for key, (count, size) in groups.items()]
     return tuple(sorted(lines, key=lambda line: -line.bytes))
 
 

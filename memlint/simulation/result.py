@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Live(NamedTuple):
-    """`count` equal tensors alive at one moment.
+    """`tensors` equal tensors alive at one moment.
 
     `module` has layer numbers replaced by `*`. `kind`: weights, gradients, optimizer_states, weight_casts,
     logits, activations, temporaries. `bytes` is their sum.
@@ -18,7 +18,7 @@ class Live(NamedTuple):
     dtype: str
     operator: str
     phase: str
-    count: int
+    tensors: int
     bytes: int
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from contextlib import ExitStack
-from typing import Any, Callable, Mapping, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from memlint.simulation import attention as attention_functions
-from memlint.simulation import build, kernels, optimizers, precision, replay
+from memlint.simulation import build, kernels, losses, optimizers, precision, quantized, replay
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker
@@ -41,6 +41,11 @@ class Settings(NamedTuple):
     accumulates: bool = False
     keeps_outputs: bool = False
     kernel_temporaries: bool = True
+    quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
+    double_quant: bool = False
+    upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
+    loss: str = "plain"  # plain, upcast (transformers 4.44 and older), liger, chunked
+    chunk_tokens: int = 256
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
@@ -73,11 +78,26 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
     trainable = build.DTYPES[settings.trainable]
     if settings.trained == "freeze":
         build.freeze_all_but_last(model, settings.trainable_layers)
+    _set_loss(model, settings)
+    if settings.quantized_bits:
+        quantized.quantise(model, settings.quantized_bits, settings.double_quant, frozen)
+    if settings.upcast_rest:
+        build.cast(model, lambda parameter: torch.float32)
     if settings.trained == "lora":
         assert settings.adapter is not None
         model = build.add_adapter(model, settings.adapter)
+        quantized.as_peft_wraps_it(model)
     build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
     return model
+
+
+def _set_loss(model: Any, settings: Settings) -> None:
+    if settings.loss == "upcast":
+        model.loss_function = losses.upcast_first
+    elif settings.loss == "liger":
+        losses.fuse(model)
+    elif settings.loss == "chunked":
+        losses.chunked(model, settings.chunk_tokens)
 
 
 def _run(model: Any, tracker: Tracker, settings: Settings) -> _Figures:
@@ -172,7 +192,10 @@ def _step(
 def _forward(model: Any, dtype: torch.dtype | None, settings: Settings) -> Callable[..., Any]:
     def forward(**inputs: torch.Tensor) -> Any:
         with precision.autocast(dtype):
-            return model(**inputs)
+            outputs = model(**inputs)
+        if settings.loss in ("liger", "chunked"):
+            outputs["logits"] = None
+        return outputs
 
     return precision.outputs_in_fp32(forward) if settings.outputs_to_fp32 else forward
 

@@ -10,7 +10,8 @@ Only allocations by operators are seen. What kernels allocate inside is added by
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -39,7 +40,7 @@ def rounded(size: int) -> int:
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-class Tracker(TorchDispatchMode):
+class Tracker(TorchDispatchMode):  # type: ignore[misc]
     """Live bytes, and the sequence of allocations and frees.
 
     `events[i]` is an index into `allocations`, or its complement (`~index`) when that storage is freed.

@@ -1,0 +1,148 @@
+"""A `Run` in the simulator's terms, and the transformers configuration behind its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.architectures import from_config
+from memlint.architectures.model import Architecture, Layer, parameters
+from memlint.run import UNKNOWN, Run
+from memlint.simulation.build import Adapter
+from memlint.simulation.step import Settings
+
+
+class UnsupportedRun(ValueError):
+    """This run cannot be simulated; the message says why."""
+
+
+def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
+    """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
+    _require(run)
+    lora = run.method.kind in ("lora", "dora")
+    compute = str(run.precision.compute)
+    return Settings(
+        micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
+        sequence_length=_known(run.sequence.length, "sequence.length"),
+        attention=str(run.attention.implementation or "sdpa"),
+        trained="lora" if lora else run.method.kind,
+        adapter=_adapter(run) if lora else None,
+        trainable_layers=run.method.freeze_trainable_layers,
+        frozen=str(run.model.weights_dtype or compute),
+        trainable=run.method.adapter_dtype if lora else str(run.precision.trainable_dtype or compute),
+        autocast=compute if run.precision.autocast and compute != "float32" else "",
+        outputs_to_fp32=bool(run.precision.outputs_to_fp32),
+        checkpointing=_checkpointing(run),
+        optimizer=str(run.optimizer.name or "adamw_torch_fused"),
+        momentum=run.optimizer.momentum,
+        max_grad_norm=run.optimizer.max_grad_norm,
+        accumulates=run.batch.gradient_accumulation_steps not in (1, UNKNOWN),
+        keeps_outputs=run.loss.keeps_logits,
+        kernel_temporaries=kernel_temporaries,
+        quantized_bits=int(run.model.quantization.bits) if run.model.quantization.method == "bnb" else 0,
+        double_quant=run.model.quantization.double_quant,
+        upcast_rest=run.model.quantization.upcast_rest_to_fp32,
+        loss=_loss(run),
+        chunk_tokens=run.loss.chunk_tokens or 256,
+    )
+
+
+def _require(run: Run) -> None:
+    if run.method.kind not in ("full", "freeze", "lora", "dora"):
+        raise UnsupportedRun(f"no simulation of method.kind {run.method.kind!r}")
+    if run.method.stage not in ("pt", "sft"):
+        raise UnsupportedRun(f"no simulation of method.stage {run.method.stage!r}")
+    if run.model.quantization.method not in ("none", "bnb"):
+        raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")
+    if run.parallelism.engine not in ("single", "ddp"):
+        raise UnsupportedRun(f"no simulation of parallelism.engine {run.parallelism.engine!r}")
+
+
+def _known(value: Any, name: str) -> Any:
+    if value is UNKNOWN:
+        raise UnsupportedRun(f"{name} is unknown")
+    return value
+
+
+def _adapter(run: Run) -> Adapter:
+    method = run.method
+    return Adapter(
+        rank=method.rank,
+        alpha=method.alpha or 16,
+        dropout=method.dropout,
+        targets=method.targets or ("all",),
+        exclude=method.exclude_modules,
+        modules_to_save=method.modules_to_save,
+        bias=method.bias,
+        use_dora=method.use_dora or method.kind == "dora",
+        use_rslora=method.use_rslora,
+        rank_pattern=method.rank_pattern,
+        target_parameters=method.target_parameters,
+    )
+
+
+def _checkpointing(run: Run) -> str:
+    mode = run.checkpointing.mode
+    if mode in ("none", UNKNOWN):
+        return "none"
+    if mode != "full":
+        raise UnsupportedRun(f"no simulation of checkpointing.mode {mode!r}")
+    return "reentrant" if run.checkpointing.reentrant else "non_reentrant"
+
+
+def _loss(run: Run) -> str:
+    if run.loss.kind in ("plain", UNKNOWN):
+        return "upcast" if run.loss.upcast_logits else "plain"
+    if run.loss.kind in ("liger", "chunked"):
+        return str(run.loss.kind)
+    raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")
+
+
+def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]]:
+    """(configuration class, its settings) rebuilt from an architecture of one kind of layer.
+
+    Raises UnsupportedRun where the rebuilt configuration does not count the same parameters.
+    """
+    from transformers import CONFIG_MAPPING
+
+    if architecture.family not in CONFIG_MAPPING or len(architecture.kinds) != 1:
+        raise UnsupportedRun(f"the configuration of {architecture.class_name} must be given")
+    layer = architecture.kinds[0]
+    config = _config(architecture, layer)
+    if parameters(from_config(config)) != parameters(architecture):
+        raise UnsupportedRun(f"the configuration of {architecture.class_name} must be given")
+    return CONFIG_MAPPING[architecture.family].__name__, config
+
+
+def _config(architecture: Architecture, layer: Layer) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "model_type": architecture.family,
+        "architectures": [architecture.class_name],
+        "hidden_size": architecture.hidden_size,
+        "vocab_size": architecture.vocab_size,
+        "num_hidden_layers": len(architecture.pattern),
+        "num_attention_heads": layer.attention.heads,
+        "num_key_value_heads": layer.attention.kv_heads,
+        "head_dim": layer.attention.head_dim,
+        "intermediate_size": layer.mlp.intermediate_size,
+        "tie_word_embeddings": architecture.tied_embeddings,
+        "max_position_embeddings": architecture.max_positions or 4096,
+    }
+    if layer.mlp.kind == "moe":
+        config.update(
+            num_experts=layer.mlp.experts,
+            num_local_experts=layer.mlp.experts,
+            num_experts_per_tok=layer.mlp.experts_per_token,
+            moe_intermediate_size=layer.mlp.expert_intermediate_size,
+        )
+    return config
+
+
+def named_configuration(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(configuration class, settings) of a parsed config.json."""
+    from transformers import CONFIG_MAPPING
+
+    family = str(config.get("model_type", ""))
+    if family not in CONFIG_MAPPING:
+        raise UnsupportedRun(f"transformers does not know model_type {family!r}")
+    return CONFIG_MAPPING[family].__name__, dict(config)

@@ -1,0 +1,94 @@
+"""Losses other than the model's own: what they allocate and keep.
+
+Each has the signature of transformers' `loss_function(logits, labels, vocab_size)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+    """transformers up to 4.44: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
+
+    models/llama/modeling_llama.py, LlamaForCausalLM.forward, v4.44.0.
+    """
+    logits = logits.float()
+    shifted = logits[..., :-1, :].contiguous()
+    return torch.nn.functional.cross_entropy(shifted.view(-1, vocab_size), labels[..., 1:].reshape(-1))
+
+
+class FusedLinear(torch.autograd.Function):  # type: ignore[misc]
+    """Liger's fused linear cross entropy: gradients are made in the forward, logits only chunk by chunk.
+
+    liger_kernel/ops/fused_linear_cross_entropy.py, fused_linear_cross_entropy_forward, v0.8.5.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        tokens, width = hidden.shape
+        chunk = chunk_length(tokens, width, weight.shape[0])
+        grad_hidden = torch.zeros_like(hidden)
+        grad_weight = torch.zeros_like(weight) if weight.requires_grad else None
+        losses = torch.zeros(tokens, dtype=torch.float32)
+        for start in range(0, tokens, chunk):
+            part = hidden[start : start + chunk]
+            logits = part @ weight.t()
+            grad_hidden[start : start + chunk] = logits @ weight
+            if grad_weight is not None:
+                grad_weight += torch.mm(logits.t(), part)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden, grad_weight
+
+
+def chunk_length(tokens: int, width: int, vocab: int) -> int:
+    """Rows of logits alive at once: tokens / ceil(vocab / width), rounded up to a power of two."""
+    parts = -(-vocab // width)
+    return min(tokens, 1 << max(0, -(-tokens // parts) - 1).bit_length())
+
+
+def fuse(causal: Any) -> None:
+    """Patches a causal language model (not PEFT's wrapper) so that its forward never builds the logits."""
+    head = causal.get_output_embeddings()
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+        result: torch.Tensor = FusedLinear.apply(logits.reshape(-1, logits.shape[-1]), head.weight)
+        return result
+
+    head.forward = lambda hidden: hidden
+    causal.loss_function = loss
+
+
+def chunked(causal: Any, chunk_tokens: int) -> None:
+    """A loss that projects and scores `chunk_tokens` tokens at a time, each chunk checkpointed (TRL's chunked_nll)."""
+    head = causal.get_output_embeddings()
+    project = head.forward
+    score = _checkpointed(project)
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+        rows, targets = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+        parts = [
+            score(rows[start : start + chunk_tokens], targets[start : start + chunk_tokens])
+            for start in range(0, rows.shape[0], chunk_tokens)
+        ]
+        return torch.stack(parts).sum()
+
+    head.forward = lambda hidden: hidden
+    causal.loss_function = loss
+
+
+def _checkpointed(project: Callable[..., Any]) -> Callable[..., Any]:
+    from torch.utils.checkpoint import checkpoint
+
+    def part(rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(project(rows).float(), targets, reduction="sum")
+
+    return lambda rows, targets: checkpoint(part, rows, targets, use_reentrant=False, preserve_rng_state=False)

@@ -1,0 +1,99 @@
+"""Linear layers whose frozen weight is stored quantised, with the transients of the real kernels.
+
+Sources: bitsandbytes 0.50.2 autograd/_functions.py (MatMul4Bit, MatMul8bitLt), functional.py (quantize_4bit).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class _Dequantised(torch.autograd.Function):  # type: ignore[misc]
+    """y = x W^T with W dequantised for the duration of the product, in the forward and again in the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        ctx.shape, ctx.width = shape, x.shape
+        weight = torch.empty(shape, dtype=x.dtype)
+        return torch.nn.functional.linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        weight = torch.empty(ctx.shape, dtype=grads[0].dtype)
+        return torch.matmul(grads[0], weight), None
+
+
+class _Int8(torch.autograd.Function):  # type: ignore[misc]
+    """LLM.int8: a quantised copy of the input and an int32 product; the input is kept for the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        ctx.shape = shape
+        ctx.save_for_backward(x)
+        rows = x.numel() // x.shape[-1]
+        quantised = torch.empty(rows, shape[1], dtype=torch.int8)
+        product = torch.empty(rows, shape[0], dtype=torch.int32)
+        out = torch.empty(*x.shape[:-1], shape[0], dtype=x.dtype)
+        del quantised, product
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        weight = torch.empty(ctx.shape, dtype=grads[0].dtype)
+        return torch.matmul(grads[0], weight), None
+
+
+class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
+    """Stands for bitsandbytes' Linear4bit (bits 4) or Linear8bitLt (bits 8)."""
+
+    def __init__(self, source: torch.nn.Linear, bits: int, double: bool, compute: torch.dtype, block: int = 64) -> None:
+        super().__init__(1, 1, bias=False, device="meta")
+        self.in_features, self.out_features = source.in_features, source.out_features
+        self.bits, self.compute, self.clones = bits, compute, False
+        count = source.weight.numel()
+        stored = torch.empty((count + 1) // 2 if bits == 4 else count, 1, dtype=torch.uint8, device="meta")
+        self.weight = torch.nn.Parameter(stored, requires_grad=False)
+        self.bias = source.bias
+        if bits == 8:
+            self.register_buffer("scales", torch.empty(self.out_features, device="meta"))
+            return
+        blocks = -(-count // block)
+        self.register_buffer("absmax", torch.empty(blocks, dtype=torch.uint8 if double else None, device="meta"))
+        self.register_buffer("code", torch.empty(16, device="meta"))
+        if double:
+            self.register_buffer("absmax2", torch.empty(-(-blocks // 256), device="meta"))
+            self.register_buffer("code2", torch.empty(256, device="meta"))
+            self.register_buffer("offset", torch.empty(1, device="meta"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wanted = x.dtype
+        product = _Dequantised if self.bits == 4 else _Int8
+        with torch.autocast("cpu", enabled=False):
+            out: torch.Tensor = product.apply(x.to(self.compute), (self.out_features, self.in_features))
+        if self.bias is not None:
+            out = out + self.bias.to(out.dtype)
+        out = out.to(wanted)
+        return out.clone() if self.clones else out
+
+
+def quantise(model: Any, bits: int, double: bool, compute: torch.dtype) -> None:
+    """Replaces every linear layer but the head, as transformers' bitsandbytes integration does."""
+    head = model.get_output_embeddings()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, torch.nn.Linear) and module is not head:
+            parent = model.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], QuantizedLinear(module, bits, double, compute))
+
+
+def as_peft_wraps_it(model: Any) -> None:
+    """PEFT's layers over quantised ones copy the result, and cast the input only without autocast.
+
+    peft/tuners/lora/bnb.py, Linear4bit.forward and Linear8bitLt.forward, v0.21.2.
+    """
+    for module in model.modules():
+        base = getattr(module, "base_layer", None)
+        if isinstance(base, QuantizedLinear):
+            base.clones = base.bits == 4
+            module.cast_input_dtype_enabled = False
