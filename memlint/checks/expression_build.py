@@ -6,8 +6,9 @@ the snapshot of the shipped rules go straight through here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Callable
+from typing import Any
 
 from memlint.checks import expression_values as values
 from memlint.checks.expression_functions import FUNCTIONS

@@ -8,7 +8,8 @@ refused: there is no attribute, call or object of Python that an expression coul
 from __future__ import annotations
 
 import ast
-from typing import Any, Callable, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from memlint.checks import expression_types as types
 from memlint.checks.expression_functions import FUNCTIONS, Function
@@ -219,7 +220,9 @@ def _membership(checker: _Checker, word: str, nodes: list[ast.expr], sides: list
     if "list" not in whole.type.kinds:
         raise checker.error(nodes[1], f"`{word}` needs a list, this is {types.text(whole.type.kinds)}")
     if whole.type.items is not None and not types.comparable(item.type.kinds, whole.type.items):
-        raise checker.error(nodes[0], f"{types.text(item.type.kinds)} is never in a list of {types.text(whole.type.items)}")
+        raise checker.error(
+            nodes[0], f"{types.text(item.type.kinds)} is never in a list of {types.text(whole.type.items)}"
+        )
     if isinstance(nodes[1], (ast.List, ast.Tuple)):
         for node in nodes[1].elts:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -228,7 +231,9 @@ def _membership(checker: _Checker, word: str, nodes: list[ast.expr], sides: list
     return ["not", form] if word == "not in" else form
 
 
-def _version_pair(checker: _Checker, sign: str, nodes: list[ast.expr], sides: list[Checked], versions: list[bool]) -> Form:
+def _version_pair(
+    checker: _Checker, sign: str, nodes: list[ast.expr], sides: list[Checked], versions: list[bool]
+) -> Form:
     forms = [
         side.form if version else ["version", _version_literal(checker, node)]
         for node, side, version in zip(nodes, sides, versions)
@@ -238,7 +243,11 @@ def _version_pair(checker: _Checker, sign: str, nodes: list[ast.expr], sides: li
 
 def _version_literal(checker: _Checker, node: ast.expr) -> list[int]:
     value = node.value if isinstance(node, ast.Constant) else None
-    if isinstance(value, str) and 0 < len(value) < 30 and all(part.isdecimal() and part.isascii() for part in value.split(".")):
+    if (
+        isinstance(value, str)
+        and 0 < len(value) < 30
+        and all(part.isdecimal() and part.isascii() for part in value.split("."))
+    ):
         return [int(part) for part in value.split(".")]
     raise checker.error(node, 'a version is compared with a text such as "4.57"')
 

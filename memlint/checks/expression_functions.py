@@ -6,7 +6,8 @@ result UNKNOWN before the function is called.
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from memlint.checks.expression_types import ALL, BOOL, INT, NUMBER, STR, Kinds, Type, list_of
 from memlint.checks.expression_values import MAX_ITEMS, bounded, contains, number

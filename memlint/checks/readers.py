@@ -5,7 +5,8 @@ Each reader answers UNKNOWN where nothing is known; adding a fact is adding a li
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from memlint.architectures.model import Architecture, parameters
 from memlint.checks.facts import Facts

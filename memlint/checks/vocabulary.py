@@ -146,5 +146,3 @@ class Vocabulary:
         dotted = ".".join(name)
         ends = [known for known in _KNOWN if known.rpartition(".")[2] == name[-1]]
         return nearest(dotted, [*_KNOWN, *self.variables, *CONSTANTS]) or (ends[0] if len(ends) == 1 else "")
-
-
