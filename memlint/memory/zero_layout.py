@@ -1,0 +1,98 @@
+"""What DeepSpeed sees of a model: its dtype, the two parameter groups, and how many ranks share a tensor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memlint.memory.model import Tensor, Unit
+from memlint.memory.parameters import Missing
+from memlint.memory.storage import BYTES
+from memlint.run import UNKNOWN, Run
+
+_HALF = ("bfloat16", "float16")
+_UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
+
+
+class Layout(NamedTuple):
+    """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable
+    element counts in model order (decayed, undecayed), `partition` elements of each group's share."""
+
+    element: int
+    accumulation: int
+    ranks: int
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def trainable(self) -> int:
+        return sum(sum(group) for group in self.groups)
+
+    @property
+    def largest(self) -> int:
+        """Elements of the largest trainable tensor."""
+        return max((numel for group in self.groups for numel in group), default=0)
+
+
+def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
+    """Raises `Missing` when the number of ranks or the dtype is unknown."""
+    dtype = engine_dtype(run)
+    accumulation = run.precision.grad_dtype or dtype
+    decayed: list[int] = []
+    undecayed: list[int] = []
+    for unit in units:
+        for _ in range(unit.repeat):
+            for tensor in unit.tensors:
+                if tensor.trainable:
+                    group = undecayed if tensor.kind in _UNDECAYED else decayed
+                    group.extend([tensor.numel] * tensor.copies)
+    groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
+    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups)
+
+
+def engine_dtype(run: Run) -> str:
+    """The dtype that DeepSpeed casts every floating parameter to: bf16 or fp16 when enabled (0.19.8 engine.py
+    _configure_distributed_model), else as trained."""
+    compute = run.precision.compute
+    if run.precision.autocast is not True and compute in _HALF:
+        return str(compute)
+    dtype = run.precision.trainable_dtype
+    return dtype if isinstance(dtype, str) else "float32"
+
+
+def ranks(run: Run) -> int:
+    """GPUs that share the data-parallel state (sequence-parallel ranks join in: `seq_data_parallel_group`)."""
+    parallel = run.parallelism
+    size = parallel.data_parallel_size
+    if not isinstance(size, int):
+        if not isinstance(parallel.world_size, int):
+            raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+        return max(1, parallel.world_size // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
+    return max(1, size * parallel.sequence_parallel_size)
+
+
+def ranks_per_node(run: Run) -> int:
+    """GPUs of one host; all of them when nobody said."""
+    world = run.parallelism.world_size
+    node = run.parallelism.gpus_per_node
+    if isinstance(node, int) and node > 0:
+        return min(node, world) if isinstance(world, int) else node
+    return world if isinstance(world, int) else 1
+
+
+def known(value: object, field: str) -> int:
+    """An integer knob. Raises `Missing` where the file's `auto` could not be filled."""
+    if value is UNKNOWN or not isinstance(value, (int, float)):
+        raise Missing(field, "`auto` can only be filled when the model's hidden size is known")
+    return int(value)
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """Stored in a format that the engine neither casts nor partitions."""
+    return tensor.dtype not in BYTES or (tensor.dtype in ("int8", "uint8") and not tensor.trainable)
+
+
+def flat(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
+    """One flat trainable tensor, as the optimizer behind the engine sees its partition."""
+    if not elements:
+        return ()
+    tensor = Tensor("flat", elements, (elements,), "other", True, dtype, elements * BYTES[dtype])
+    return (Unit("flat", (tensor,)),)

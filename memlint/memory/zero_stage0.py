@@ -1,0 +1,35 @@
+"""DeepSpeed without ZeRO: every state whole on each GPU, gradients averaged through a flat copy."""
+
+from __future__ import annotations
+
+from memlint.memory import optimizer
+from memlint.memory.model import ModelState, Unit, UnitState
+from memlint.memory.zero_layout import Layout, flat
+from memlint.memory.zero_stages12 import engine_weights
+from memlint.run import Run
+
+_ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspeed 0.19.8 runtime/engine.py
+
+
+def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+    """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step."""
+    mixed = made.element == 2
+    held = optimizer.memory(run, flat(made.trainable))
+    weights = engine_weights(units, made.element)
+    gradients = made.element * made.trainable
+    flat_copy = made.element * min(made.trainable, _ALLREDUCE_BUCKET) if made.ranks > 1 else 0
+    steps = run.batch.gradient_accumulation_steps
+    accumulates = isinstance(steps, int) and steps > 1
+    per_unit = [made.element * sum(t.numel * t.copies for t in unit.tensors if t.trainable) for unit in units]
+    states = [UnitState(gradient_kept=0 if accumulates else size) for size in per_unit]
+    states[0] = states[0]._replace(gradient_live=flat_copy)
+    return ModelState(
+        weights=weights,
+        optimizer_states=held.states + (4 * made.trainable if mixed else 0),
+        gradients_resident=gradients if accumulates else 0,
+        communication=0,
+        units=tuple(states),
+        gradients_at_step=4 * made.trainable if mixed else gradients,
+        step_temporaries=max(held.step_temporaries, 2 * made.largest),
+        load_peak=weights,
+    )

@@ -1,0 +1,178 @@
+"""ZeRO stage 3: every parameter split over the ranks, gathered around its use.
+
+deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from memlint.memory import optimizer
+from memlint.memory.model import ModelState, Tensor, Unit, UnitState
+from memlint.memory.zero_host import stage3_optimizer_host_bytes
+from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node
+from memlint.memory.zero_trace import Gathered, Knobs, Module, replay
+from memlint.run import Run
+
+_CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
+
+
+def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+    """Partitions, the parameters that persist, and what is gathered per unit."""
+    zero = run.parallelism.zero
+    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else made.ranks
+    threshold = known(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
+    offloads_states = run.offload.optimizer != "none"
+    offloads_weights = run.offload.parameters != "none"
+    weights = _Weights(units, made.element, shards, threshold)
+    groups = [[-(-numel // shards) for numel in group] for group in made.groups]
+    share = sum(sum(group) for group in groups)
+    subgroups = [elements for group in groups for elements in _subgroups(group, _sub_group_size(run))]
+    held = [optimizer.memory(run, flat(elements)) for elements in subgroups]
+    states = sum(h.states for h in held)
+    master = 4 * share if made.element == 2 else 0
+    gradients = 0 if offloads_states else made.accumulation * share
+    bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = bucket if zero.contiguous_gradients and made.trainable else 0
+    partitions = 0 if offloads_weights else weights.partitioned
+    temporaries = 0 if offloads_states else _step(made, groups, subgroups, [h.step_temporaries for h in held])
+    host = stage3_optimizer_host_bytes(made, share, states) if offloads_states else 0
+    host += weights.partitioned if offloads_weights else 0
+    secondary = _secondary(run, weights, made)
+    return ModelState(
+        weights=weights.whole + partitions + weights.persistent + secondary,
+        optimizer_states=0 if offloads_states else master + states,
+        gradients_resident=gradients,
+        communication=bucket,
+        units=_units(run, units, made, weights),
+        gradients_at_step=gradients - weights.persistent - secondary,
+        step_temporaries=max(temporaries, weights.persistent),
+        communication_at_step=bucket,
+        save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
+        load_peak=weights.whole + partitions + made.element * _largest(units),
+        host_bytes=host * ranks_per_node(run),
+    )
+
+
+class _Weights:
+    """Bytes: `whole` (quantised, not partitioned), `partitioned` on this rank, `persistent` gathered for good."""
+
+    def __init__(self, units: tuple[Unit, ...], element: int, shards: int, threshold: int) -> None:
+        self.whole = self.partitioned = self.persistent = self.unsharded = 0
+        self.threshold = threshold
+        self.shards = shards
+        for unit in units:
+            for tensor in unit.tensors:
+                self._add(tensor, tensor.copies * unit.repeat, element)
+
+    def _add(self, tensor: Tensor, copies: int, element: int) -> None:
+        if is_quantized(tensor):
+            self.whole += tensor.stored_bytes * copies
+            return
+        self.partitioned += element * -(-tensor.numel // self.shards) * copies
+        self.unsharded += element * tensor.numel * copies
+        if tensor.numel <= self.threshold and self.shards > 1:
+            self.persistent += element * tensor.numel * copies
+
+
+def _subgroups(group: list[int], limit: int) -> list[int]:
+    """Elements of the sub-groups that the optimizer steps one at a time (:1208-1236)."""
+    if limit >= sum(group):
+        return [sum(group)]
+    found: list[int] = []
+    size = 0
+    for numel in group:
+        size += numel
+        if size >= limit:
+            found.append(size)
+            size = 0
+    return [*found, size] if size else found
+
+
+def _sub_group_size(run: Run) -> int:
+    return known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
+
+
+def _step(made: Layout, groups: list[list[int]], subgroups: list[int], temporaries: list[int]) -> int:
+    """The norm in fp64 one tensor at a time (:2459), then per sub-group its flat copy, the fp32 gradient made of it
+    (:2686) and what the optimizer needs beside that."""
+    norm = 8 * max((numel for group in groups for numel in group), default=0)
+    copy = made.accumulation if made.accumulation != 4 else 0
+    steps = [4 * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
+    return max(norm, *steps) if steps else 0
+
+
+def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
+    """hpZ: a second partition within a small group of ranks, alive from the forward to the step."""
+    group = run.parallelism.zero.hpz_partition_size
+    return weights.unsharded // group if group > 1 and made.ranks > group else 0
+
+
+def _units(run: Run, units: tuple[Unit, ...], made: Layout, weights: _Weights) -> tuple[UnitState, ...]:
+    gathered = _gathered(run, units, made, weights)
+    states = []
+    for unit, elements in zip(units, gathered, strict=True):
+        states.append(
+            UnitState(
+                gathered_forward=made.element * elements.forward,
+                gathered_backward=made.element * elements.backward,
+                gradient_live=_reducing(run, unit, made),
+            )
+        )
+    return tuple(states)
+
+
+def _reducing(run: Run, unit: Unit, made: Layout) -> int:
+    """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
+    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:150)."""
+    largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
+    if not made.trainable:
+        return 0
+    bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    return made.element * (min(bucket, made.trainable) + largest)
+
+
+def _gathered(run: Run, units: tuple[Unit, ...], made: Layout, weights: _Weights) -> tuple[Gathered, ...]:
+    if weights.shards == 1:  # partitions are used in place (partition_parameters.py:61-86, :904)
+        host = run.offload.parameters != "none"
+        return tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
+    zero = run.parallelism.zero
+    knobs = Knobs(
+        weights.shards,
+        known(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
+        known(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
+        known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
+        run.checkpointing.mode not in ("none", False),
+    )
+    expanded: list[tuple[Module, ...]] = []
+    checkpointed: list[bool] = []
+    for unit in units:
+        modules = _modules(unit, weights.threshold)
+        expanded.extend([modules] * unit.repeat)
+        checkpointed.extend([unit.name == "layer"] * unit.repeat)
+    peaks = iter(replay(tuple(expanded), tuple(checkpointed), knobs))
+    found = []
+    for unit in units:
+        mine = [next(peaks) for _ in range(unit.repeat)]
+        found.append(Gathered(max(p.forward for p in mine), max(p.backward for p in mine)))
+    return tuple(found)
+
+
+def _modules(unit: Unit, threshold: int) -> tuple[Module, ...]:
+    """A unit's module visits in order: containers first, then each module with its parameters."""
+    by_module: dict[str, list[Tensor]] = {}
+    for tensor in unit.tensors:
+        if not is_quantized(tensor):
+            by_module.setdefault(tensor.name.rpartition(".")[0], []).append(tensor)
+    found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
+    for tensors in by_module.values():
+        gathered = [t.numel for t in tensors for _ in range(t.copies) if t.numel > threshold]
+        persistent = sum(t.numel * t.copies for t in tensors if t.numel <= threshold)
+        found.append(Module(tuple(gathered), persistent))
+    return tuple(found)
+
+
+def _elements(unit: Unit) -> int:
+    return sum(t.numel * t.copies for t in unit.tensors if not is_quantized(t))
+
+
+def _largest(units: tuple[Unit, ...]) -> int:
+    return max((t.numel for unit in units for t in unit.tensors if not is_quantized(t)), default=0)
