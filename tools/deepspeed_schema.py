@@ -111,8 +111,7 @@ def zero() -> Schema:
     stage: Schema = {"anyOf": [{"enum": [0, 1, 2, 3]}, AUTO], "default": 0}
     schema = pydantic(DeepSpeedZeroConfig, stage=stage)
     schema["properties"].update(removed(runtime._REMOVED_ZERO_CONFIG_KEYS))
-    legacy: Schema = {"type": "boolean", "deprecated": True}
-    return {"anyOf": [schema, legacy]}
+    return schema  # `zero_optimization: true` (deprecated) is let through in formats/deepspeed.py
 
 
 def optimizer() -> Schema:

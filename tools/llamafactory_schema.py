@@ -51,7 +51,7 @@ def sources(checkout: str, tag: str, folder: str, ending: str) -> list[str]:
 
 def v0_keys(checkout: str, tag: str) -> Keys:
     texts = sources(checkout, tag, "/hparams/", "_args.py")
-    texts += [text for text in sources(checkout, tag, "/hparams/", "parser.py")]
+    texts += sources(checkout, tag, "/hparams/", "parser.py")
     return {field.name: field for text in texts for field in fields(text, SUFFIXES)}
 
 
@@ -142,7 +142,7 @@ def v1_schema(checkout: str, known: dict[str, list[str]]) -> dict[str, Any]:
         if field.default is not ... and field.default is not None:
             schema["default"] = field.default
         result[name] = collapse(schema)
-    for name, choices in PLUGIN_PARAMETERS.items():
+    for name in PLUGIN_PARAMETERS:
         result[name] = {"anyOf": [{"$ref": f"#/$defs/{name}"}, {"type": "string"}, {"type": "null"}]}
     return {"type": "object", "properties": dict(sorted(result.items())), "additionalProperties": False}
 
@@ -192,7 +192,7 @@ def build(checkout: str, transformers: Path) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "LLaMA-Factory",
-        "description": "Derived by tools/llamafactory_schema.py from LLaMA-Factory v0.0.9 to v0.9.5 and its main branch "
+        "description": "Derived by tools/llamafactory_schema.py from LLaMA-Factory v0.0.9 to v0.9.5, its main branch "
         f"({git(checkout, 'rev-parse', '--short', 'HEAD').strip()}), and transformers "
         f"{ordered(transformers)[0].name} to {newest(transformers).name}.",
         "anyOf": [{"$ref": "#/$defs/v0"}, {"$ref": "#/$defs/v1"}],

@@ -4,13 +4,121 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from memlint.architectures import catalog, hub, local, names
+from memlint.architectures.builder import from_config
+from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import Resolution
+
+MOST_HOPS = 4  # adapter -> base, settings -> other name, ...
+_ADVICE = (
+    "give its config.json in a local folder, map the name under `models:` in memlint's settings, "
+    "or let memlint ask the hub (--hub)"
+)
 
 
 def resolve(
     name: str,
     base_dirs: Sequence[str] = (),
-    models: Mapping[str, str | dict[str, Any]] = {},
+    models: Mapping[str, str | dict[str, Any]] | None = None,
     hub: bool = False,
 ) -> Resolution:
-    return Resolution(name, "unknown", None, reason="not in the catalog")
+    """The model that `name` means: a repository id, a local folder, or a key of `models`.
+
+    `base_dirs` are the folders that relative paths start from. `models` maps names to other names, to
+    folders or to configurations. `hub` allows one download of a config.json. Never raises.
+    """
+    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub), MOST_HOPS)
+
+
+class _Ways:
+    """What `resolve` may look at."""
+
+    __slots__ = ("base_dirs", "hub", "models")
+
+    def __init__(
+        self, base_dirs: tuple[str, ...], models: Mapping[str, str | dict[str, Any]], may_use_hub: bool
+    ) -> None:
+        self.base_dirs = base_dirs
+        self.models = models
+        self.hub = may_use_hub
+
+
+def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
+    if hops == 0:
+        return Resolution(name, "unknown", None, reason=f"`{name}` is named by a chain of models that does not end")
+    for step in (_from_folder, _from_settings, _from_catalog, _from_cache, _from_hub):
+        found = step(name, ways, hops)
+        if found is not None:
+            return found
+    return _unknown(name)
+
+
+def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
+    directory = local.folder(name, ways.base_dirs)
+    if directory is None:
+        return None
+    found = local.config_of(directory)
+    if found:
+        return _built(name, "config", found[1], found[0])
+    base = local.adapter_base(directory)
+    if base:
+        below = _resolve(base, ways, hops - 1)
+        return below._replace(inferred=_joined(f"{name} holds an adapter of {base}", below.inferred))
+    return None
+
+
+def _from_settings(name: str, ways: _Ways, hops: int) -> Resolution | None:
+    mapped = ways.models.get(name)
+    if isinstance(mapped, Mapping):
+        return _built(name, "settings", mapped, "")
+    if isinstance(mapped, str) and mapped != name:
+        below = _resolve(mapped, ways, hops - 1)
+        return below._replace(inferred=_joined(f"settings say that `{name}` is {mapped}", below.inferred))
+    return None
+
+
+def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
+    if names.is_placeholder(name):
+        return None
+    entry = catalog.find(name)
+    if entry is None:
+        return None
+    if entry.inferred and local.cached(name):
+        return None  # the cache knows this very name
+    try:
+        return Resolution(entry.name, "catalog", catalog.architecture(entry), entry.inferred)
+    except UnsupportedConfig as error:
+        return Resolution(entry.name, "unknown", None, entry.inferred, str(error))
+
+
+def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
+    found = local.cached(name)
+    return _built(name, "cache", found[1], found[0]) if found else None
+
+
+def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
+    if not ways.hub or names.is_placeholder(name):
+        return None
+    try:
+        path, config = hub.fetch(name)
+    except hub.HubError as error:
+        return Resolution(name, "unknown", None, reason=str(error))
+    return _built(name, "hub", config, path)
+
+
+def _built(name: str, source: str, config: Mapping[str, Any], path: str) -> Resolution:
+    try:
+        return Resolution(name, source, from_config(config), path=path)
+    except UnsupportedConfig as error:
+        return Resolution(name, "unknown", None, reason=f"{error}", path=path)
+
+
+def _unknown(name: str) -> Resolution:
+    shown = name if len(name) <= 120 else name[:117] + "..."
+    if names.is_placeholder(name):
+        return Resolution(name, "unknown", None, reason=f"`{shown}` is a placeholder, not a model: give --model")
+    return Resolution(name, "unknown", None, reason=f"`{shown}` is not in memlint's catalog: {_ADVICE}")
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first}; {second}" if second else first

@@ -1,0 +1,95 @@
+"""The embedded catalog: catalog.jsonl, one configuration a line with all the ids that share it.
+
+A line is found by searching the file's bytes for the id or key, so that one look-up parses one line.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, Mapping, NamedTuple
+
+from memlint.architectures import datafile, names
+from memlint.architectures.builder import from_config
+from memlint.architectures.model import Architecture, StoredWeights
+
+FILE = "catalog.jsonl"
+
+
+class Entry(NamedTuple):
+    """A catalog hit. `inferred` is empty where the id itself is listed."""
+
+    name: str
+    config: Mapping[str, Any]
+    inferred: str = ""
+    stored: StoredWeights | None = None
+
+
+def find(name: str) -> Entry | None:
+    """The catalog's entry for `name`: a repository id, a mirror of one, or a local path that ends like one."""
+    exact = _by_id(name.strip().strip("/"))
+    return exact or _by_rule(name)
+
+
+def architecture(entry: Entry) -> Architecture:
+    """The entry's Architecture; the same object at each call."""
+    built = _architecture(entry.name)
+    return built if entry.stored is None else built._replace(stored=entry.stored)
+
+
+@lru_cache(maxsize=256)
+def _architecture(identifier: str) -> Architecture:
+    entry = _by_id(identifier)
+    assert entry is not None, identifier
+    return from_config(entry.config)
+
+
+def _by_id(identifier: str) -> Entry | None:
+    if '"' in identifier or "\\" in identifier:
+        return None
+    line = _line(f'"{identifier.lower()}"')
+    if line is None:
+        return None
+    row = json.loads(line)
+    listed = [one for one in row["ids"] if one.lower() == identifier.lower()]
+    return Entry(listed[0], row["config"]) if listed else None
+
+
+def _by_rule(name: str) -> Entry | None:
+    """Match the parts of a path, last first, by their keys."""
+    parts = names.components(name)
+    for depth, part in enumerate(parts):
+        for spelling in names.spellings(part):
+            line = _line(f'"={spelling.key}"')
+            if line is not None:
+                row = json.loads(line)
+                identifier = _nearest(row["ids"], part)
+                return Entry(identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored)
+    return None
+
+
+def _nearest(identifiers: list[str], part: str) -> str:
+    """The id of this line with the same repository name, else the first."""
+    same = [one for one in identifiers if one.split("/")[-1].lower() == part.lower()]
+    return (same or identifiers)[0]
+
+
+def _reason(name: str, identifier: str, spelling: names.Spelling, depth: int) -> str:
+    part = names.components(name)[depth]
+    if spelling.stored is None and part.lower() == identifier.split("/")[-1].lower():
+        return f"`{part}` is the repository name of {identifier}"
+    return f"`{part}` read as {identifier}: {spelling.rule}"
+
+
+def _line(needle: str) -> bytes | None:
+    data = _lowered()
+    at = data.find(needle.encode())
+    if at < 0:
+        return None
+    start = data.rfind(b"\n", 0, at) + 1
+    return datafile.text(FILE)[start : data.find(b"\n", at)]
+
+
+@lru_cache(maxsize=1)
+def _lowered() -> bytes:
+    return datafile.text(FILE).lower()

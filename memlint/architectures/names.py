@@ -1,0 +1,112 @@
+"""The rules by which a model name is compared with the catalog. Nothing here is fuzzy: equal keys or no match.
+
+A name becomes a key by dropping what does not change a model's shape: the owner, case, separators and
+suffixes such as "-Instruct" or "-GPTQ-Int4". A suffix that says how weights are stored is given back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from memlint.architectures.model import StoredWeights
+
+_BNB4 = StoredWeights("bnb", 4, "nf4", 64, True)
+_BNB8 = StoredWeights("bnb", 8, "int8")
+
+# Suffix -> how such a checkpoint stores its weights. Longest first.
+QUANTIZED: tuple[tuple[str, StoredWeights], ...] = (
+    ("-unsloth-bnb-4bit", _BNB4),
+    ("-bnb-nf4-bf16", _BNB4),
+    ("-bnb-nf4", _BNB4),
+    ("-bnb-4bit", _BNB4),
+    ("-bnb-8bit", _BNB8),
+    ("-gptq-int4", StoredWeights("gptq", 4, "int4", 128)),
+    ("-gptq-int8", StoredWeights("gptq", 8, "int8", 128)),
+    ("-gptq-4bit", StoredWeights("gptq", 4, "int4", 128)),
+    ("-gptq-8bit", StoredWeights("gptq", 8, "int8", 128)),
+    ("-gptq", StoredWeights("gptq", 4, "int4", 128)),
+    ("-awq-int4", StoredWeights("awq", 4, "int4", 128)),
+    ("-int4-awq", StoredWeights("awq", 4, "int4", 128)),
+    ("-awq-4bit", StoredWeights("awq", 4, "int4", 128)),
+    ("-awq", StoredWeights("awq", 4, "int4", 128)),
+    ("-aqlm-2bit-1x16", StoredWeights("aqlm", 2, "1x16", 8)),
+    ("-aqlm-2bit-2x8", StoredWeights("aqlm", 2, "2x8", 8)),
+    ("-aqlm-2bit", StoredWeights("aqlm", 2, "", 8)),
+    ("-hqq-4bit", StoredWeights("hqq", 4, "int4", 64)),
+    ("-fp8-dynamic", StoredWeights("fp8", 8, "float8_e4m3")),
+    ("-fp8", StoredWeights("fp8", 8, "float8_e4m3")),
+    ("-nvfp4", StoredWeights("nvfp4", 4.5, "e2m1", 16)),
+    ("-mxfp4", StoredWeights("mxfp4", 4.25, "e2m1", 32)),
+    ("-int4", StoredWeights("gptq", 4, "int4", 128)),
+    ("-int8", StoredWeights("gptq", 8, "int8", 128)),
+    ("-4bit", _BNB4),
+    ("-8bit", _BNB8),
+)
+# Suffixes that say which data a model saw, or how its file is stored, never how large it is.
+_SUFFIX = re.compile(
+    r"[-_.](?:instruct|chat|base|it|hf|sft|dpo|orpo|kto|rlhf|rl|grpo|rm|reward|thinking|reasoning|pt|lora|qlora|full|"
+    r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|"
+    r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
+)
+_PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
+_PLACEHOLDER = re.compile(
+    r"^\s*$|\$\{|\{\{|^<.*>$|path[-_/ ]?to[-_/ ]|^/?your[-_/ ]|^(?:none|null|todo|xxx+|model|models|model_path|model_name|"
+    r"base_model|path|\.|\./|/)$",
+    re.IGNORECASE,
+)
+_FOLDERS = re.compile(
+    r"^(?:checkpoint|step|epoch|global_step|iter|ckpt|snapshot)[-_]?\d*$|"
+    r"^(?:original|final|full|sft|lora|dpo|kto|ppo|pretrain|merged|output|outputs|hf|saves?|models?|checkpoints?|latest|"
+    r"main|snapshots|data|tmp|home|mnt|root|workspace|llm|weights|reward|train|train_.*)$",
+    re.IGNORECASE,
+)
+
+
+class Spelling(NamedTuple):
+    """One reading of a name: the key to look up, how weights are stored, and which rule led there."""
+
+    key: str
+    stored: StoredWeights | None
+    rule: str
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether `name` stands for a name ("path/to/model", "${MODEL}", "<your model>")."""
+    return bool(_PLACEHOLDER.search(name))
+
+
+def components(name: str) -> list[str]:
+    """The parts of a path that may name a model, the last first: folders such as "checkpoint-500" are not."""
+    parts = [part for part in re.split(r"[/\\]+", name[:1000].strip()) if part not in ("", ".", "..", "~")]
+    named = [part for part in reversed(parts) if not _FOLDERS.match(part)]
+    return [part.split("--")[-1] if part.startswith("models--") else part for part in named][:6]
+
+
+def key(name: str) -> str:
+    """`name` (without owner) in the form the catalog's keys have: no suffixes, no separators, lower case."""
+    text = name.lower().strip()
+    while True:
+        shorter = _SUFFIX.sub("", text)
+        if shorter == text or not shorter:
+            break
+        text = shorter
+    return re.sub(r"[^a-z0-9+]", "", _PREFIX.sub("", text))
+
+
+def unquantized(name: str) -> tuple[str, StoredWeights] | None:
+    """`name` without its quantisation suffix and what the suffix says; None where it has none."""
+    lowered = name.lower().replace("_", "-")
+    for suffix, stored in QUANTIZED:
+        if lowered.endswith(suffix):
+            return name[: -len(suffix)], stored
+    return None
+
+
+def spellings(part: str) -> list[Spelling]:
+    """The readings of one path component, the most literal first."""
+    found = [Spelling(key(part), None, "suffixes and separators left out")]
+    bare = unquantized(part)
+    if bare:
+        found.append(Spelling(key(bare[0]), bare[1], f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"))
+    return [spelling for spelling in found if len(spelling.key) >= 3]
