@@ -12,8 +12,10 @@ from typing import Any
 
 from memlint.findings import Edit, Patch
 from memlint.fixes import json_edits, yaml_edits
+from memlint.fixes.pieces import as_patches, splice, whole
 from memlint.fixes.scalars import same
 from memlint.fixes.text import CannotEdit
+from memlint.source import load
 from memlint.source.document import Document, Path
 
 MISSING = object()
@@ -22,15 +24,26 @@ MISSING = object()
 def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
     """The patches that make `document` say `edits`, in order of place, none overlapping another.
 
-    Raises CannotEdit where an edit has no safe place, and where two edits touch the same text.
+    Edits are placed one after the other, each in the text as the ones before it left it.
+    Raises CannotEdit where an edit has no safe place.
     """
     room = json_edits if document.syntax == "json" else yaml_edits
-    found: list[Patch] = []
+    pieces, current = whole(document.text), document
     for edit in edits:
-        _refuse_unsafe(document, edit)
-        if not stands(document.value, edit):
-            found.append(room.place(document, edit))
-    return _ordered(found)
+        _refuse_unsafe(current, edit)
+        if not stands(current.value, edit):
+            patch = room.place(current, edit)
+            pieces = splice(pieces, patch)
+            current = _reread(current, apply(current.text, (patch,)))
+    return as_patches(pieces, document.path, len(document.text))
+
+
+def _reread(document: Document, text: str) -> Document:
+    documents = load(text.encode("utf-8", "surrogatepass"), document.path, document.syntax, document.dialect)
+    if len(documents) != 1:
+        raise CannotEdit("the result is not one document")
+    # The text's own line break stays the one that new lines get.
+    return documents[0]._replace(newline=document.newline)
 
 
 def stands(value: Any, edit: Edit) -> bool:
@@ -39,7 +52,10 @@ def stands(value: Any, edit: Edit) -> bool:
     if edit.action == "remove":
         return current is MISSING
     if edit.action == "rename":
-        return current is MISSING and at(value, (*edit.pointer[:-1], edit.value)) is not MISSING
+        there = at(value, (*edit.pointer[:-1], edit.value)) is not MISSING
+        if current is MISSING and not there:
+            raise CannotEdit(f"`{edit.pointer[-1]}` is not there")
+        return there and (current is MISSING or edit.value == edit.pointer[-1])
     wanted = list(edit.value) if isinstance(edit.value, tuple) else edit.value
     return current is not MISSING and same(current, wanted)
 
@@ -47,9 +63,9 @@ def stands(value: Any, edit: Edit) -> bool:
 def at(value: Any, path: Path) -> Any:
     """What stands at `path`, or MISSING."""
     for part in path:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value)
+        ):
             value = value[part]
         else:
             return MISSING
@@ -68,7 +84,11 @@ def _changed(value: Any, edit: Edit, path: Path) -> Any:
         return list(edit.value) if isinstance(edit.value, tuple) else edit.value
     head, rest = path[0], path[1:]
     if isinstance(value, list) and isinstance(head, int) and 0 <= head < len(value):
-        return [*value[:head], *([] if _removes(edit, rest) else [_changed(value[head], edit, rest)]), *value[head + 1 :]]
+        return [
+            *value[:head],
+            *([] if _removes(edit, rest) else [_changed(value[head], edit, rest)]),
+            *value[head + 1 :],
+        ]
     if value is None:
         value = {}
     if not isinstance(value, dict):
@@ -101,18 +121,3 @@ def _refuse_unsafe(document: Document, edit: Edit) -> None:
     for length in range(len(edit.pointer) + 1):
         if edit.pointer[:length] in document.aliases:
             raise CannotEdit("the value is shared through a YAML alias: a change would reach other places")
-
-
-def _ordered(found: list[Patch]) -> tuple[Patch, ...]:
-    ordered = sorted(found, key=lambda patch: (patch.start, patch.end))
-    merged: list[Patch] = []
-    for patch in ordered:
-        last = merged[-1] if merged else None
-        if last is not None and last.start == last.end == patch.start == patch.end:
-            # Two new keys at one place: one after the other.
-            merged[-1] = last._replace(text=last.text + patch.text)
-        elif last is not None and patch.start < last.end:
-            raise CannotEdit("two edits touch the same text")
-        else:
-            merged.append(patch)
-    return tuple(merged)

@@ -93,7 +93,9 @@ def evaluation(run: Run) -> Iterator[Step]:
     if run.evaluation.enabled is True and isinstance(size, int) and size > 1:
         yield Step(f"evaluation batch {size} -> 1", {"evaluation.batch_size": 1}, 1.02, group="evaluation")
     if run.evaluation.enabled is True and run.evaluation.keeps_logits and run.evaluation.accumulation_steps is None:
-        yield Step("move evaluation logits to host memory", {"evaluation.accumulation_steps": 1}, 1.02, group="eval-logits")
+        yield Step(
+            "move evaluation logits to host memory", {"evaluation.accumulation_steps": 1}, 1.02, group="eval-logits"
+        )
 
 
 def buckets(run: Run) -> Iterator[Step]:
@@ -117,7 +119,9 @@ def optimizer(run: Run) -> Iterator[Step]:
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
     if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
-        yield Step("fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer")
+        yield Step(
+            "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
+        )
     if name.startswith("adamw_torch") or name == "adamw_hf":
         yield Step("8-bit AdamW", {"optimizer.name": "adamw_8bit"}, 1.0, "low", False, "optimizer")
         yield Step("paged 8-bit AdamW", {"optimizer.name": "paged_adamw_8bit"}, 1.1, "low", False, "optimizer")
@@ -149,8 +153,16 @@ def offload(run: Run) -> Iterator[Step]:
 
 def pure_half(run: Run) -> Iterator[Step]:
     """Weights, gradients and states in bfloat16: half of everything, with rounding in the update."""
-    if run.precision.trainable_dtype == "float32" and run.precision.autocast is True and run.method.kind in ("full", "freeze"):
-        changes = {"precision.trainable_dtype": "bfloat16", "precision.autocast": False, "precision.outputs_to_fp32": False}
+    if (
+        run.precision.trainable_dtype == "float32"
+        and run.precision.autocast is True
+        and run.method.kind in ("full", "freeze")
+    ):
+        changes = {
+            "precision.trainable_dtype": "bfloat16",
+            "precision.autocast": False,
+            "precision.outputs_to_fp32": False,
+        }
         yield Step("train in pure bfloat16", changes, 0.95, "medium", False, "precision")
 
 
@@ -183,7 +195,9 @@ def sequence(run: Run) -> Iterator[Step]:
     shorter = 1 << max(0, length - 1).bit_length() - 1
     while shorter >= max(256, length // 8):
         quality = "medium" if shorter * 2 >= length else "high"
-        yield Step(f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence")
+        yield Step(
+            f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence"
+        )
         shorter //= 2
 
 
@@ -191,7 +205,14 @@ def images(run: Run) -> Iterator[Step]:
     """Image tokens grow with pixels."""
     pixels = run.sequence.image_max_pixels
     if getattr(run.model.architecture, "towers", ()) and pixels > 262_144:
-        yield Step(f"images of {pixels} -> 262144 pixels", {"sequence.image_max_pixels": 262_144}, 0.9, "medium", False, "images")
+        yield Step(
+            f"images of {pixels} -> 262144 pixels",
+            {"sequence.image_max_pixels": 262_144},
+            0.9,
+            "medium",
+            False,
+            "images",
+        )
 
 
 MOVES: tuple[Move, ...] = (

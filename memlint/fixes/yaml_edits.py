@@ -132,7 +132,16 @@ def _insert_block(document: Document, edit: Edit, parent: Path, key: str) -> Pat
     line = f"{indent}{yaml_key(key, document.dialect)}: {yaml_text(edit.value, document.dialect)}{document.newline}"
     after = next_line(text, _last_offset(document, sibling))
     missing_break = after == len(text) and not text.endswith("\n")
+    if missing_break and _ends_in_block_scalar(document):
+        raise CannotEdit("a line break after the block scalar at the end of the file would change it")
     return Patch(edit.path, after, after, document.newline + line.rstrip("\r\n") if missing_break else line)
+
+
+def _ends_in_block_scalar(document: Document) -> bool:
+    """Whether the file's last value is a | or > scalar, whose value depends on the line break that follows."""
+    text = document.text
+    places = (document.places[path].value for path in document.places)
+    return any(text[span.start : span.start + 1] in ("|", ">") and span.end >= len(text) for span in places)
 
 
 def _sibling(document: Document, parent: Path, near: str) -> Path:
@@ -163,7 +172,10 @@ def _remove(document: Document, edit: Edit) -> Patch:
     start = line_start(text, here.key.start)
     if text[start : here.key.start].strip():
         raise CannotEdit("the key does not start on a line of its own")
-    if len([path for path in document.places if len(path) == len(edit.pointer) and path[:-1] == edit.pointer[:-1]]) == 1:
+    if (
+        len([path for path in document.places if len(path) == len(edit.pointer) and path[:-1] == edit.pointer[:-1]])
+        == 1
+    ):
         raise CannotEdit("the mapping would be left empty")
     last = _last_offset(document, edit.pointer)
     if "#" in text[here.key.start : last] and here.value.end_line > here.key.line:

@@ -1,0 +1,111 @@
+"""Edits as text: each case is a file, an edit, and the file that must come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.findings import Edit
+from memlint.fixes.edits import apply, patches
+from memlint.fixes.laws import broken
+from memlint.fixes.text import CannotEdit
+from memlint.source import load
+
+CASES = {
+    "a value keeps its line's comment": ("a: 1  # why\nb: 2\n", ("a",), "set", 3, "a: 3  # why\nb: 2\n"),
+    "quotes stay": ("a: 'x'\n", ("a",), "set", "y", "a: 'y'\n"),
+    "a word that would read as a bool is quoted": ("a: x\n", ("a",), "set", "yes", 'a: "yes"\n'),
+    "a small float reads back as a float": ("lr: 1\n", ("lr",), "set", 1e-5, "lr: 1.0e-05\n"),
+    "a value without text": ("a:\nb: 2\n", ("a",), "set", True, "a: true\nb: 2\n"),
+    "a value without text, with a comment": ("a:  # none yet\nb: 2\n", ("a",), "set", 1, "a: 1  # none yet\nb: 2\n"),
+    "a new key at the end": ("a: 1\nb: 2  # two\n", ("c",), "set", 3, "a: 1\nb: 2  # two\nc: 3\n"),
+    "a new key where no line break ends the file": ("a: 1", ("c",), "set", 3, "a: 1\nc: 3"),
+    "a new key in a nested mapping": ("a:\n  b: 1\nz: 0\n", ("a", "c"), "set", 2, "a:\n  b: 1\n  c: 2\nz: 0\n"),
+    "a new key in a mapping that is not there": ("z: 0\n", ("a", "c"), "set", 2, "z: 0\na: {c: 2}\n"),
+    "a new key in a flow mapping": ("a: {b: 1}\n", ("a", "c"), "set", 2, "a: {b: 1, c: 2}\n"),
+    "a new key in an empty flow mapping": ("a: {}\n", ("a", "c"), "set", 2, "a: {c: 2}\n"),
+    "line breaks of Windows": ("a: 1\r\nb: 2\r\n", ("c",), "set", 3, "a: 1\r\nb: 2\r\nc: 3\r\n"),
+    "a block list becomes one line": ("a:\n  - 1\n  - 2\nb: 0\n", ("a",), "set", "all", "a: all\nb: 0\n"),
+    "a block scalar": ("a: |\n  one\n  two\nb: 0\n", ("a",), "set", "x", "a: x\nb: 0\n"),
+    "multibyte text before the place": ("é: ✓✓\nb: 2\n", ("b",), "set", 3, "é: ✓✓\nb: 3\n"),
+    "a removed key takes its line": ("a: 1\nb: 2\n", ("a",), "remove", None, "b: 2\n"),
+    "a removed key leaves its comment": ("a: 1  # why\nb: 2\n", ("a",), "remove", None, "# why\nb: 2\n"),
+    "a removed block": ("a:\n  x: 1\n  y: 2\nb: 2\n", ("a",), "remove", None, "b: 2\n"),
+    "removed from a flow mapping": ("a: {b: 1, c: 2}\n", ("a", "b"), "remove", None, "a: {c: 2}\n"),
+    "the last of a flow mapping removed": ("a: {b: 1, c: 2}\n", ("a", "c"), "remove", None, "a: {b: 1}\n"),
+    "a renamed key": (
+        "evaluation_strategy: no # x\n",
+        ("evaluation_strategy",),
+        "rename",
+        "eval_strategy",
+        "eval_strategy: no # x\n",
+    ),
+    "a list in place of a word": ("a: x\n", ("a",), "set", ["q_proj", "v_proj"], "a: [q_proj, v_proj]\n"),
+    "a key inside a list item": ("- a: 1\n  b: 2\n", (0, "c"), "set", 3, "- a: 1\n  b: 2\n  c: 3\n"),
+}
+
+JSON_CASES = {
+    "a number": ('{\n  "a": 1,\n  "b": 2\n}\n', ("a",), "set", 5e7, '{\n  "a": 50000000.0,\n  "b": 2\n}\n'),
+    "a new member": ('{\n  "a": 1\n}\n', ("b",), "set", True, '{\n  "a": 1,\n  "b": true\n}\n'),
+    "a new member on one line": ('{"a": 1}', ("b",), "set", "x", '{"a": 1, "b": "x"}'),
+    "a new member of an empty object": ("{}", ("b",), "set", 1, '{"b": 1}'),
+    "a nested object that is not there": ('{\n  "a": 1\n}', ("z", "s"), "set", 3, '{\n  "a": 1,\n  "z": {"s": 3}\n}'),
+    "removed first": ('{\n  "a": 1,\n  "b": 2\n}', ("a",), "remove", None, '{\n  "b": 2\n}'),
+    "removed last": ('{\n  "a": 1,\n  "b": 2\n}', ("b",), "remove", None, '{\n  "a": 1\n}'),
+    "renamed": ('{"a": 1}', ("a",), "rename", "b", '{"b": 1}'),
+}
+
+
+def edited(text: str, name: str, edit: Edit) -> str:
+    (document,) = load(text.encode(), name)
+    found = patches(document, [edit])
+    assert broken(document, [edit], found) == ()
+    return apply(document.text, found)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_yaml(case: str) -> None:
+    text, pointer, action, value, wanted = CASES[case]
+
+    assert edited(text, "x.yaml", Edit("x.yaml", pointer, action, value)) == wanted
+
+
+@pytest.mark.parametrize("case", JSON_CASES)
+def test_json(case: str) -> None:
+    text, pointer, action, value, wanted = JSON_CASES[case]
+
+    assert edited(text, "x.json", Edit("x.json", pointer, action, value)) == wanted
+
+
+def test_a_new_key_stands_beside_its_neighbour() -> None:
+    text = "### train\nbatch: 2\n\n### eval\nval: 1\n"
+    edit = Edit("x.yaml", ("accumulation",), "set", 4, near="batch")
+
+    assert edited(text, "x.yaml", edit) == "### train\nbatch: 2\naccumulation: 4\n\n### eval\nval: 1\n"
+
+
+REFUSED = {
+    "an alias": ("a: &x {b: 1}\nc: *x\n", ("c", "b"), "set", 2),
+    "the only key": ("a: 1\n", ("a",), "remove", None),
+    "a block that holds comments": ("a:\n  b: 1  # why\n  d: 2\nc: 1\n", ("a",), "set", 1),
+    "duplicate keys": ("a: 1\na: 2\n", ("a",), "set", 3),
+    "several documents": ("a: 1\n---\na: 2\n", ("a",), "set", 3),
+    "a rename onto a key that is set": ("a: 1\nb: 2\n", ("a",), "rename", "b"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_safe_place_is_refused(case: str) -> None:
+    text, pointer, action, value = REFUSED[case]
+    document = load(text.encode(), "x.yaml")[0]
+
+    with pytest.raises(CannotEdit):
+        patches(document, [Edit("x.yaml", pointer, action, value)])
+
+
+def test_an_anchored_value_breaks_the_law_of_values() -> None:
+    (document,) = load(b"a: &x 1\nb: *x\n", "x.yaml")
+    edit = Edit("x.yaml", ("a",), "set", 2)
+
+    found = patches(document, [edit])
+
+    assert [item.law for item in broken(document, [edit], found)] != []
