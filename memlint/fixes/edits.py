@@ -63,13 +63,15 @@ def stands(value: Any, edit: Edit) -> bool:
 def at(value: Any, path: Path) -> Any:
     """What stands at `path`, or MISSING."""
     for part in path:
-        if (isinstance(value, dict) and part in value) or (
-            isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value)
-        ):
+        if (isinstance(value, dict) and part in value) or _has(value, part):
             value = value[part]
         else:
             return MISSING
     return value
+
+
+def _has(value: Any, index: str | int) -> bool:
+    return isinstance(value, list) and isinstance(index, int) and 0 <= index < len(value)
 
 
 def expected(value: Any, edits: Iterable[Edit]) -> Any:
@@ -83,12 +85,9 @@ def _changed(value: Any, edit: Edit, path: Path) -> Any:
     if not path:
         return list(edit.value) if isinstance(edit.value, tuple) else edit.value
     head, rest = path[0], path[1:]
-    if isinstance(value, list) and isinstance(head, int) and 0 <= head < len(value):
-        return [
-            *value[:head],
-            *([] if _removes(edit, rest) else [_changed(value[head], edit, rest)]),
-            *value[head + 1 :],
-        ]
+    if isinstance(head, int) and _has(value, head):
+        item = [] if _removes(edit, rest) else [_changed(value[head], edit, rest)]
+        return [*value[:head], *item, *value[head + 1 :]]
     if value is None:
         value = {}
     if not isinstance(value, dict):

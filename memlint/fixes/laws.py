@@ -54,14 +54,12 @@ def broken(document: Document, edits: Iterable[Edit], found: tuple[Patch, ...]) 
     after = reread(document, text)
     if after is None:
         return (Broken("parses", "the result is not one document"),)
-    return tuple(
-        (
-            *_parses(document, after),
-            *_value(document, after, edits),
-            *_bytes(document, text, found),
-            *_comments(document, after),
-            *_idempotent(after, edits),
-        )
+    return (
+        *_parses(document, after),
+        *_value(document, after, edits),
+        *_bytes(document, text, found),
+        *_comments(document, after),
+        *_idempotent(after, edits),
     )
 
 
