@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from yaml import YAMLError
 from yaml.events import ScalarEvent
 
 from memlint.source.document import Comment, Document
+from memlint.source.layout import Entry, Places, Plain
 from memlint.source.lines import Lines
 from memlint.source.yaml import Parser
 
-_REST_OF_LINE = re.compile(r"[^\r\n]*")
+_REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 
 
 def comments(document: Document) -> tuple[Comment, ...]:
@@ -23,13 +25,13 @@ def comments(document: Document) -> tuple[Comment, ...]:
     text = document.text
     if document.syntax == "json" or "#" not in text:
         return ()
-    spans, stop = _scalar_spans(text)
+    spans, stop = _scalar_spans(document)
     lines = Lines(text)
     found: list[Comment] = []
     position = 0
     for start, end in [*spans, (stop, stop)]:
         while (mark := text.find("#", position, start)) >= 0:
-            position = _REST_OF_LINE.match(text, mark).end()  # type: ignore[union-attr]
+            position = _line_end(text, mark)
             found.append(_comment(text, mark, position, lines))
         position = max(position, end)
     return tuple(found)
@@ -41,12 +43,32 @@ def _comment(text: str, start: int, end: int, lines: Lines) -> Comment:
     return Comment(text[start + 1 : end].strip(), span, not before.strip(" \t"))
 
 
-def _scalar_spans(text: str) -> tuple[list[tuple[int, int]], int]:
+def _scalar_spans(document: Document) -> tuple[list[tuple[int, int]], int]:
     """The parts of the text that are scalars, and where reading stopped."""
+    plain, places = document.plain, document.places
+    if isinstance(plain, Plain) and isinstance(places, Places) and not plain.fixed and document.documents == 1:
+        return list(_known_spans(places.root, document.text)), len(document.text)
+    return _parsed_spans(document.text)
+
+
+def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
+    """The scalars of a document whose layout has them all: one without merges, duplicates and faults."""
+    pending = [root]
+    while pending:
+        key_start, key_end, start, end, plain, below = pending.pop()
+        if key_start >= 0:
+            yield key_start, key_end
+        if below is None:
+            yield (_body(text, start) if not plain and text[start] in "|>" else start), end
+        else:
+            pending += reversed(below.values() if below.__class__ is dict else below)
+
+
+def _parsed_spans(text: str) -> tuple[list[tuple[int, int]], int]:
     spans: list[tuple[int, int]] = []
     try:
-        get = Parser(text).get_event
-        while (event := get()) is not None:
+        events = iter(Parser(text).get_event, None)
+        for event in events:
             if event.__class__ is ScalarEvent:
                 start, end = event.start_mark.index, event.end_mark.index
                 if event.style in ("|", ">"):
@@ -59,5 +81,9 @@ def _scalar_spans(text: str) -> tuple[list[tuple[int, int]], int]:
 
 def _body(text: str, start: int) -> int:
     """Where a block scalar's text begins: behind its header line, which may carry a comment."""
-    header = text.index("|", start) if "|" in text[start : start + 1] else start
-    return _REST_OF_LINE.match(text, header).end()  # type: ignore[union-attr]
+    return _line_end(text, min(at for at in (text.find("|", start), text.find(">", start)) if at >= 0))
+
+
+def _line_end(text: str, start: int) -> int:
+    match = _REST_OF_LINE.match(text, start)
+    return match.end() if match else start

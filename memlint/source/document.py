@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
@@ -63,7 +64,7 @@ class Document(NamedTuple):
     value: Any
     places: Mapping[Path, Place]
     problems: tuple[Problem, ...] = ()
-    index: int = 0  # which document of a multi-document file
+    index: int = 0  # type: ignore[assignment]  # which document of a multi-document file
     documents: int = 1
     encoding: str = "utf-8"
     bom: bool = False

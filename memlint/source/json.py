@@ -157,7 +157,9 @@ class _Scanner:
         if self.wanted in (_COMMA, _KEY_OR_END, _VALUE_OR_END):
             return True
         if self.wanted == _KEY or (self.wanted == _VALUE and mark == "]"):
-            self.problem("json-trailing-comma", "a trailing comma; JSON has none, remove it", self.comma, self.comma + 1)
+            self.problem(
+                "json-trailing-comma", "a trailing comma; JSON has none, remove it", self.comma, self.comma + 1
+            )
             return True
         return False
 
@@ -204,7 +206,8 @@ class _Scanner:
             written = {"True": "true", "False": "false", "None": "null"}[word]
             self.problem("json-literal", f"{word} is Python's spelling; JSON has {written}", start, end)
             return _PYTHON_WORDS[word]
-        self.problem("json-nan", f"{word} is not a JSON number; write a finite one", start, end)
+        message = f"{word} is not JSON, though Python reads it; write a finite number"
+        self.problem("json-nan", message, start, end, severity="warning")  # transformers writes it itself
         return float(word)
 
     def unfinished(self, start: int) -> Refused:
@@ -250,9 +253,9 @@ class _Scanner:
         message = f"the key {key!r} is already set on line {span.line}; the last one counts, and DeepSpeed refuses it"
         self.problems.append(Problem("duplicate-key", message, self.lines.span(start, end), span, severity="warning"))
 
-    def problem(self, code: str, message: str, start: int, end: int) -> None:
+    def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(code, message, self.lines.span(start, end)))
+            self.problems.append(Problem(code, message, self.lines.span(start, end), severity=severity))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ def find(root: Entry, path: Path) -> Entry | None:
     entry = root
     for part in path:
         below = entry[5]
-        if below.__class__ is list and not (part.__class__ is int and 0 <= part < len(below)):  # type: ignore[operator]
+        if below.__class__ is list and not (part.__class__ is int and 0 <= part < len(below)):
             return None
         if below is None or (below.__class__ is dict and part not in below):
             return None

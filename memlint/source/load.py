@@ -6,7 +6,7 @@ from typing import Any
 
 from memlint.source import json, yaml
 from memlint.source.document import Document, Problem
-from memlint.source.encoding import Decoded, decode
+from memlint.source.encoding import DECODING, Decoded, decode
 from memlint.source.layout import Entry, Places, Plain, raw
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
@@ -78,10 +78,9 @@ def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:
 
 
 def _reloaded(document: Document, dialect: str) -> Document:
-    decoded = Decoded(document.text, document.encoding, document.bom, document.newline)
-    again = _documents(decoded, document.path, document.syntax, dialect)[document.index]
-    before = tuple(p for p in document.problems if p.code in ("utf-16", "encoding", "too-large", "bom"))
-    return again._replace(problems=before + again.problems) if before else again
+    undecodable = tuple(problem for problem in document.problems if problem.code in DECODING)
+    decoded = Decoded(document.text, document.encoding, document.bom, document.newline, undecodable)
+    return _documents(decoded, document.path, document.syntax, dialect)[document.index]
 
 
 def _patched(document: Document, dialect: str) -> Document | None:
@@ -102,7 +101,9 @@ _UNSURE = object()
 # A key that starts so, or is one of these words, may be read differently by another dialect.
 _UNSURE_START = frozenset("+-.0123456789~=<")
 _UNSURE_WORDS = frozenset(
-    spelling for word in ("true", "false", "yes", "no", "on", "off", "null") for spelling in (word, word.title(), word.upper())
+    spelling
+    for word in ("true", "false", "yes", "no", "on", "off", "null")
+    for spelling in (word, word.title(), word.upper())
 )
 
 

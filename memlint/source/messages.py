@@ -25,6 +25,8 @@ _ADVICE = (
     ("did not find expected <document start>", "text after the end of the document; check the indentation"),
 )
 
+TEMPLATE = "an unrendered template; render it first, or quote the value"
+
 
 def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
     bad = unprintable(text)
@@ -33,6 +35,8 @@ def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
     start = min(error.problem_mark.index, len(text))
     if bad is not None and bad.span.start <= start:
         return bad
+    if text.startswith("{%", start - 1) and start > 0:
+        return Problem("template", TEMPLATE, lines.span(start - 1, start + 1), fatal=True)
     said = error.problem or error.context or "syntax error"
     return Problem("syntax", _advice(said, text, start), _one(lines, text, start), _context(error, text, lines), True)
 

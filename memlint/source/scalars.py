@@ -41,9 +41,7 @@ _FLOAT_11 = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)"
     r"|\.(?:nan|NaN|NAN))"
 )
-_INT_11 = re.compile(
-    r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)"
-)
+_INT_11 = re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
 _TIMESTAMP_11 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]*)?"
@@ -74,7 +72,7 @@ def yaml11(raw: str) -> Scalar:
     if raw in _WORDS_11:
         return _WORDS_11[raw]
     if raw[0] in _NUMERIC_START:
-        return _number_11(raw)
+        return int(raw) if _is_simple(raw) else _number_11(raw)
     if raw == "=" or raw == "<<":
         raise ScalarProblem("special-key", f"PyYAML cannot read a bare {raw} as a value; write it in quotes")
     return raw
@@ -83,6 +81,8 @@ def yaml11(raw: str) -> Scalar:
 def omegaconf(raw: str) -> Scalar:
     if raw[:1] not in _NUMERIC_START:
         return yaml11(raw)
+    if _is_simple(raw):
+        return int(raw)
     value = _number_11(raw, dates=False)
     if value is raw and _FLOAT_OMEGACONF.fullmatch(raw):
         return _float_11(raw)
@@ -121,6 +121,11 @@ RESOLVERS: dict[str, Callable[[str], Scalar]] = {
 }
 
 
+def _is_simple(raw: str) -> bool:
+    """Whether every dialect reads `raw` as a decimal integer: most numbers in configs are such."""
+    return raw.isdigit() and raw.isascii() and raw[0] != "0" and len(raw) < 19
+
+
 def is_timestamp(raw: str) -> bool:
     """Whether PyYAML makes a date or a time of a plain scalar."""
     return _TIMESTAMP_11.fullmatch(raw) is not None
@@ -137,6 +142,8 @@ def _number_11(raw: str, dates: bool = True) -> Scalar:
 
 
 def _float_11(raw: str) -> float:
+    if raw[-1].isdigit() and "_" not in raw and ":" not in raw:
+        return float(raw)
     digits = raw.replace("_", "").lower()
     sign = -1.0 if digits[0] == "-" else 1.0
     digits = digits.lstrip("+-")

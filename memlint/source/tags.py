@@ -31,9 +31,7 @@ class Refused(Exception):
         return Problem(self.code, str(self), lines.span(self.start, self.end), fatal=True)
 
 
-def tagged(
-    tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]
-) -> tuple[Any, ScalarProblem | None]:
+def tagged(tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]) -> tuple[Any, ScalarProblem | None]:
     """The value of a tagged scalar, and what is wrong with it. An unknown tag leaves the text as it stands."""
     if tag == "!":
         return _resolved(raw, resolve) if plain else (raw, None)
@@ -45,7 +43,9 @@ def tagged(
     value, problem = _resolved(raw, resolve)
     if problem is None and not _fits(value, name):
         problem = ScalarProblem("bad-tag", f"the tag {_shown(tag)} does not fit the value; remove it")
-    return (float(value) if name == "float" and problem is None else value), problem
+    if name == "float" and isinstance(value, int) and problem is None:
+        value = float(value)
+    return value, problem
 
 
 def _fits(value: Scalar, name: str) -> bool:

@@ -24,7 +24,7 @@ from yaml.events import (
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines
-from memlint.source.messages import syntax_problem
+from memlint.source.messages import TEMPLATE, syntax_problem
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import Refused, tagged
 
@@ -37,10 +37,13 @@ _NO_KEY = object()
 _MERGE = object()
 _OPEN = object()
 
+Parser: Any
 try:
-    from yaml._yaml import CParser as Parser  # libyaml
+    from yaml._yaml import CParser
+
+    Parser = CParser
 except ImportError:  # PyYAML built without libyaml: 15 times slower, the same events
-    from yaml import SafeLoader as Parser
+    Parser = yaml.SafeLoader
 
 
 class Tree(NamedTuple):
@@ -72,25 +75,11 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
         problem = syntax_problem(error, text, lines)
     except Refused as refused:
         problem = refused.problem(lines)
-    yield failed(((*builder.problems, problem) if builder else (problem,)))
+    yield failed((*builder.problems, problem) if builder else (problem,))
 
 
 def failed(problems: tuple[Problem, ...]) -> Tree:
     return Tree(None, (-1, -1, 0, 0, False, None), problems, (), True)
-
-
-class _Frame(NamedTuple):
-    """What waits while a collection inside it is read."""
-
-    container: Any
-    entries: Any
-    key: Any
-    key_start: int
-    key_end: int
-    start: int
-    flow: bool
-    anchor: str | None
-    size: int
 
 
 class _Builder:
@@ -108,16 +97,19 @@ class _Builder:
         self.merges: dict[int, list[tuple[Any, Any, int]]] = {}
         self.aliased = 0
         self.fixed = False
-        self.stack: list[_Frame] = []
+        # What waits while a collection inside it is read: container, entries, key, key start, key end, start,
+        # flow style, anchor, nodes before.
+        self.stack: list[tuple[Any, Any, Any, int, int, int, bool, str | None, int]] = []
 
     def document(self) -> Tree:
         """Reads events up to the end of the document. One loop, as calls per event would double its time."""
-        get, resolve, stack = self.get, self.resolve, self.stack
+        get, resolve, stack, no_key, most = self.get, self.resolve, self.stack, _NO_KEY, MAX_NODES
+        scalar, mapping, sequence = ScalarEvent, MappingStartEvent, SequenceStartEvent
         root: list[Any] = []
         root_entries: list[Entry] = []
         container: Any = root
         entries: Any = root_entries
-        key: Any = _NO_KEY
+        key: Any = no_key
         nodes = key_start = key_end = last_end = 0
         while True:
             event = get()
@@ -125,7 +117,7 @@ class _Builder:
             nodes += 1
             plain = False
             below: Any = None
-            if kind is ScalarEvent:
+            if kind is scalar:
                 start, end = event.start_mark.index, event.end_mark.index
                 value = event.value
                 if event.tag is not None:
@@ -135,26 +127,25 @@ class _Builder:
                     try:
                         value = resolve(value)
                     except ScalarProblem as problem:
-                        is_key = key is _NO_KEY and container.__class__ is dict
+                        is_key = key is no_key and container.__class__ is dict
                         value = self.unreadable(problem, value, start, end, is_key)
                 if event.anchor is not None:
-                    start = self.anchor(event.anchor, start)
+                    start = min(self.anchor(event.anchor, start), end)
                     self.anchors[event.anchor] = (value, None, 1)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            elif kind is mapping or kind is sequence:
                 start = event.start_mark.index
-                is_key = key is _NO_KEY and container.__class__ is dict
-                if is_key or len(stack) >= MAX_DEPTH or nodes > MAX_NODES:
+                is_key = key is no_key and container.__class__ is dict
+                if is_key or len(stack) >= MAX_DEPTH or nodes > most:
                     self.refuse_collection(start, is_key, nodes)
                 if event.anchor is not None:
                     start = self.anchor(event.anchor, start)
                 if event.tag is not None:
                     self.collection_tag(event, start)
                 size = nodes + self.aliased
-                stack.append(
-                    _Frame(container, entries, key, key_start, key_end, start, event.flow_style, event.anchor, size)
-                )
-                container, entries = ({}, {}) if kind is MappingStartEvent else ([], [])
-                key, last_end = _NO_KEY, start
+                flow, anchor = event.flow_style, event.anchor
+                stack.append((container, entries, key, key_start, key_end, start, flow, anchor, size))
+                container, entries = ({}, {}) if kind is mapping else ([], [])
+                key, last_end = no_key, start
                 continue
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 if self.merges and id(container) in self.merges:
@@ -173,20 +164,20 @@ class _Builder:
             if container.__class__ is list:
                 container.append(value)
                 entries.append((-1, -1, start, end, plain, below))
-            elif key is _NO_KEY:
+            elif key is no_key:
                 if value.__class__ is dict or value.__class__ is list:
                     self.refuse_collection(start, True, nodes)
                 key, key_start, key_end = value, start, end
             elif key is _MERGE:
                 self.merges.setdefault(id(container), []).append((value, below, start))
-                key = _NO_KEY
+                key = no_key
             else:
                 if key in entries:
                     self.duplicate(key, entries[key], key_start, key_end)
                 container[key] = value
                 entries[key] = (key_start, key_end, start, end, plain, below)
-                key = _NO_KEY
-            if nodes > MAX_NODES:
+                key = no_key
+            if nodes > most:
                 self.refuse_collection(start, False, nodes)
         return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.fixed)
 
@@ -242,7 +233,7 @@ class _Builder:
         if self.aliased > MAX_ALIASED:
             raise Refused("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
         self.fixed = True
-        keys = [frame.key if frame.container.__class__ is dict else len(frame.container) for frame in self.stack]
+        keys = [frame[2] if frame[0].__class__ is dict else len(frame[0]) for frame in self.stack]
         keys.append(key if container.__class__ is dict else len(container))
         if _NO_KEY not in keys and _MERGE not in keys:
             self.aliases.append(tuple(keys[1:]))
@@ -282,6 +273,6 @@ class _Builder:
             raise Refused("too-many-nodes", f"more than {MAX_NODES:,} values", start)
         if not is_key:
             raise Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
-        if self.text.startswith(("{{", "{%"), start):
-            raise Refused("template", "an unrendered template; render it first, or quote the value", start, start + 2)
+        if start > 0 and self.text.startswith("{{", start - 1):
+            raise Refused("template", TEMPLATE, start - 1, start + 1)
         raise Refused("unhashable-key", "a collection cannot be a key; quote it if it is meant as text", start)
