@@ -34,14 +34,17 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
         if not stands(current.value, edit):
             patch = room.place(current, edit)
             pieces = splice(pieces, patch)
-            current = _reread(current, apply(current.text, (patch,)))
+            current = _reread(current, apply(current.text, (patch,)), expected(current.value, (edit,)))
     return as_patches(pieces, document.path, len(document.text))
 
 
-def _reread(document: Document, text: str) -> Document:
+def _reread(document: Document, text: str, wanted: Any) -> Document:
     documents = load(text.encode("utf-8", "surrogatepass"), document.path, document.syntax, document.dialect)
     if len(documents) != 1:
         raise CannotEdit("the result is not one document")
+    if not same(documents[0].value, wanted):
+        # A shared anchor, or a neighbour whose extent depends on what follows it.
+        raise CannotEdit("the change would reach other values of the file")
     # The text's own line break stays the one that new lines get.
     return documents[0]._replace(newline=document.newline)
 

@@ -1,0 +1,166 @@
+"""The search, over a toy estimator whose physics is plain: what it finds fits, and nothing in it is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from memlint.findings import Edit
+from memlint.fixes.moves import QUALITIES, steps
+from memlint.fixes.planner import Plan, Search, as_fix, candidates, excess, largest, peak, plans
+from memlint.memory.model import Estimate, Phase
+from memlint.run import Run, replace
+
+GIB = 2**30
+FULL = replace(
+    Run("toy", "toy.yaml"),
+    {
+        "batch.micro_batch_size": 8,
+        "batch.gradient_accumulation_steps": 2,
+        "sequence.length": 4096,
+        "attention.implementation": "eager",
+        "checkpointing.mode": "none",
+        "loss.kind": "plain",
+        "optimizer.name": "adamw_torch",
+        "method.kind": "full",
+        "precision.trainable_dtype": "float32",
+        "precision.autocast": True,
+        "evaluation.enabled": False,
+    },
+)
+
+
+def toy(budget_gib: float) -> Search:
+    """32 GiB of state in the step; activations by tokens, halved by sdpa and quartered by checkpointing."""
+
+    def estimate(run: Run) -> Estimate:
+        tokens = run.batch.micro_batch_size * run.sequence.length  # type: ignore[operator]
+        activations = tokens * 2**20 * (2 if run.attention.implementation == "eager" else 1)
+        activations //= 4 if run.checkpointing.mode == "full" else 1
+        state = {"adamw_torch": 32, "adamw_torch_fused": 28}.get(str(run.optimizer.name), 20) * GIB
+        state //= 16 if run.method.kind == "lora" else 1
+        state //= 2 if run.precision.trainable_dtype == "bfloat16" else 1
+        phases = tuple(
+            Phase(name, size, {"activations": size})
+            for name, size in (("backward", activations + state // 2), ("optimizer_step", state))
+        )
+        worst = max(phases, key=lambda phase: phase.allocated_bytes)
+        high, budget = worst.allocated_bytes + GIB, int(budget_gib * GIB)
+        verdict = "fits" if high <= budget else "out_of_memory"
+        return Estimate(
+            phases, worst.name, worst.allocated_bytes, high, high, high, high, 0, verdict, budget_bytes=budget
+        )
+
+    return Search(estimate=estimate)
+
+
+def search_plans(budget: float, search: Search | None = None, run: Run = FULL) -> tuple[Plan, ...]:
+    search = search or toy(budget)
+    return plans(run, search.estimate(run), search)
+
+
+@pytest.mark.parametrize("budget", [4, 8, 16, 20, 24, 30, 34, 48, 60, 80])
+def test_every_plan_fits_and_no_step_is_idle(budget: float) -> None:
+    search = toy(budget)
+
+    for plan in search_plans(budget):
+        assert plan.estimate.verdict == "fits"
+        assert search.estimate(replace(FULL, plan.changes)) == plan.estimate
+        for step in plan.steps:
+            rest = {name: value for other in plan.steps if other is not step for name, value in other.changes.items()}
+            assert not rest or search.estimate(replace(FULL, rest)).verdict != "fits"
+
+
+def test_plans_come_cheapest_first_and_no_two_are_the_same() -> None:
+    found = search_plans(30)
+
+    assert [plan.cost for plan in found] == sorted(plan.cost for plan in found)
+    assert len({tuple(plan.changes.items()) for plan in found}) == len(found)
+
+
+def test_the_first_plan_keeps_the_training_result_where_that_is_enough() -> None:
+    first = search_plans(34)[0]
+
+    assert all(step.safe for step in first.steps)
+
+
+def test_the_global_batch_stays() -> None:
+    for plan in search_plans(34):
+        batch = replace(FULL, plan.changes).batch
+        assert batch.micro_batch_size * batch.gradient_accumulation_steps == 16  # type: ignore[operator]
+
+
+def test_progress_is_made_when_two_phases_are_too_large() -> None:
+    found = search_plans(16)
+
+    assert found
+    assert all(not excess(plan.estimate) for plan in found)
+
+
+def test_nothing_is_offered_where_nothing_fits() -> None:
+    assert search_plans(0.5) == ()
+
+
+def test_nothing_is_planned_for_a_run_that_fits() -> None:
+    assert search_plans(1000) == ()
+
+
+def test_what_the_format_cannot_say_is_not_offered() -> None:
+    def express(run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        return None if any(name.startswith("optimizer") for name in changes) else ()
+
+    found = search_plans(24, toy(24)._replace(express=express))
+
+    assert found
+    assert all(not name.startswith("optimizer") for plan in found for name in plan.changes)
+
+
+def test_what_rules_object_to_is_not_offered() -> None:
+    search = toy(24)._replace(accept=lambda run: run.method.kind != "lora")
+
+    assert all(plan.run.method.kind != "lora" for plan in search_plans(24, search))
+
+
+def test_candidates_all_help_one_of_a_kind() -> None:
+    search = toy(1000)
+    before = search.estimate(FULL)
+
+    found = candidates(FULL, before, search, limit=99)
+
+    assert found
+    assert all((peak(plan.estimate) or 0) < (peak(before) or 0) for plan in found)
+    assert len({plan.steps[0].group for plan in found}) == len(found)
+
+
+def test_a_fix_says_what_it_costs() -> None:
+    search = toy(24)
+    before = search.estimate(FULL)
+
+    for plan in plans(FULL, before, search):
+        fix = as_fix(plan, before)
+        assert fix.peak_after < fix.peak_before
+        assert fix.verdict_after == "fits"
+        assert fix.safe == all(step.safe for step in plan.steps)
+        assert QUALITIES.index(fix.quality) == max(QUALITIES.index(step.quality) for step in plan.steps)
+
+
+@pytest.mark.parametrize("budget", [30, 60, 90])
+def test_the_largest_value_fits_and_the_next_does_not(budget: float) -> None:
+    search = toy(budget)
+
+    length = largest(replace(FULL, {"batch.micro_batch_size": 1}), "sequence.length", 1, search)
+
+    fits = [
+        search.estimate(replace(FULL, {"batch.micro_batch_size": 1, "sequence.length": value})).verdict == "fits"
+        for value in (length, length + 1)
+    ]
+    assert fits == ([True, False] if length else [False, False])
+
+
+def test_every_move_changes_what_it_says_it_changes() -> None:
+    for step in steps(FULL):
+        assert replace(FULL, step.changes) != FULL
+        assert step.quality in QUALITIES
+        assert step.safe == (step.quality == "none")
