@@ -39,11 +39,16 @@ def any_of(parts: list[Schema]) -> Schema:
     """One schema for several alternatives; plain types are merged into one `type` list."""
     if any(part == {} for part in parts):
         return {}
-    plain = [part["type"] for part in parts if set(part) == {"type"}]
+    plain = [kind for part in parts if set(part) == {"type"} for kind in kinds_of(part)]
     rest = [part for part in parts if set(part) != {"type"}]
     merged = [{"type": plain[0] if len(plain) == 1 else plain}] if plain else []
     alternatives = rest + merged
     return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+
+
+def kinds_of(schema: Schema) -> list[str]:
+    """The names in `type`, which may be one or a list."""
+    return [schema["type"]] if isinstance(schema["type"], str) else list(schema["type"])
 
 
 def default_of(value: Any) -> Schema:

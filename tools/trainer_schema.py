@@ -15,7 +15,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from schema_parts import Schema, any_of, of_annotation, write
+from schema_parts import Schema, any_of, kinds_of, of_annotation, write
 
 # Old name -> what says it now. transformers: 4.57.6 against 5.23.0; TRL: its release notes and configs.
 RENAMED = {
@@ -92,7 +92,8 @@ def add(table: dict[str, Schema], name: str, schema: Schema) -> None:
 
 
 def alternatives(schema: Schema) -> list[Schema]:
-    return schema["anyOf"] if "anyOf" in schema else [schema]
+    found: list[Schema] = schema.get("anyOf", [schema])
+    return found
 
 
 def unique(schema: Schema) -> Schema:
@@ -101,7 +102,7 @@ def unique(schema: Schema) -> Schema:
     rest: list[Schema] = []
     for part in alternatives(schema):
         if set(part) == {"type"}:
-            kinds += [kind for kind in ([part["type"]] if isinstance(part["type"], str) else part["type"])]
+            kinds += kinds_of(part)
         elif part not in rest:
             rest.append(part)
     plain = [{"type": sorted(set(kinds))}] if kinds else []
@@ -152,15 +153,15 @@ logging_dir lora_bias lora_enable lora_rank lora_weight_path low_cpu_mem_usage m
 max_prompt_length max_seq_length max_token_length max_train_samples mm_patch_merge_type mm_projector_lr
 mm_projector_type mm_use_im_patch_token mm_use_im_start_end mm_vision_select_layer mm_vision_tower model_max_length
 model_name model_type num_completions_to_print num_processes overwrite_cache packing peft_type phase
-preprocessing_num_workers preprocessing_only pretrain_mm_mlp_adapter project_name push_to_hub quant_type
-reduce_loss reference_model resume_from_checkpoint reward_funcs reward_weights sanity_check save_to_hub
-simpo_gamma source_max_len streaming sync_each_batch system_prompt target_max_len task task_type template_name
-text_column timeout tokenize_num_workers tokenizer_name tokenizer_name_or_path tokenizer_revision torch_dtype
-train_file train_mode truncation_side trust_remote_code try_auto_save_to_beaker try_launch_beaker_eval_jobs
-tune_mm_mlp_adapter unsloth_config use_8bit_optimizer use_fast_tokenizer use_flash_attention_2 use_flash_attn
-use_lora use_nested_quant use_qlora use_slow_tokenizer use_unsloth validation_file validation_split_percentage
-version vision_tower vllm_device wandb_entity wandb_project wandb_project_name wandb_run_group with_tracking
-""".split()
+preprocessing_num_workers preprocessing_only pretrain_mm_mlp_adapter project_name push_to_hub quant_type reduce_loss
+reference_model resume_from_checkpoint reward_funcs reward_weights sanity_check save_to_hub simpo_gamma
+source_max_len streaming sync_each_batch system_prompt target_max_len task task_type template_name text_column
+timeout tokenize_num_workers tokenizer_name tokenizer_name_or_path tokenizer_revision torch_dtype train_file
+train_mode truncation_side trust_remote_code try_auto_save_to_beaker try_launch_beaker_eval_jobs tune_mm_mlp_adapter
+unsloth_config use_8bit_optimizer use_fast_tokenizer use_flash_attention_2 use_flash_attn use_lora use_nested_quant
+use_qlora use_slow_tokenizer use_unsloth validation_file validation_split_percentage version vision_tower
+vllm_device wandb_entity wandb_project wandb_project_name wandb_run_group with_tracking
+"""
 
 
 def main(sources: Path) -> None:
@@ -180,7 +181,10 @@ def main(sources: Path) -> None:
                 add(properties, name, schema)
             elif name not in properties:
                 properties[name] = {**schema, **({"x-memlint-removed-in": gone} if gone else {})}
-    for name in SCRIPT_KEYS:
+    properties["optim"] = {"enum": [*optimizers(properties["optim"]), "adamw_hf"]}
+    properties["fsdp"] = {"anyOf": [{"type": "array"}, {"type": ["boolean", "string"]}]}
+    properties["lora_target_modules"] = {"anyOf": [{"type": "array"}, {"type": "string"}]}
+    for name in SCRIPT_KEYS.split():
         properties.setdefault(name, {})
     for name, (since, new) in RENAMED.items():
         if name in properties and name not in trl:
@@ -197,6 +201,11 @@ def main(sources: Path) -> None:
         "properties": lists,
     }
     write("trainer.json", frame)
+
+
+def optimizers(schema: Schema) -> list[str]:
+    """Every optimizer that one of the releases takes (adamw_hf went with transformers 4.5x)."""
+    return list(dict.fromkeys(word for part in alternatives(schema) for word in part.get("enum", ())))
 
 
 def nullable(name: str, schema: Schema) -> Schema:

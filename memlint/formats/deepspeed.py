@@ -84,8 +84,15 @@ def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     return tuple(
         issue._replace(pointer=section.pointer + issue.pointer)
         for issue in found
-        if not (issue.code == "unknown-key" and str(issue.pointer[-1]).startswith(("_", "comment")))
+        if not _harmless(issue, section)
     )
+
+
+def _harmless(issue: Issue, section: Section) -> bool:
+    """Remarks, and the deprecated `zero_optimization: true`."""
+    if issue.code == "unknown-key":
+        return str(issue.pointer[-1]).startswith(("_", "comment"))
+    return issue.pointer == ("zero_optimization",) and isinstance(section.value.get("zero_optimization"), bool)
 
 
 def apply_deepspeed(fields: Fields, config: Section, arguments: Arguments | None, architecture: Any = None) -> None:
