@@ -1,0 +1,114 @@
+"""A user's own measurements: they narrow the card's interval for the stack they were taken on.
+
+The tensors' prediction is never bent: a measured `max_allocated` is kept beside it and only reported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from memlint.run import Run
+
+FILE = ".memlint-measurements.json"
+METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
+ENOUGH = 3  # measurements before an interval narrows
+_LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*", re.IGNORECASE)
+_UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
+
+
+class Measurement(NamedTuple):
+    """One run measured by the user. Bytes. `predicted` is memlint's figure for the same metric, uncalibrated."""
+
+    stack: str
+    metric: str  # max_allocated, max_reserved, nvidia-smi
+    measured: int
+    predicted: int
+    path: str = ""
+
+
+class Narrowed(NamedTuple):
+    """An interval in bytes, and what it rests on in words ("" = nothing was known of this stack)."""
+
+    device: int
+    low: int
+    high: int
+    basis: str = ""
+
+
+def size(text: str) -> int:
+    """Bytes in "71.3GiB", "73012MiB" (nvidia-smi's unit), "76.5 GB". Raises ValueError for anything else."""
+    match = _SIZE.fullmatch(text)
+    if not match:
+        raise ValueError(f"not a size: {text!r} (write 71.3GiB or 73012MiB)")
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def stack_of(run: Run) -> str:
+    """What must agree for one measurement to speak about another run: framework, engine, GPU, PyTorch, method."""
+    gpu = run.hardware.gpu.name if run.hardware.gpu else "any GPU"
+    torch = ".".join(str(part) for part in run.stack.torch[:2])
+    kind = "full" if run.method.kind in ("full", "freeze") else "adapter"
+    framework = run.stack.framework or run.format
+    return f"{framework} {run.parallelism.engine} {kind} on {gpu} with torch {torch}"
+
+
+def load(folder: str) -> tuple[Measurement, ...]:
+    """The measurements kept in `folder`; none where there is no file. Raises ValueError for a damaged one."""
+    path = os.path.join(folder, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)
+        return tuple(_measurement(row) for row in rows)
+    except FileNotFoundError:
+        return ()
+    except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a list of measurements ({error})") from error
+
+
+def _measurement(row: dict[str, object]) -> Measurement:
+    return Measurement(
+        str(row["stack"]), str(row["metric"]), int(str(row["measured"])), int(str(row["predicted"])), str(row["path"])
+    )
+
+
+def record(folder: str, measurement: Measurement) -> None:
+    """Adds a measurement to the file in `folder`, written whole or not at all. Raises ValueError for a bad one."""
+    if measurement.metric not in METRICS:
+        raise ValueError(f"unknown metric {measurement.metric!r} (one of {', '.join(METRICS)})")
+    if measurement.measured <= 0 or measurement.predicted <= 0:
+        raise ValueError("a measurement and its prediction must be positive")
+    rows = [row._asdict() for row in (*load(folder), measurement)]
+    path = os.path.join(folder, FILE)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(rows, file, indent=1)
+        file.write("\n")
+    os.replace(path + ".new", path)
+
+
+def narrowed(device: int, low: int, high: int, run: Run, known: Iterable[Measurement]) -> Narrowed:
+    """The card's interval with what was measured on the same stack.
+
+    With fewer than three measurements nothing moves. The new interval is the measured ratio's range,
+    widened by a quarter, and never wider than the one it replaces.
+    """
+    stack = stack_of(run)
+    ratios = sorted(
+        one.measured / one.predicted
+        for one in known
+        if one.stack == stack and one.metric in ("nvidia-smi", "max_reserved")
+    )
+    if len(ratios) < ENOUGH:
+        return Narrowed(device, low, high)
+    centre = ratios[len(ratios) // 2]
+    spread = max(_LEAST_SPREAD, 1.25 * max(centre - ratios[0], ratios[-1] - centre))
+    if 2 * spread * device >= high - low:
+        return Narrowed(device, low, high)
+    new = int(device * centre)
+    return Narrowed(
+        new, int(device * (centre - spread)), int(device * (centre + spread)), f"{len(ratios)} measurements of {stack}"
+    )
