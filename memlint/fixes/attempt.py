@@ -1,0 +1,68 @@
+"""Trying edits in memory: the files as they would be, held against every law, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from memlint.checks.engine import Analysis
+from memlint.findings import Edit, Finding, Patch
+from memlint.fixes.edits import apply, patches
+from memlint.fixes.laws import Broken, broken, encode, unsolved
+from memlint.fixes.text import CannotEdit
+from memlint.source.document import Document
+
+# The analysis of the same file when these files hold other bytes.
+Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
+
+
+class Attempt(NamedTuple):
+    """`contents` are whole files by path; `refused` says why there is nothing to try, `broken` which law fails."""
+
+    edits: tuple[Edit, ...]
+    patches: tuple[Patch, ...] = ()
+    contents: Mapping[str, bytes] = {}
+    after: Analysis | None = None
+    refused: str = ""
+    broken: tuple[Broken, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.refused and not self.broken
+
+
+def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, again: Reanalyse) -> Attempt:
+    """The edits of one fix, placed and judged. `finding` is what must be gone (None: nothing must)."""
+    edits = tuple(edits)
+    documents = _documents(analysis)
+    found: list[Patch] = []
+    contents: dict[str, bytes] = {}
+    faults: list[Broken] = []
+    for path, own in _by_path(edits).items():
+        if path not in documents:
+            return Attempt(edits, refused=f"{path} is not one of the files that were read")
+        try:
+            placed = patches(documents[path], own)
+        except CannotEdit as error:
+            return Attempt(edits, refused=f"{path}: {error}")
+        faults.extend(broken(documents[path], own, placed))
+        found.extend(placed)
+        contents[path] = encode(documents[path], apply(documents[path].text, placed))
+    if faults:
+        return Attempt(edits, tuple(found), contents, broken=tuple(faults))
+    after = again(contents)
+    if finding is not None:
+        faults.extend(unsolved(finding, analysis.findings, after.findings))
+    return Attempt(edits, tuple(found), contents, after, broken=tuple(faults))
+
+
+def _documents(analysis: Analysis) -> dict[str, Document]:
+    parts = analysis.parsed.documents if analysis.parsed else ()
+    return {document.path: document for document in (analysis.document, *parts)}
+
+
+def _by_path(edits: tuple[Edit, ...]) -> dict[str, list[Edit]]:
+    grouped: dict[str, list[Edit]] = {}
+    for edit in edits:
+        grouped.setdefault(edit.path, []).append(edit)
+    return grouped
