@@ -1,0 +1,49 @@
+"""What one decoder layer holds through forward and backward, checkpointed or not."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from memlint.architectures.model import Layer
+from memlint.memory.blocks.layer import layer as decoder_layer
+from memlint.memory.blocks.regime import Context, Regime
+from memlint.memory.profile import Mode, Profile, finish
+from memlint.memory.roles import Roles
+from memlint.memory.tape import Tape, Value
+
+
+@lru_cache(maxsize=512)
+def layer_profile(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
+    """One decoder layer's profile."""
+    if mode.checkpoint:
+        return _checkpointed(shape, roles, regime, mode)
+    tape, x, y = _forward(shape, roles, regime, mode, grad=True)
+    tape.drop(x)
+    return finish(tape, y)
+
+
+def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool) -> tuple[Tape, Value, Value]:
+    tape = Tape(grad, in_place=regime.in_kernels)
+    cos, sin = Value.outside("rope", mode.width), Value.outside("rope", mode.width)
+    context = Context(tape, regime, dict(roles.linears), cos, sin)
+    x = tape.new("hidden", mode.width, mode.input_needs_gradient)
+    return tape, x, decoder_layer(context, shape, roles, x)
+
+
+def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
+    """Forward without autograd that keeps the input; in backward the forward again, then its backward."""
+    first, x, y = _forward(shape, roles, regime, mode, grad=False)
+    forward = first.take_moments()
+    held_forward = first.now(minus=y)
+    first.end_autocast()
+    held = first.now(minus=y)
+    again, x, y = _forward(shape, roles, regime, mode._replace(input_needs_gradient=True), grad=True)
+    arriving = again.arriving(y)
+    again.end_autocast()
+    if not mode.reentrant:
+        again.drop(y)
+    again.backward(y, arriving)
+    if mode.reentrant:
+        again.drop(y)
+    again.drop(x)
+    return Profile(forward, held_forward, held, again.take_moments(), again.now())

@@ -1,0 +1,156 @@
+"""Attention: projections, rotary, and the core by implementation."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Attention
+from memlint.memory import ops
+from memlint.memory.blocks import norm
+from memlint.memory.blocks.projection import project
+from memlint.memory.blocks.regime import Context
+from memlint.memory.blocks.rotary import rotate
+from memlint.memory.ops import SINGLE
+from memlint.memory.tape import KERNEL, Tape, Value, Weight
+
+FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash", "flex_attention", "sdpa", "xformers")
+
+
+def attention(context: Context, shape: Attention, x: Value, head_norm: Weight | None) -> Value:
+    """The whole attention block on the normed input `x`."""
+    tape = context.tape
+    query, key, value = _query_key_value(context, shape, x, head_norm)
+    if shape.rotary_fraction:
+        turned = rotate(context, query, shape.rotary_fraction), rotate(context, key, shape.rotary_fraction)
+        tape.drop(query, key)
+        query, key = turned
+    mixed = core(context, shape, query, key, value)
+    found = project(context, "output", mixed, "hidden")
+    tape.drop(mixed, query, key, value)
+    return found
+
+
+def _query_key_value(
+    context: Context, shape: Attention, x: Value, head_norm: Weight | None
+) -> tuple[Value, Value, Value]:
+    """Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py)."""
+    tape = context.tape
+    if not shape.fused_qkv:
+        query = _normed(tape, shape, project(context, "query", x, "query"), head_norm, "head_rows")
+        key = _normed(tape, shape, project(context, "key", x, "key"), head_norm, "key_head_rows")
+        return query, key, project(context, "value", x, "value")
+    fused = project(context, "query_key_value", x, "query_key_value")
+    query, key, value = ops.split(tape, fused, ("query", "key", "value"))
+    tape.drop(fused)
+    query = _normed(tape, shape, query, head_norm, "head_rows")
+    return query, _normed(tape, shape, key, head_norm, "key_head_rows"), value
+
+
+def _normed(tape: Tape, shape: Attention, x: Value, weight: Weight | None, rows: str) -> Value:
+    if shape.qk_norm == "none":
+        return x
+    found = norm.rms(tape, x, weight, rows if shape.qk_norm == "head" else "rows")
+    tape.drop(x)
+    return found
+
+
+def core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """Scores times values, by implementation; the result has extent "mixed"."""
+    if context.regime.attention in FLASH:
+        return _flash(context, shape, query, key, value)
+    return _eager(context, shape, query, key, value)
+
+
+def _flash(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """FlashAttention keeps q, k, v, the output and one fp32 log-sum-exp per row and head."""
+    tape, regime = context.tape, context.regime
+    if not regime.in_kernels:
+        return _flash_core(context, shape, query, key, value)
+    width = regime.half or query.width  # the wrapper casts fp32 inputs to autocast's dtype
+    cast = [ops.cast(tape, x, width) for x in (query, key, value)]
+    found = _flash_core(context, shape, *cast)
+    tape.drop(*cast)
+    return found
+
+
+def _flash_core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    tape, regime = context.tape, context.regime
+    found = tape.new("mixed", query.width)
+    logsumexp = tape.new("head_rows", SINGLE)
+    temporaries: tuple[tuple[str, int], ...] = ()
+    if regime.in_kernels:
+        # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
+        temporaries = ((KERNEL + "query", SINGLE), (KERNEL + "head_rows", SINGLE))
+        if shape.kv_heads != shape.heads:
+            temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
+    tape.node((found,), (query, key, value), (query, key, value, found, logsumexp), temporaries)
+    tape.drop(logsumexp)
+    return found
+
+
+def _eager(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
+    tape, half = context.tape, context.regime.half
+    repeated = shape.kv_heads != shape.heads
+    keys = ops.copy(tape, key, "query") if repeated else _same(key)
+    values = ops.copy(tape, value, "mixed") if repeated else _same(value)
+    weights = _probabilities(context, shape, query, keys)
+    operands = [ops.cast(tape, x, half or x.width) for x in (weights, values)]
+    product = ops.matmul(tape, operands[0], operands[1], "mixed")
+    tape.drop(*operands)
+    found = ops.copy(tape, product)
+    tape.drop(product, weights, keys, values)
+    return found
+
+
+def _same(x: Value) -> Value:
+    x.storage.holders += 1
+    return x
+
+
+def _probabilities(context: Context, shape: Attention, query: Value, keys: Value) -> Value:
+    tape, half = context.tape, context.regime.half
+    operands = [ops.cast(tape, x, half or x.width) for x in (query, keys)]
+    raw = ops.matmul(tape, operands[0], operands[1], "scores")
+    tape.drop(*operands)
+    scores = ops.scale(tape, raw)
+    tape.drop(raw)
+    if shape.softcap:
+        scores = _softcap(tape, scores)
+    if context.regime.mask:
+        masked = ops.add(tape, scores, scores)
+        tape.drop(scores)
+        scores = masked
+    result = _softmax(context, scores)
+    tape.drop(scores)
+    found = ops.cast(tape, result, query.width)
+    tape.drop(result)
+    if shape.dropout:
+        dropped = ops.dropout(tape, found)
+        tape.drop(found)
+        found = dropped
+    return found
+
+
+def _softcap(tape: Tape, scores: Value) -> Value:
+    """`tanh(scores / cap) * cap` (transformers 5.23 models/gemma2/modeling_gemma2.py)."""
+    divided = ops.scale(tape, scores)
+    tape.drop(scores)
+    bounded = ops.unary_by_result(tape, divided)
+    tape.drop(divided)
+    found = ops.scale(tape, bounded)
+    tape.drop(bounded)
+    return found
+
+
+def _softmax(context: Context, scores: Value) -> Value:
+    """`softmax(scores, dtype=float32)` saves its result.
+
+    bf16 scores are converted first; fp16 ones go in as they are (torch 2.13 aten/src/ATen/native/cuda/SoftMax.cu).
+    Its CUDA backward allocates the product of gradient and result.
+    """
+    tape = context.tape
+    single = ops.cast(tape, scores, SINGLE)
+    found = tape.new("scores", SINGLE)
+    inside = ((KERNEL + "scores", SINGLE),) if context.regime.in_kernels else ()
+    tape.node((found,), (single,), (found,), inside)
+    tape.drop(single)
+    return found

@@ -1,0 +1,74 @@
+"""A decoder layer: norms, token mixer, MLP, residuals."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Layer
+from memlint.memory import ops
+from memlint.memory.blocks import attention, norm
+from memlint.memory.blocks.mlp import mlp
+from memlint.memory.blocks.moe import mixture
+from memlint.memory.blocks.regime import Context
+from memlint.memory.roles import Roles
+from memlint.memory.tape import Value
+
+
+def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """The layer's output; `x` is dropped by the caller."""
+    if shape.parallel:
+        return _parallel(context, shape, roles, x)
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    mixed = _mix(context, shape, roles, normed)
+    tape.drop(normed)
+    mixed = _post(context, shape, roles, mixed)
+    middle = ops.add(tape, x, mixed)
+    tape.drop(mixed)
+    normed = _norm(context, shape, roles, middle)
+    fed = _feed(context, shape, roles, normed)
+    tape.drop(normed)
+    fed = _post(context, shape, roles, fed)
+    found = ops.add(tape, middle, fed)
+    tape.drop(middle, fed)
+    return found
+
+
+def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """Attention and MLP read the block's input (NeoX: each with its norm; Phi, Falcon: one norm)."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    mixed = _mix(context, shape, roles, normed)
+    if shape.norms > 1:
+        tape.drop(normed)
+        normed = _norm(context, shape, roles, x)
+    fed = _feed(context, shape, roles, normed)
+    tape.drop(normed)
+    both = ops.add(tape, fed, mixed)
+    tape.drop(fed, mixed)
+    found = ops.add(tape, both, x)
+    tape.drop(both)
+    return found
+
+
+def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.norm.startswith("layer"):
+        return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
+    return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma")
+
+
+def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """The norm after a block (Gemma 2 and 3)."""
+    if shape.norms < 4:
+        return x
+    normed = _norm(context, shape, roles, x)
+    context.tape.drop(x)
+    return normed
+
+
+def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    return attention.attention(context, shape.attention, x, roles.head_norm)
+
+
+def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.mlp.kind == "moe":
+        return mixture(context, shape.mlp, roles, x)
+    return mlp(context, shape.mlp, x)

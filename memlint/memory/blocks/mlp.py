@@ -1,0 +1,99 @@
+"""Feed-forward blocks."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Mlp
+from memlint.memory import ops
+from memlint.memory.blocks.projection import project
+from memlint.memory.blocks.regime import Context
+from memlint.memory.tape import Tape, Value
+
+_COMPOSED_GELU = ("gelu_new", "gelu_fast", "quick_gelu", "gelu_python")
+
+
+def mlp(context: Context, shape: Mlp, x: Value, prefix: str = "") -> Value:
+    """A dense MLP on the normed input; `prefix` picks the shared expert of a mixture."""
+    if shape.kind == "gated":
+        return _gated(context, shape, x, prefix)
+    return _plain(context, shape, x, prefix)
+
+
+def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """`down(act(gate(x)) * up(x))`."""
+    tape = context.tape
+    extent = prefix + "intermediate"
+    if shape.fused_gate_up:
+        return _fused(context, shape, x, prefix)
+    gate = project(context, prefix + "gate", x, extent)
+    active = activate(tape, shape.activation, gate)
+    tape.drop(gate)
+    up = project(context, prefix + "up", x, extent)
+    product = ops.multiply(tape, active, up)
+    tape.drop(active, up)
+    found = project(context, prefix + "down", product, "hidden")
+    tape.drop(product)
+    return found
+
+
+def _fused(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """One projection for gate and up (transformers 5.23 models/phi3/modeling_phi3.py, Phi3MLP)."""
+    tape = context.tape
+    extent = prefix + "intermediate"
+    both = project(context, prefix + "gate_up", x, extent + "*2")
+    gate, up = ops.split(tape, both, (extent, extent))
+    tape.drop(both)
+    active = activate(tape, shape.activation, gate)
+    product = ops.multiply(tape, up, active)
+    tape.drop(active)
+    found = project(context, prefix + "down", product, "hidden")
+    tape.drop(gate, up, product)
+    return found
+
+
+def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """`down(act(up(x)))`."""
+    tape = context.tape
+    wide = project(context, prefix + "up", x, prefix + "intermediate")
+    active = activate(tape, shape.activation, wide)
+    tape.drop(wide)
+    found = project(context, prefix + "down", active, "hidden")
+    tape.drop(active)
+    if shape.dropout:
+        dropped = ops.dropout(tape, found)
+        tape.drop(found)
+        found = dropped
+    return found
+
+
+def activate(tape: Tape, name: str, x: Value) -> Value:
+    """The activation function by transformers' name."""
+    if name in ("gelu_new", "gelu_fast"):
+        return _gelu_by_parts(tape, x)
+    if name == "relu2":
+        positive = ops.unary_by_result(tape, x)
+        found = ops.unary(tape, positive, 2)
+        tape.drop(positive)
+        return found
+    if name in ("relu", "tanh", "sigmoid"):
+        return ops.unary_by_result(tape, x)
+    return ops.unary(tape, x)
+
+
+def _gelu_by_parts(tape: Tape, x: Value) -> Value:
+    """`0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3)))` as separate ops (transformers 5.23 activations.py)."""
+    half = ops.scale(tape, x)
+    cube = ops.unary(tape, x, 2)
+    scaled = ops.scale(tape, cube)
+    tape.drop(cube)
+    inner = ops.add(tape, x, scaled)
+    tape.drop(scaled)
+    outer = ops.scale(tape, inner)
+    tape.drop(inner)
+    bounded = ops.unary_by_result(tape, outer)
+    tape.drop(outer)
+    shifted = tape.new(x.extent, x.width)
+    tape.node((shifted,), (bounded,), aliases=True)
+    tape.drop(bounded)
+    found = ops.multiply(tape, half, shifted)
+    tape.drop(half, shifted)
+    return found

@@ -1,0 +1,104 @@
+"""Mixture of experts as transformers 5.23 runs it (integrations/moe.py; the default on CUDA is grouped_mm)."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Mlp
+from memlint.memory import ops
+from memlint.memory.blocks.mlp import activate, mlp
+from memlint.memory.blocks.regime import Context
+from memlint.memory.ops import SINGLE
+from memlint.memory.roles import Roles
+from memlint.memory.tape import Tape, Value, Weight, WeightGradient
+
+_INDEX = 8  # int64
+
+
+def mixture(context: Context, shape: Mlp, roles: Roles, x: Value) -> Value:
+    """Router, experts on the chosen tokens, and shared experts if there are any."""
+    tape = context.tape
+    scores = _route(context, roles, x)
+    found = _experts(context, shape, dict(roles.experts), x, scores)
+    tape.drop(scores)
+    if not shape.shared_intermediate_size:
+        return found
+    shared = mlp(context, shape._replace(kind="gated"), x, "shared_")
+    total = ops.add(tape, found, shared)
+    tape.drop(found, shared)
+    return total
+
+
+def _route(context: Context, roles: Roles, x: Value) -> Value:
+    """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), cast back."""
+    tape = context.tape
+    logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.regime.half)
+    single = ops.cast(tape, logits, SINGLE)
+    probabilities = ops.unary_by_result(tape, single)
+    tape.drop(single)
+    chosen, indexes = tape.new("chosen", SINGLE), tape.new("chosen", _INDEX)
+    tape.node((chosen,), (probabilities,), (indexes,))
+    found = ops.cast(tape, chosen, logits.width)
+    tape.drop(chosen, indexes, probabilities, logits)
+    return found
+
+
+def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+    """`grouped_mm_experts_forward`: tokens sorted by expert, two grouped products, scores, order restored."""
+    tape = context.tape
+    order, rows = tape.new("chosen", _INDEX), tape.new("chosen", _INDEX)
+    chosen = _gather(tape, x, "chosen_hidden", rows)
+    sorted_scores = _gather(tape, scores, "chosen", order)
+    inner = _inner(tape, shape, experts, chosen)
+    produced = grouped(tape, inner, experts.get("down"), "chosen_hidden")
+    tape.drop(inner)
+    weighted = _weighted(tape, produced, sorted_scores)
+    tape.drop(produced)
+    back = tape.new("chosen", _INDEX)
+    restored = _gather(tape, weighted, "chosen_hidden", back, alike=True)
+    tape.drop(weighted)
+    found = tape.new("hidden", restored.width)
+    tape.node((found,), (restored,))
+    result = ops.cast(tape, found, x.width)
+    tape.drop(found, restored, back, order, rows, chosen, sorted_scores)
+    return result
+
+
+def _inner(tape: Tape, shape: Mlp, experts: dict[str, Weight], chosen: Value) -> Value:
+    if shape.expert_kind != "gated" or "gate_up" not in experts:
+        wide = grouped(tape, chosen, experts.get("up"), "chosen_inner")
+        active = activate(tape, shape.activation, wide)
+        tape.drop(wide)
+        return active
+    both = grouped(tape, chosen, experts["gate_up"], "chosen_inner*2")
+    gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
+    active = activate(tape, shape.activation, gate)
+    found = ops.multiply(tape, active, up)
+    tape.drop(both, gate, up, active)
+    return found
+
+
+def grouped(tape: Tape, x: Value, weight: Weight | None, extent: str) -> Value:
+    """`grouped_mm`: not touched by autocast, the input takes the weights' dtype."""
+    held = weight or Weight("w:experts", x.width)
+    given = ops.cast(tape, x, held.width or x.width)
+    found = tape.new(extent, given.width)
+    gradients = (WeightGradient(held.extent, given.width, held.width),) if held.trains else ()
+    tape.node((found,), (given,), (given,) if held.trains else (), weights=gradients)
+    tape.drop(given)
+    return found
+
+
+def _weighted(tape: Tape, produced: Value, scores: Value) -> Value:
+    """Rows times their score; the scores' gradient is a full product before its sum."""
+    width = max(produced.width, scores.width)
+    found = tape.new("chosen_hidden", width)
+    saved = [value for value, other in ((produced, scores), (scores, produced)) if other.requires_grad]
+    temporaries = (("chosen_hidden", width),) if scores.requires_grad else ()
+    tape.node((found,), (produced, scores), saved, temporaries, computed=width)
+    return found
+
+
+def _gather(tape: Tape, x: Value, extent: str, indexes: Value, alike: bool = False) -> Value:
+    """`x[indexes]`; its gradient is scattered into zeros, out of place."""
+    found = tape.new(extent, x.width)
+    tape.node((found,), (x,), (indexes,), ((x.extent, x.width),) * (2 if alike else 1))
+    return found

@@ -1,0 +1,64 @@
+"""Normalisation layers.
+
+RMSNorm as transformers 5.23 writes it (models/llama/modeling_llama.py, LlamaRMSNorm): the input is upcast
+to fp32, and that copy and the reciprocal root are what backward reads.
+"""
+
+from __future__ import annotations
+
+from memlint.memory import ops
+from memlint.memory.ops import SINGLE
+from memlint.memory.tape import Tape, Value, Weight, WeightGradient
+
+
+def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = False) -> Value:
+    """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
+    single = ops.cast(tape, x, SINGLE)
+    root = _reciprocal_root(tape, single, rows)
+    normed = ops.multiply(tape, single, root)
+    tape.drop(single, root)
+    if gemma:
+        return _gemma_tail(tape, normed, weight, x.width)
+    back = ops.cast(tape, normed, x.width)
+    tape.drop(normed)
+    if weight is None:
+        return back
+    found = ops.scale_by_weight(tape, weight, back)
+    tape.drop(back)
+    return found
+
+
+def _reciprocal_root(tape: Tape, single: Value, rows: str) -> Value:
+    """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row."""
+    square = tape.new(single.extent, SINGLE)
+    tape.node((square,), (single,), (single,), ((single.extent, SINGLE),) * 2)  # pow, then times 2
+    mean = tape.new(rows, SINGLE)
+    tape.node((mean,), (square,))
+    tape.drop(square)
+    shifted = ops.add(tape, mean, mean)
+    tape.drop(mean)
+    root = ops.unary_by_result(tape, shifted)
+    tape.drop(shifted)
+    return root
+
+
+def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) -> Value:
+    scaled = ops.scale_by_weight(tape, weight._replace(width=SINGLE), normed) if weight else ops.scale(tape, normed)
+    if weight and not weight.trains:
+        pass
+    tape.drop(normed)
+    found = ops.cast(tape, scaled, width)
+    tape.drop(scaled)
+    return found
+
+
+def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> Value:
+    """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
+    given = ops.cast(tape, x, SINGLE if half else x.width)
+    found = tape.new(x.extent, given.width)
+    mean, deviation = tape.new(rows, SINGLE), tape.new(rows, SINGLE)
+    trains = weight is not None and weight.trains
+    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
+    tape.drop(mean, deviation, given)
+    return found

@@ -1,0 +1,38 @@
+"""How the step computes: what every block needs beside its weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memlint.memory.roles import Linear
+from memlint.memory.tape import Tape, Value
+
+
+class Regime(NamedTuple):
+    """`half`: bytes of autocast's dtype, 0 without autocast.
+
+    `in_kernels`: count what kernels allocate for themselves and cast what FlashAttention casts (a real CUDA
+    run); False gives what a simulated step on fake tensors shows.
+    """
+
+    half: int = 0
+    attention: str = "sdpa"
+    in_kernels: bool = True
+    mask: bool = False
+    bfloat16: bool = True
+    liger: bool = False
+    experts: str = "grouped_mm"
+    rope_kept: bool = True
+
+
+class Context:
+    """A tape, the regime, and the layer's projections by part."""
+
+    __slots__ = ("cos", "linears", "regime", "sin", "tape")
+
+    def __init__(self, tape: Tape, regime: Regime, linears: dict[str, Linear], cos: Value, sin: Value) -> None:
+        self.tape = tape
+        self.regime = regime
+        self.linears = linears
+        self.cos = cos
+        self.sin = sin

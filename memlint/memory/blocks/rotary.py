@@ -1,0 +1,41 @@
+"""Rotary position embedding (transformers 5.23 models/llama/modeling_llama.py, apply_rotary_pos_emb)."""
+
+from __future__ import annotations
+
+from memlint.memory import ops
+from memlint.memory.blocks.regime import Context
+from memlint.memory.tape import Tape, Value
+
+
+def rotate(context: Context, x: Value, fraction: float) -> Value:
+    """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head."""
+    tape = context.tape
+    if fraction >= 1:
+        return _rotate_all(context, x)
+    turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
+    turned, rest = ops.split(tape, x, (turned_extent, rest_extent))
+    rotated = _rotate_all(context, turned)
+    tape.drop(turned)
+    found = ops.join(tape, (rotated, rest), x.extent)
+    tape.drop(rotated, rest)
+    return found
+
+
+def _rotate_all(context: Context, x: Value) -> Value:
+    tape = context.tape
+    straight = ops.scale_by_constant(tape, x, context.cos)
+    half = _rotate_half(tape, x)
+    crossed = ops.scale_by_constant(tape, half, context.sin)
+    tape.drop(half)
+    found = ops.add(tape, straight, crossed)
+    tape.drop(straight, crossed)
+    return found
+
+
+def _rotate_half(tape: Tape, x: Value) -> Value:
+    extent = x.extent + "/2"
+    first, second = ops.part(tape, x, extent), ops.part(tape, x, extent)
+    turned = ops.scale(tape, second)
+    found = ops.join(tape, (turned, first), x.extent)
+    tape.drop(first, second, turned)
+    return found

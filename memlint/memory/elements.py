@@ -1,0 +1,81 @@
+"""Element counts of the activations that blocks name, for one run."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Architecture, Layer
+
+
+class Tokens:
+    """What one forward sees on this GPU: `sequences` of `length` tokens."""
+
+    __slots__ = ("length", "sequences")
+
+    def __init__(self, sequences: int, length: int) -> None:
+        self.sequences = sequences
+        self.length = length
+
+    @property
+    def count(self) -> int:
+        """Tokens of one forward."""
+        return self.sequences * self.length
+
+
+def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dict[str, int]:
+    """Extents outside of the layers."""
+    count = tokens.count
+    return {
+        "hidden": count * architecture.hidden_size,
+        "positions": tokens.length * architecture.hidden_size,
+        "rows": count,
+        "scalar": 1,
+        "logits": count * vocabulary,
+        "rope": 0,
+    }
+
+
+def of_layer(layer: Layer, tokens: Tokens, hidden: int) -> dict[str, int]:
+    """Extents inside of one decoder layer."""
+    found = _attention(layer, tokens)
+    _mlp(found, layer, tokens.count, hidden)
+    return found
+
+
+def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
+    shape, count = layer.attention, tokens.count
+    value_dim = shape.value_head_dim or shape.head_dim
+    query = count * shape.heads * shape.head_dim
+    key = count * shape.kv_heads * shape.head_dim
+    turned = shape.rotary_fraction
+    return {
+        "query": query,
+        "key": key,
+        "value": count * shape.kv_heads * value_dim,
+        "query_key_value": query + key + count * shape.kv_heads * value_dim,
+        "mixed": count * shape.heads * value_dim,
+        "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
+        "head_rows": count * shape.heads,
+        "key_head_rows": count * shape.kv_heads,
+        "query/2": query // 2,
+        "key/2": key // 2,
+        "query.rotary": int(query * turned),
+        "key.rotary": int(key * turned),
+        "query.passed": query - int(query * turned),
+        "key.passed": key - int(key * turned),
+        "query.rotary/2": int(query * turned) // 2,
+        "key.rotary/2": int(key * turned) // 2,
+    }
+
+
+def _mlp(found: dict[str, int], layer: Layer, count: int, hidden: int) -> None:
+    shape = layer.mlp
+    if shape.kind == "moe":
+        chosen = count * shape.experts_per_token
+        found["routes"] = count * shape.experts
+        found["chosen"] = chosen
+        found["chosen_hidden"] = chosen * hidden
+        found["chosen_inner"] = chosen * shape.expert_intermediate_size
+        found["chosen_inner*2"] = 2 * chosen * shape.expert_intermediate_size
+    found["intermediate"] = count * shape.intermediate_size
+    found["intermediate*2"] = 2 * count * shape.intermediate_size
+    found["shared_intermediate"] = count * shape.shared_intermediate_size
+    found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size

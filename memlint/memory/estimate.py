@@ -1,0 +1,96 @@
+"""The closed-form estimate of a run's GPU memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memlint.architectures.model import Architecture
+from memlint.memory import fsdp, parameters, single, zero
+from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
+from memlint.memory.parameters import Missing
+from memlint.memory.phases import phases
+from memlint.memory.step import step
+from memlint.memory.walk import Walk
+from memlint.run import Run
+
+Place = Callable[[Run, "tuple[Unit, ...]"], ModelState]
+_PLACES: dict[str, Place] = {
+    "single": single.place,
+    "ddp": single.place,
+    "deepspeed": zero.place,
+    "fsdp": fsdp.place,
+}
+
+
+def estimate(run: Run) -> Estimate:
+    """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
+    return estimate_as(run)
+
+
+def estimate_as(run: Run, simulated: bool = False) -> Estimate:
+    """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
+    try:
+        return _estimate(run, simulated)
+    except Missing as missing:
+        return unknown(UnknownField(missing.field, missing.reason))
+
+
+def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
+    """An answer without a figure."""
+    return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=fields, **facts)
+
+
+def _estimate(run: Run, simulated: bool) -> Estimate:
+    units = parameters.units(run)
+    place = _PLACES.get(run.parallelism.engine)
+    if place is None:
+        raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
+    refuse_unmodelled(run.model.architecture)
+    state = place(run, units)
+    found, walked = phases(step(run, units, simulated), units, state)
+    peak = max(found, key=_allocated)
+    return Estimate(
+        found,
+        peak.name,
+        peak.allocated_bytes,
+        None,
+        None,
+        None,
+        None,
+        state.host_bytes,
+        "unknown",
+        parameters=parameters.total(units),
+        trainable_parameters=parameters.total(units, trainable=True),
+        details=_details(state, walked),
+    )
+
+
+_MIXERS = ("attention",)
+
+
+def refuse_unmodelled(architecture: Architecture) -> None:
+    """Raise `Missing` where activations are not known."""
+    if architecture.encoder_decoder:
+        raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
+    for layer in architecture.kinds:
+        if layer.attention.kind not in _MIXERS:
+            reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
+            raise Missing("model.architecture", reason)
+    if architecture.unmodelled:
+        raise Missing("model.architecture", architecture.unmodelled)
+
+
+def _allocated(phase: Phase) -> int:
+    return phase.allocated_bytes
+
+
+def _details(state: ModelState, walked: Walk) -> dict[str, int]:
+    return {
+        "weights_bytes": state.weights,
+        "optimizer_state_bytes": state.optimizer_states,
+        "gradients_bytes": state.gradients_at_step,
+        "activations_bytes": walked.held - walked.held_logits,
+        "logits_bytes": max(walked.forward.parts["logits"], walked.backward.parts["logits"]),
+        "optimizer_step_temporary_bytes": state.step_temporaries,
+    }

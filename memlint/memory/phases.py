@@ -1,0 +1,73 @@
+"""The phases of a run on one GPU, each with the components that sum to what is allocated."""
+
+from __future__ import annotations
+
+from memlint.memory.model import ModelState, Phase, Unit
+from memlint.memory.step import Step, stretches
+from memlint.memory.storage import rounded
+from memlint.memory.walk import Peak, Walk, walk
+
+COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
+_BUFFERS = 1024  # rotary tables' frequencies
+
+
+def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
+    """load, forward, backward, optimizer_step, save."""
+    found = walk(stretches(shared, units, state))
+    constants = inputs_bytes(shared)
+    forward = _during(state, found.forward, constants, "forward")
+    backward = _during(state, found.backward, constants, "backward")
+    return (_load(state), forward, backward, _optimizer_step(state), _save(state)), found
+
+
+def inputs_bytes(shared: Step) -> int:
+    """Token ids and labels (int64), and the rotary cosine and sine of one forward."""
+    tokens = shared.tokens
+    shape = shared.architecture.kinds[0].attention if shared.architecture.kinds else None
+    rope = 0
+    if shape is not None and shape.rotary_fraction:
+        turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
+        rope = 2 * rounded(tokens.length * turned * shared.width)
+    return 2 * rounded(8 * tokens.count) + rope
+
+
+def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights + _BUFFERS + peak.parts["weights"]
+    parts["gradients"] = state.gradients_resident + peak.parts["gradients"]
+    parts["optimizer_states"] = state.optimizer_states
+    parts["activations"] = peak.parts["activations"] + constants
+    parts["logits"] = peak.parts["logits"]
+    parts["temporaries"] = peak.parts["temporaries"]
+    parts["communication"] = state.communication
+    return phase(name, parts)
+
+
+def phase(name: str, parts: dict[str, int]) -> Phase:
+    """A phase from its components."""
+    return Phase(name, sum(parts.values()), parts)
+
+
+def _load(state: ModelState) -> Phase:
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights + _BUFFERS
+    parts["temporaries"] = max(0, state.load_peak - state.weights)
+    return phase("load", parts)
+
+
+def _optimizer_step(state: ModelState) -> Phase:
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights + _BUFFERS
+    parts["gradients"] = state.gradients_at_step
+    parts["optimizer_states"] = state.optimizer_states
+    parts["temporaries"] = state.step_temporaries
+    parts["communication"] = state.communication_at_step
+    return phase("optimizer_step", parts)
+
+
+def _save(state: ModelState) -> Phase:
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights + _BUFFERS
+    parts["optimizer_states"] = state.optimizer_states
+    parts["temporaries"] = state.save_temporaries
+    return phase("save", parts)

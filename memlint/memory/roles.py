@@ -1,0 +1,153 @@
+"""Which parameter plays which part in a layer, and how this run holds it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memlint.memory.model import Tensor
+from memlint.memory.storage import BYTES
+from memlint.memory.tape import Weight
+
+# Last part of a module's name -> its part in the block. Names of transformers 5.23 models.
+_PARTS = {
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "output",
+    "out_proj": "output",
+    "wo": "output",
+    "qkv_proj": "query_key_value",
+    "query_key_value": "query_key_value",
+    "Wqkv": "query_key_value",
+    "c_attn": "query_key_value",
+    "W_pack": "query_key_value",
+    "wqkv": "query_key_value",
+    "qkv": "query_key_value",
+    "att_proj": "query_key_value",
+    "gate_proj": "gate",
+    "up_proj": "up",
+    "down_proj": "down",
+    "gate_up_proj": "gate_up",
+    "fc1": "up",
+    "fc2": "down",
+    "c_fc": "up",
+    "dense_h_to_4h": "up",
+    "dense_4h_to_h": "down",
+    "fc_in": "up",
+    "fc_out": "down",
+    "w1": "gate",
+    "w3": "up",
+    "w2": "down",
+    "linear_fc1": "up",
+    "linear_fc2": "down",
+    "input_linear": "gate_up",
+    "output_linear": "down",
+    "q_a_proj": "query_down",
+    "q_b_proj": "query_up",
+    "kv_a_proj_with_mqa": "latent_down",
+    "kv_b_proj": "latent_up",
+    "in_proj": "in_projection",
+    "in_proj_qkvz": "in_projection",
+    "in_proj_ba": "gate_projection",
+    "x_proj": "x_projection",
+    "dt_proj": "dt_projection",
+}
+# Names that mean something else in the attention than in the MLP.
+_AMBIGUOUS = {"dense": ("output", "down"), "c_proj": ("output", "down"), "proj": ("output", "down")}
+_PROJECTIONS = ("linear", "head", "embedding")
+_ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
+
+
+class Linear(NamedTuple):
+    """One projection: its weight, and its adapter if it has one. `rank` names the adapter's activation extent."""
+
+    weight: Weight
+    bias: Weight | None = None
+    rank: str = ""
+    down: Weight | None = None  # lora_A
+    up: Weight | None = None  # lora_B
+    dropout: bool = False
+    magnitude: bool = False  # DoRA
+
+
+class Roles(NamedTuple):
+    """A layer's projections by part, and its norms' weight."""
+
+    linears: tuple[tuple[str, Linear], ...]
+    norm: Weight | None
+    head_norm: Weight | None
+    experts: tuple[tuple[str, Weight], ...] = ()
+    router: Weight | None = None
+    convolution: Weight | None = None
+
+
+def part_of(name: str) -> str:
+    """The part that a weight named `name` ("self_attn.q_proj.weight") plays."""
+    pieces = name.split(".")
+    bare = pieces[-1] not in ("weight", "bias")  # stacked experts are parameters of their own
+    last = pieces[-1] if bare or len(pieces) == 1 else pieces[-2]
+    shared = "shared_" if any("shared" in piece for piece in pieces) else ""
+    found = _PARTS.get(last)
+    if found is None and last in _AMBIGUOUS:
+        found = _AMBIGUOUS[last][0 if pieces[0] in _ATTENTION_OWNERS else 1]
+    return shared + (found or last)
+
+
+def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """The part of each tensor, adapters by the weight they stand beside."""
+    known: dict[str, str] = {}
+    found = []
+    for tensor in tensors:
+        base, _, branch = tensor.name.rpartition(".")
+        if tensor.kind == "adapter" and base in known:
+            found.append(f"{known[base]}.{branch}")
+            continue
+        key = known[tensor.name] = _key(tensor)
+        found.append(key)
+    return tuple(found)
+
+
+def _key(tensor: Tensor) -> str:
+    if tensor.kind in ("embedding", "head", "position"):
+        return tensor.kind
+    name = tensor.name
+    if tensor.kind == "norm":
+        return "head_norm" if "q_norm" in name or "k_norm" in name else "norm"
+    if tensor.kind == "bias":
+        return part_of(name) + ".bias"
+    return part_of(name)
+
+
+def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
+    """Element counts of parameters and of adapters' low-rank activations, by the extents of `roles`."""
+    found: dict[str, int] = {}
+    for key, tensor in zip(keys(tensors), tensors, strict=True):
+        found["w:" + key] = tensor.numel
+        if key.endswith(".lora_A"):
+            found["rank:" + key[: -len(".lora_A")]] = tensor.shape[0] * tokens
+    return found
+
+
+def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    """Parts of one unit's tensors; equal for all layers that run the same code on equal dtypes."""
+    weights: dict[str, Weight] = {}
+    kinds: dict[str, str] = {}
+    for key, tensor in zip(keys(tensors), tensors, strict=True):
+        kinds[key] = tensor.kind
+        width = BYTES.get(tensor.dtype, 0)
+        weights[key] = Weight("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
+    linears = tuple((key, _linear(key, weights, dropout)) for key, kind in kinds.items() if kind in _PROJECTIONS)
+    experts = tuple((key, weights[key]) for key, kind in kinds.items() if kind == "experts")
+    router = next((weights[key] for key, kind in kinds.items() if kind == "router"), None)
+    convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
+    return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution)
+
+
+def _linear(key: str, weights: dict[str, Weight], dropout: bool) -> Linear:
+    bias = weights.get(key + ".bias")
+    down = weights.get(key + ".lora_A")
+    if down is None:
+        return Linear(weights[key], bias)
+    up = weights[key + ".lora_B"]
+    magnitude = key + ".lora_magnitude_vector" in weights
+    return Linear(weights[key], bias, "rank:" + key, down, up, dropout, magnitude)

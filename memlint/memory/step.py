@@ -1,0 +1,188 @@
+"""From a run to the stretches of its training step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memlint.architectures.model import Architecture, Layer
+from memlint.memory import elements
+from memlint.memory.activations import layer_profile
+from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
+from memlint.memory.blocks.regime import Regime
+from memlint.memory.elements import Tokens
+from memlint.memory.loss import LossShape, head_profile
+from memlint.memory.model import ModelState, Tensor, Unit, UnitState
+from memlint.memory.parameters import Missing
+from memlint.memory.profile import Mode
+from memlint.memory.roles import Roles, extents, roles
+from memlint.memory.storage import BYTES
+from memlint.memory.tape import Weight
+from memlint.memory.walk import Sizes, Stretch
+from memlint.run import Run
+
+_NONE = UnitState()
+
+
+class Step(NamedTuple):
+    """What the stretches of one step share."""
+
+    run: Run
+    architecture: Architecture
+    tokens: Tokens
+    regime: Regime
+    width: int  # bytes of one element of the residual stream
+    counts: dict[str, int]
+    vocabulary: int
+
+
+def known(value: object, field: str, reason: str) -> int:
+    """`value` as a count; raises `Missing` when nobody said it."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise Missing(field, reason)
+
+
+def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> Step:
+    """The step's shared facts. `simulated`: as fake tensors show it, without kernels' own memory."""
+    architecture: Architecture = run.model.architecture
+    micro = known(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
+    length = known(run.sequence.length, "sequence.length", "say the longest sequence")
+    tokens = Tokens(sequences or micro, length)
+    embedding = _embedding(units[0])
+    vocabulary = embedding.shape[0]
+    counts = elements.of_model(architecture, tokens, vocabulary)
+    return Step(run, architecture, tokens, regime(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
+
+
+def _embedding(unit: Unit) -> Tensor:
+    for tensor in unit.tensors:
+        if tensor.kind == "embedding":
+            return tensor
+    raise Missing("model.architecture", "this architecture names no token embedding")
+
+
+def regime(run: Run, simulated: bool) -> Regime:
+    """How the step computes."""
+    precision = run.precision
+    compute = precision.compute
+    if not isinstance(compute, str):
+        raise Missing("precision.compute", "say whether training runs in bf16, fp16 or fp32")
+    if not isinstance(precision.autocast, bool):
+        raise Missing("precision.autocast", "it is not known whether autocast is on")
+    implementation = run.attention.implementation
+    if not isinstance(implementation, str):
+        raise Missing("attention.implementation", "say the attention implementation")
+    half = BYTES[compute] if precision.autocast else 0
+    return Regime(half, implementation, not simulated, bfloat16=compute == "bfloat16")
+
+
+def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[Stretch]:
+    """Embedding, layers, head, in the order of the forward."""
+    found = [_embedding_stretch(shared, units[0], state.units[0])]
+    lora_dropout = shared.run.method.dropout > 0
+    cached: dict[tuple[int, int], tuple[Roles, dict[str, int]]] = {}
+    flowing = _trains(units[0])
+    for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
+        if unit.name != "layer":
+            continue
+        kind = shared.architecture.pattern[unit.layer_index]
+        key = (kind, id(unit.tensors))
+        if key not in cached:
+            shape = shared.architecture.kinds[kind]
+            counts = dict(shared.counts)
+            counts.update(elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size))
+            counts.update(extents(unit.tensors, shared.tokens.count))
+            cached[key] = roles(unit.tensors, lora_dropout), counts
+        found += _layer_stretches(shared, unit, placed, *cached[key], flowing)
+        flowing = flowing or _trains(unit)
+    found.append(_head_stretch(shared, units, state, flowing))
+    return found
+
+
+def _trains(unit: Unit) -> bool:
+    return any(tensor.trainable for tensor in unit.tensors)
+
+
+def _layer_stretches(
+    shared: Step, unit: Unit, placed: UnitState, parts: Roles, counts: dict[str, int], flowing: bool
+) -> list[Stretch]:
+    """The first layer of a run of equal ones may have an input that wants no gradient."""
+    shape = shared.architecture.kinds[shared.architecture.pattern[unit.layer_index]]
+    shape = shape._replace(weights=())
+    checkpoint = shared.run.checkpointing
+    checkpointed = bool(checkpoint.mode) and checkpoint.mode != "none"
+    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant)
+    if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
+        return [_layer(shared, shape, parts, counts, mode, placed, unit, unit.repeat)]
+    rest = _layer(shared, shape, parts, counts, mode._replace(input_needs_gradient=True), placed, unit, unit.repeat - 1)
+    return [_layer(shared, shape, parts, counts, mode, placed, unit, 1), rest]
+
+
+def _layer(
+    shared: Step,
+    shape: Layer,
+    parts: Roles,
+    counts: dict[str, int],
+    mode: Mode,
+    placed: UnitState,
+    unit: Unit,
+    repeat: int,
+) -> Stretch:
+    profile = layer_profile(shape, parts, shared.regime, mode)
+    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, repeat)
+
+
+def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> Stretch:
+    return Stretch(
+        profile,  # type: ignore[arg-type]
+        sizes,
+        repeat,
+        placed.gathered_forward,
+        placed.gathered_backward,
+        placed.gradient_live,
+        placed.gradient_kept,
+    )
+
+
+def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
+    tensor = _embedding(unit)
+    architecture = shared.architecture
+    weight = Weight("w:embedding", BYTES[tensor.dtype], tensor.trainable)
+    shape = EmbeddingShape(
+        architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0
+    )
+    counts = dict(shared.counts)
+    counts["w:embedding"] = tensor.numel
+    profile = embedding_profile(weight, shape, shared.regime.in_kernels)
+    if architecture.tied_embeddings:
+        return _stretch(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
+    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, 1)
+
+
+def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
+    """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first."""
+    tensors, placed = units[-1].tensors, state.units[-1]
+    if shared.architecture.tied_embeddings:
+        tensors += (_embedding(units[0])._replace(kind="head"),)
+        kept = placed.gradient_kept + state.units[0].gradient_kept
+        placed = placed._replace(gradient_kept=kept)
+    counts = dict(shared.counts)
+    counts.update(extents(tensors, shared.tokens.count))
+    mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))
+    profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
+    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, 1)
+
+
+def _loss(shared: Step) -> LossShape:
+    run, architecture = shared.run, shared.architecture
+    kind = run.loss.kind
+    if not isinstance(kind, str):
+        raise Missing("loss.kind", "it is not known whether the loss builds the logits")
+    return LossShape(
+        kind=kind,
+        keeps_logits=run.loss.keeps_logits,
+        outputs_to_fp32=bool(run.precision.outputs_to_fp32),
+        softcap=architecture.logits_softcap,
+        scaled=architecture.logits_scale,
+        norm=architecture.kinds[architecture.pattern[-1]].norm if architecture.pattern else "rms",
+    )

@@ -1,0 +1,324 @@
+"""A record of one stretch of forward code, as autograd keeps it, and its backward.
+
+Blocks (norms, projections, attention, ...) are written as calls on a `Tape`, in the order in which the
+framework runs them. The tape follows PyTorch's rules: a tensor lives while Python code holds it or a
+node saved it; a node saves what the gradients it must produce need; backward runs the nodes in reverse,
+holds the incoming gradient, the saved tensors and the produced gradients together, and frees the first
+two when the node is done (torch 2.13 torch/csrc/autograd/engine.cpp, call_function).
+
+Sizes stay symbolic: a tensor is `extent` (the name of an element count) times `width` (bytes an element),
+and the live set is one integer with a counter field per such pair. So one recording serves every batch,
+length and model size with the same structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_FIELD = 16  # bits of one counter; its top bit is the guard of comparisons
+
+# Extents that stand for gradients which stay after backward; the engine may keep them elsewhere.
+KEPT = "kept:"
+# Extents of memory that a kernel allocates for itself.
+KERNEL = "kernel:"
+
+
+class Storage:
+    """One allocation: its counter increment and how many holders it has."""
+
+    __slots__ = ("holders", "unit")
+
+    def __init__(self, unit: int) -> None:
+        self.unit = unit
+        self.holders = 1
+
+
+class Value:
+    """A tensor handle: views share a `storage`, each with a gradient of its own."""
+
+    __slots__ = ("extent", "gradient", "requires_grad", "storage", "width")
+
+    def __init__(self, storage: Storage, extent: str, width: int, requires_grad: bool) -> None:
+        self.storage = storage
+        self.extent = extent
+        self.width = width
+        self.requires_grad = requires_grad
+        self.gradient: Storage | None = None
+
+    @classmethod
+    def outside(cls, extent: str, width: int) -> Value:
+        """A tensor that someone else counts."""
+        return cls(Storage(0), extent, width, False)
+
+
+class Weight(NamedTuple):
+    """A parameter as an op sees it. `extent` names its element count."""
+
+    extent: str
+    width: int
+    trains: bool = False
+    quantized: bool = False
+
+
+class WeightGradient(NamedTuple):
+    """Gradient of a parameter: computed in `computed` bytes an element, kept in `kept`."""
+
+    extent: str
+    computed: int
+    kept: int
+
+
+class Node(NamedTuple):
+    """What backward does for one op."""
+
+    outputs: tuple[Value, ...]
+    inputs: tuple[Value, ...]
+    saved: tuple[Storage, ...]
+    temporaries: tuple[int, ...]
+    aliases: bool  # the gradient passes through without a new tensor
+    weights: tuple[WeightGradient, ...]
+    computed: int  # bytes an element in which gradients are computed before they take their tensor's dtype; 0 = its own
+
+
+class Moments(NamedTuple):
+    """Live sets as counts of `units` (extent, width); `counts` holds one tuple of (unit index, number) per moment."""
+
+    units: tuple[tuple[str, int], ...]
+    counts: tuple[tuple[tuple[int, int], ...], ...]
+
+
+class Tape:
+    """One recording. `in_place`: gradients of a tensor with several readers are summed in place."""
+
+    def __init__(self, grad: bool = True, in_place: bool = True) -> None:
+        self.grad = grad
+        self.in_place = in_place
+        self.live = 0
+        self.moments: set[int] = set()
+        self.nodes: list[Node] = []
+        self._units: dict[tuple[str, int], int] = {}
+        self._cast_weights: dict[str, Storage] = {}
+
+    # -- allocation -------------------------------------------------------------------------
+
+    def unit(self, extent: str, width: int) -> int:
+        """The increment that stands for one tensor of this size."""
+        key = (extent, width)
+        found = self._units.get(key)
+        if found is None:
+            found = self._units[key] = 1 << (_FIELD * len(self._units))
+        return found
+
+    def new(self, extent: str, width: int, requires_grad: bool = False) -> Value:
+        """Allocate a tensor that the running code holds."""
+        storage = Storage(self.unit(extent, width))
+        self.live += storage.unit
+        return Value(storage, extent, width, requires_grad and self.grad)
+
+    def view(self, value: Value, extent: str | None = None) -> Value:
+        """Another handle on the same memory, whose gradient passes back without a copy."""
+        value.storage.holders += 1
+        found = Value(value.storage, extent or value.extent, value.width, value.requires_grad)
+        if value.requires_grad and self.grad:
+            self.nodes.append(Node((found,), (value,), (), (), True, (), 0))
+        return found
+
+    def drop(self, *values: Value) -> None:
+        """The running code lets go of its handles."""
+        for value in values:
+            self.release(value.storage)
+
+    def release(self, storage: Storage) -> None:
+        storage.holders -= 1
+        if storage.holders == 0:
+            self.moments.add(self.live)
+            self.live -= storage.unit
+
+    def spike(self, *sizes: tuple[str, int]) -> None:
+        """Memory that lives only inside one op."""
+        self.moments.add(self.live + sum(self.unit(extent, width) for extent, width in sizes))
+
+    # -- recording --------------------------------------------------------------------------
+
+    def node(
+        self,
+        outputs: tuple[Value, ...],
+        inputs: tuple[Value, ...],
+        saved: Iterable[Value | Storage] = (),
+        temporaries: tuple[tuple[str, int], ...] = (),
+        aliases: bool = False,
+        weights: tuple[WeightGradient, ...] = (),
+        computed: int = 0,
+    ) -> None:
+        """Record an op; does nothing when no gradient can flow."""
+        wanting = tuple(value for value in inputs if value.requires_grad)
+        if not self.grad or not (wanting or weights):
+            return
+        held = tuple(value if isinstance(value, Storage) else value.storage for value in saved)
+        for storage in held:
+            storage.holders += 1
+        for value in outputs:
+            value.requires_grad = True
+        units = tuple(self.unit(extent, width) for extent, width in temporaries)
+        self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed))
+
+    def cached_cast(self, weight: Weight, width: int) -> Storage:
+        """The half-precision copy of a parameter under autocast.
+
+        Copies of trainable fp32 parameters stay in autocast's cache (torch 2.13 aten/src/ATen/autocast_mode.cpp,
+        cached_cast); what stays until the context ends is let go by `end_autocast`.
+        """
+        found = self._cast_weights.get(weight.extent)
+        if found is None:
+            found = Storage(self.unit(weight.extent, width))
+            self.live += found.unit
+            if weight.trains:
+                self._cast_weights[weight.extent] = found
+        return found
+
+    def cast_units(self) -> list[Storage]:
+        """Cached casts made so far."""
+        return list(self._cast_weights.values())
+
+    def end_autocast(self) -> None:
+        """Leave the autocast context: its cache is cleared."""
+        for storage in self._cast_weights.values():
+            self.release(storage)
+        self._cast_weights.clear()
+
+    # -- backward ---------------------------------------------------------------------------
+
+    def arriving(self, output: Value) -> Storage:
+        """The gradient of `output`, which the stretch above left; every moment so far is counted with it."""
+        gradient = Storage(self.unit(output.extent, output.width))
+        self.live += gradient.unit
+        self.moments = {moment + gradient.unit for moment in self.moments}
+        return gradient
+
+    def backward(self, output: Value, gradient: Storage | None = None) -> None:
+        """Run the recorded nodes in reverse from `output`'s gradient (allocated here unless given)."""
+        if gradient is None:
+            gradient = self.arriving(output)
+        output.gradient = gradient
+        self.moments.add(self.live)
+        for node in reversed(self.nodes):
+            self._run(node)
+        self.moments.add(self.live)
+        self.nodes.clear()
+
+    def _run(self, node: Node) -> None:
+        arrived = [value.gradient for value in node.outputs if value.gradient is not None]
+        produced: list[tuple[Value, Storage]] = []
+        if arrived:
+            produced = self._gradients(node, arrived[0])
+            weights = [(entry, Storage(self.unit(entry.extent, entry.computed))) for entry in node.weights]
+            self.live += sum(storage.unit for _, storage in weights)
+            self.moments.add(self.live + sum(node.temporaries))
+        for storage in node.saved:
+            self.release(storage)
+        for value in node.outputs:
+            if value.gradient is not None:
+                self.release(value.gradient)
+                value.gradient = None
+        if arrived:
+            for entry, storage in weights:
+                self._keep(entry, storage)
+        for value, gradient in produced:
+            self._accumulate(value, self._in_dtype_of(value, gradient))
+
+    def _in_dtype_of(self, value: Value, gradient: Storage) -> Storage:
+        """The engine casts a gradient to its tensor's dtype after the node (validate_outputs)."""
+        wanted = self.unit(value.extent, value.width)
+        if gradient.unit == wanted or gradient.unit not in self._promoted(value):
+            return gradient
+        cast = Storage(wanted)
+        self.live += wanted
+        self.moments.add(self.live)
+        self.release(gradient)
+        return cast
+
+    def _promoted(self, value: Value) -> tuple[int, ...]:
+        return tuple(self._units.get((value.extent, width), 0) for width in (2, 4) if width != value.width)
+
+    def _gradients(self, node: Node, arriving: Storage) -> list[tuple[Value, Storage]]:
+        produced = []
+        for value in node.inputs:
+            width = node.computed or value.width
+            if node.aliases:
+                arriving.holders += 1
+                produced.append((value, arriving))
+                continue
+            gradient = Storage(self.unit(value.extent, width))
+            self.live += gradient.unit
+            produced.append((value, gradient))
+        return produced
+
+    def _keep(self, entry: WeightGradient, storage: Storage) -> None:
+        """A parameter's gradient arrives at its leaf: cast to the parameter's dtype, then kept."""
+        if entry.computed != entry.kept:
+            self.live += self.unit(entry.extent, entry.kept)
+            self.release(storage)
+        else:
+            self.moments.add(self.live)
+            self.live -= storage.unit
+            self.live += self.unit(KEPT + entry.extent, entry.kept)
+            return
+        self.moments.add(self.live)
+        self.live += self.unit(KEPT + entry.extent, entry.kept) - self.unit(entry.extent, entry.kept)
+
+    def _accumulate(self, value: Value, gradient: Storage) -> None:
+        old = value.gradient
+        if old is None:
+            value.gradient = gradient
+            return
+        if self.in_place and old.holders == 1:
+            self.release(gradient)
+            return
+        total = Storage(self.unit(value.extent, value.width))
+        self.live += total.unit
+        self.moments.add(self.live)
+        self.release(old)
+        self.release(gradient)
+        value.gradient = total
+
+    # -- results ----------------------------------------------------------------------------
+
+    def take_moments(self) -> Moments:
+        """The peaks since the last call, without those that another one dominates."""
+        guard = sum(1 << (_FIELD * index + _FIELD - 1) for index in range(len(self._units)))
+        front: list[int] = []
+        self.moments.add(self.live)
+        for moment in sorted(self.moments, key=_weight, reverse=True):
+            if not any(((other | guard) - moment) & guard == guard for other in front):
+                front.append(moment)
+        self.moments = set()
+        return self._pack(front)
+
+    def now(self, minus: Value | None = None) -> Moments:
+        """What is live now, without `minus`."""
+        return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
+
+    def _pack(self, moments: list[int]) -> Moments:
+        return Moments(tuple(self._units), tuple(self._counts(moment) for moment in moments))
+
+    def _counts(self, packed: int) -> tuple[tuple[int, int], ...]:
+        mask = (1 << _FIELD) - 1
+        found = []
+        index = 0
+        while packed:
+            if packed & mask:
+                found.append((index, packed & mask))
+            packed >>= _FIELD
+            index += 1
+        return tuple(found)
+
+
+def _weight(packed: int) -> int:
+    """Sum of the counters."""
+    total = 0
+    mask = (1 << _FIELD) - 1
+    while packed:
+        total += packed & mask
+        packed >>= _FIELD
+    return total

@@ -1,0 +1,145 @@
+"""The walk over a model's stretches: forward from first to last, backward from last to first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from memlint.memory.profile import Profile
+from memlint.memory.storage import rounded
+from memlint.memory.tape import KEPT, KERNEL, Moments
+
+
+class Sizes(NamedTuple):
+    """Element counts by extent. `keeps`: parameter gradients stay where autograd put them."""
+
+    counts: dict[str, int]
+    keeps: bool
+
+    def of(self, unit: tuple[str, int]) -> int:
+        """Bytes of one tensor."""
+        extent, width = unit
+        if extent.startswith(KEPT):
+            return rounded(self.counts[extent[len(KEPT) :]] * width) if self.keeps else 0
+        if extent.startswith(KERNEL):
+            extent = extent[len(KERNEL) :]
+        return rounded(self.counts[extent] * width)
+
+    def largest(self, moments: Moments) -> int:
+        """Bytes of the largest moment."""
+        units = [self.of(unit) for unit in moments.units]
+        return max([sum([units[index] * number for index, number in counts]) for counts in moments.counts])
+
+    def parts(self, moments: Moments) -> dict[str, int]:
+        """The largest moment by component: gradients, temporaries, logits, activations."""
+        units = [self.of(unit) for unit in moments.units]
+        chosen = max(moments.counts, key=lambda counts: sum([units[index] * number for index, number in counts]))
+        found = dict.fromkeys(("activations", "logits", "gradients", "temporaries"), 0)
+        for index, number in chosen:
+            found[component(moments.units[index][0])] += units[index] * number
+        return found
+
+
+def component(extent: str) -> str:
+    """The component that an extent belongs to."""
+    if extent.startswith(KEPT):
+        return "gradients"
+    if extent.startswith(KERNEL):
+        return "temporaries"
+    return "logits" if extent.startswith("logits") else "activations"
+
+
+class Stretch(NamedTuple):
+    """One unit of the walk and `repeat` - 1 equal ones behind it."""
+
+    profile: Profile
+    sizes: Sizes
+    repeat: int = 1
+    gathered_forward: int = 0
+    gathered_backward: int = 0
+    gradient_live: int = 0
+    gradient_kept: int = 0
+
+
+class Peak(NamedTuple):
+    """The highest level of one direction and what it consists of, bytes beyond the resident state."""
+
+    total: int
+    parts: dict[str, int]
+
+
+class Level(NamedTuple):
+    """A candidate for the peak: where it stands and what the walk held there."""
+
+    total: int
+    position: int
+    held: int
+    gradients: int
+    gathered: int
+
+
+class Walk(NamedTuple):
+    """What the walk found, bytes beyond the resident state. `held`: activations alive when the forward ends."""
+
+    forward: Peak
+    held: int
+    held_logits: int
+    backward: Peak
+
+
+def walk(stretches: Sequence[Stretch]) -> Walk:
+    """Peaks of the forward and the backward."""
+    forward, held = _forward(stretches)
+    backward = _backward(stretches, sum(held))
+    return Walk(
+        _peak(stretches, forward, backward=False),
+        sum(held),
+        _logits(stretches),
+        _peak(stretches, backward, backward=True),
+    )
+
+
+def _forward(stretches: Sequence[Stretch]) -> tuple[Level, list[int]]:
+    best = Level(-1, 0, 0, 0, 0)
+    level = 0
+    held = []
+    for index, part in enumerate(stretches):
+        stays = part.sizes.largest(part.profile.held_forward)
+        below = level + (part.repeat - 1) * stays
+        total = below + part.sizes.largest(part.profile.forward) + part.gathered_forward
+        if total > best.total:
+            best = Level(total, index, below, 0, part.gathered_forward)
+        level += part.repeat * stays
+        held.append(part.repeat * part.sizes.largest(part.profile.held))
+    return best, held
+
+
+def _backward(stretches: Sequence[Stretch], held: int) -> Level:
+    best = Level(-1, 0, 0, 0, 0)
+    gradients = 0
+    for index in range(len(stretches) - 1, -1, -1):
+        part = stretches[index]
+        one = part.sizes.largest(part.profile.held)
+        held -= part.repeat * one
+        own = part.sizes.largest(part.profile.backward) + part.gathered_backward + part.gradient_live
+        more = (part.repeat - 1) * one
+        grown = (part.repeat - 1) * part.gradient_kept
+        for below, before in ((held + more, gradients), (held, gradients + grown)):
+            if below + before + own > best.total:
+                best = Level(below + before + own, index, below, before + part.gradient_live, part.gathered_backward)
+        gradients += part.repeat * part.gradient_kept
+    return best
+
+
+def _peak(stretches: Sequence[Stretch], level: Level, backward: bool) -> Peak:
+    part = stretches[level.position]
+    parts = part.sizes.parts(part.profile.backward if backward else part.profile.forward)
+    parts["activations"] += level.held
+    parts["gradients"] += level.gradients
+    parts["weights"] = level.gathered
+    return Peak(level.total, parts)
+
+
+def _logits(stretches: Sequence[Stretch]) -> int:
+    last = stretches[-1]
+    return last.sizes.parts(last.profile.held)["logits"]
