@@ -98,7 +98,8 @@ def latent(c: Config, *, prefix: str = "self_attn", bias: bool = False) -> tuple
     """Multi-head latent attention: queries, keys and values through low-rank bottlenecks (DeepSeek V2)."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
     q_rank, kv_rank = c.integer("q_lora_rank", 0, 0), c.integer("kv_lora_rank")
-    rope, nope, value = (c.integer(f"{part}_head_dim") for part in ("qk_rope", "qk_nope", "v"))
+    rope, nope = c.integer("qk_rope_head_dim"), c.integer("qk_nope_head_dim")
+    value = c.integer("v_head_dim", hidden // heads)
     queries = (
         linear(f"{prefix}.q_a_proj", q_rank, hidden, bias)
         + norm(f"{prefix}.q_a_layernorm", q_rank)

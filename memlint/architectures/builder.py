@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 
 from memlint.architectures import datafile
 from memlint.architectures.config import Config, UnsupportedConfig
-from memlint.architectures.families import gemma, gpt, llama, mixture, phi3
+from memlint.architectures.families import dense, early, experts, gemma, gpt, hybrid, latent, llama, mixture, phi3
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
@@ -16,6 +16,11 @@ LIGER: frozenset[str] = frozenset()
 
 FAMILIES: Mapping[str, Callable[[Config], Architecture]] = {
     **llama.FAMILIES,
+    **dense.FAMILIES,
+    **early.FAMILIES,
+    **latent.FAMILIES,
+    **experts.FAMILIES,
+    **hybrid.FAMILIES,
     **gemma.FAMILIES,
     **gpt.FAMILIES,
     **phi3.FAMILIES,

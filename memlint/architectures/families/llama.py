@@ -80,6 +80,8 @@ def granite(c: Config) -> Architecture:
 
 FAMILIES = {
     "llama": llama,
+    "internlm3": llama,
+    "iquestcoder": llama,
     "mistral": mistral,
     "ministral": ministral,
     "ministral3": ministral3,

@@ -1,0 +1,486 @@
+"""Mixtures of experts with attention, norms or routing of their own."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Hashable, Sequence
+
+from memlint.architectures.assemble import decoder
+from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, mixture, norms
+from memlint.architectures.config import Config
+from memlint.architectures.families.latent import dense_first, shared_mixture
+from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.windows import alternating, window_size, windows
+
+TWO = ("input_layernorm", "post_attention_layernorm")
+MixerBlock = tuple[Attention, Weights]
+MlpBlock = tuple[Mlp, Weights]
+
+
+def sparse(
+    c: Config,
+    name: str,
+    moe: MlpBlock,
+    *,
+    attention: Callable[[int], MixerBlock] | None = None,
+    kinds: Sequence[str] | None = None,
+    keys: Sequence[int] | None = None,
+    norm_names: Sequence[str] = TWO,
+    norm_bias: bool = False,
+    mlp_prefix: str = "mlp",
+    dense_size: int = 0,
+    dense_bias: bool = False,
+    layer_class: str = "",
+    layer_traits: dict[str, Any] | None = None,
+    **traits: Any,
+) -> Architecture:
+    """`name`ForCausalLM whose layer i is "dense" or "sparse" (`kinds`) with the window `keys[i]`."""
+    bias = c.flag("attention_bias")
+    spans = windows(c) if keys is None else list(keys)
+    which: Sequence[str] = ["sparse"] * len(spans) if kinds is None else kinds
+
+    def make(key: Hashable) -> Any:
+        kind, window = key  # type: ignore[misc]
+        mixer = attention(window) if attention else grouped_query(c, bias=bias, out_bias=bias, window=window)
+        mlp = moe if kind == "sparse" else gated(c, prefix=mlp_prefix, size=dense_size, bias=dense_bias)
+        names = norms(c.integer("hidden_size"), *norm_names, bias=norm_bias)
+        return layer(layer_class or f"{name}DecoderLayer", mixer, mlp, names, **(layer_traits or {}))
+
+    return decoder(c, f"{name}ForCausalLM", make, list(zip(which, spans)), final_bias=norm_bias, **traits)
+
+
+def _qk_norm(c: Config, kind: str, **traits: Any) -> Callable[[int], MixerBlock]:
+    bias = c.flag("attention_bias")
+    return lambda window: grouped_query(c, bias=bias, out_bias=bias, qk_norm=kind, window=window, **traits)
+
+
+def _plain_mixture(
+    c: Config, *, count: str = "num_experts", size: str = "intermediate_size", **traits: Any
+) -> MlpBlock:
+    return mixture(
+        c, experts=c.integer(count), per_token=c.integer("num_experts_per_tok"), size=c.integer(size), **traits
+    )
+
+
+def olmoe(c: Config) -> Architecture:
+    return sparse(c, "Olmoe", _plain_mixture(c), attention=_qk_norm(c, "full"))
+
+
+def flex_olmo(c: Config) -> Architecture:
+    post = ("post_attention_layernorm", "post_feedforward_layernorm")
+    return sparse(c, "FlexOlmo", _plain_mixture(c), attention=_qk_norm(c, "full"), norm_names=post)
+
+
+def minimax_m2(c: Config) -> Architecture:
+    moe = _plain_mixture(c, count="num_local_experts")
+    return sparse(c, "MiniMaxM2", moe, attention=lambda key: grouped_query(c, qk_norm="full", window=key))
+
+
+def mellum(c: Config) -> Architecture:
+    kinds = [str(kind) for kind in c.items("mlp_layer_types")] or None
+    return sparse(
+        c, "Mellum", _plain_mixture(c, size="moe_intermediate_size"), attention=_qk_norm(c, "head"), kinds=kinds
+    )
+
+
+def _granite(c: Config, name: str, shared: int) -> Architecture:
+    mlp, weights = _plain_mixture(c, count="num_local_experts", prefix="block_sparse_moe", router="router")
+    if shared:
+        hidden = c.integer("hidden_size")
+        weights += linear("shared_mlp.input_linear", 2 * shared, hidden)
+        weights += linear("shared_mlp.output_linear", hidden, shared)
+    return sparse(
+        c,
+        name,
+        (mlp._replace(shared_intermediate_size=shared), weights),
+        layer_traits={"residual_scale": True},
+        embedding_scale=True,
+        logits_scale=True,
+    )
+
+
+def granitemoe(c: Config) -> Architecture:
+    return _granite(c, "GraniteMoe", 0)
+
+
+def granitemoeshared(c: Config) -> Architecture:
+    return _granite(c, "GraniteMoeShared", c.integer("shared_intermediate_size", 0, 0))
+
+
+def phimoe(c: Config) -> Architecture:
+    moe = _plain_mixture(c, count="num_local_experts", router="router")
+    return sparse(c, "Phimoe", moe, norm_bias=True, head_bias=c.flag("lm_head_bias"), layer_traits={"norm": "layer"})
+
+
+def gpt_oss(c: Config) -> Architecture:
+    hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_local_experts")
+    heads, bias = c.integer("num_attention_heads"), c.flag("attention_bias", True)
+    weights = linear("mlp.router", experts, hidden, True, "router") + (
+        Weight("mlp.experts.gate_up_proj", (experts, hidden, 2 * size), "experts"),
+        Weight("mlp.experts.gate_up_proj_bias", (experts, 2 * size), "bias"),
+        Weight("mlp.experts.down_proj", (experts, size, hidden), "experts"),
+        Weight("mlp.experts.down_proj_bias", (experts, hidden), "bias"),
+    )
+    mlp = Mlp(
+        "moe",
+        size,
+        "silu",
+        experts=experts,
+        experts_per_token=c.integer("num_experts_per_tok"),
+        expert_intermediate_size=size,
+    )
+
+    def attention(window: int) -> MixerBlock:
+        mixer, own = grouped_query(c, bias=bias, out_bias=bias, window=window, sinks=True)
+        return mixer, (*own, Weight("self_attn.sinks", (heads,), "other"))
+
+    return sparse(c, "GptOss", (mlp, weights), attention=attention, keys=_odd_full(c))
+
+
+def _odd_full(c: Config) -> list[int]:
+    """Sliding, full, sliding, ... unless `layer_types` says it (configuration_gpt_oss.py)."""
+    return alternating(c, 2)
+
+
+def ernie4_5_moe(c: Config) -> Architecture:
+    bias, experts = c.flag("use_bias"), c.integer("moe_num_experts")
+    size, shared = c.integer("moe_intermediate_size"), c.integer("moe_num_shared_experts", 0, 0)
+    statics = (Weight("mlp.gate.moe_statics.e_score_correction_bias", (1, experts), "other"),)
+    moe = mixture(c, experts=experts, per_token=c.integer("moe_k"), size=size, shared=shared * size, extra=statics)
+    first, last = c.integer("moe_layer_start_index", 0, 0), c.integer("moe_layer_end_index", -1, -1)
+    last = c.layers() - 1 if last == -1 else last
+    every = c.integer("moe_layer_interval", 1)
+    kinds = ["sparse" if (i + 1) % every == 0 and first <= i <= last else "dense" for i in range(c.layers())]
+    return sparse(
+        c,
+        "Ernie4_5_Moe",
+        moe,
+        attention=lambda key: grouped_query(c, bias=bias, out_bias=bias, window=key),
+        kinds=kinds,
+        dense_bias=bias,
+        head_bias=bias,
+    )
+
+
+def glm4_moe(c: Config) -> Architecture:
+    bias, kind = c.flag("attention_bias"), "head" if c.flag("use_qk_norm") else "none"
+    return sparse(
+        c,
+        "Glm4Moe",
+        shared_mixture(c),
+        attention=lambda key: grouped_query(c, bias=bias, qk_norm=kind, window=key),
+        kinds=dense_first(c, c.integer("first_k_dense_replace", 1, 0)),
+    )
+
+
+def dots1(c: Config) -> Architecture:
+    return sparse(
+        c,
+        "Dots1",
+        shared_mixture(c),
+        attention=_qk_norm(c, "head"),
+        kinds=dense_first(c, c.integer("first_k_dense_replace", 0, 0)),
+    )
+
+
+def solar_open(c: Config) -> Architecture:
+    bias, kind = c.flag("attention_bias"), "head" if c.flag("use_qk_norm") else "none"
+    return sparse(
+        c, "SolarOpen", shared_mixture(c), attention=lambda key: grouped_query(c, bias=bias, qk_norm=kind, window=key)
+    )
+
+
+def exaone_moe(c: Config) -> Architecture:
+    size = c.integer("moe_intermediate_size")
+    moe = mixture(
+        c,
+        experts=c.integer("num_experts"),
+        per_token=c.integer("num_experts_per_tok"),
+        size=size,
+        shared=c.integer("num_shared_experts", 1, 0) * size,
+    )
+    every = c.get("sliding_window_pattern")
+    return sparse(
+        c,
+        "ExaoneMoe",
+        moe,
+        attention=lambda key: grouped_query(c, qk_norm="head", window=key),
+        kinds=dense_first(c, c.integer("first_k_dense_replace", 1, 0)),
+        keys=alternating(c, every) if isinstance(every, int) and every > 0 else windows(c),
+    )
+
+
+def hy_v3(c: Config) -> Architecture:
+    size = c.integer("moe_intermediate_size")
+    moe = mixture(
+        c,
+        experts=c.integer("num_experts"),
+        per_token=c.integer("num_experts_per_tok", 1),
+        size=size,
+        shared=c.integer("num_shared_experts", 1, 0) * size,
+    )
+    return sparse(
+        c,
+        "HYV3",
+        moe,
+        attention=_qk_norm(c, "head"),
+        kinds=dense_first(c, c.integer("first_k_dense_replace", 1, 0)),
+        dense_bias=c.flag("mlp_bias"),
+    )
+
+
+def hunyuan_v1_moe(c: Config) -> Architecture:
+    bias, experts, size = c.flag("attention_bias"), c.get("num_experts"), c.integer("intermediate_size")
+    per_token = c.get("moe_topk", 1)
+    count = experts if isinstance(experts, int) else min(map(int, experts))
+    moe = mixture(
+        c,
+        experts=count,
+        per_token=per_token if isinstance(per_token, int) else max(map(int, per_token)),
+        size=size,
+        router="gate.wg",
+        shared=size,
+        shared_name="shared_mlp",
+    )
+
+    def attention(window: int) -> MixerBlock:
+        mixer, weights = grouped_query(c, bias=bias, out_bias=bias, window=window)
+        names = norms(mixer.head_dim, "self_attn.query_layernorm", "self_attn.key_layernorm")
+        return mixer._replace(qk_norm="head"), weights + names
+
+    return sparse(c, "HunYuanMoEV1", moe, attention=attention)
+
+
+def mimo_v2_flash(c: Config) -> Architecture:
+    """Sliding layers have twice the key and value heads and attention sinks."""
+    bias, hidden, heads = c.flag("attention_bias"), c.integer("hidden_size"), c.integer("num_attention_heads")
+    dim, value, kv = c.integer("head_dim"), c.integer("v_head_dim"), c.integer("num_key_value_heads")
+    moe = _plain_mixture(c, count="n_routed_experts", size="moe_intermediate_size")
+
+    def attention(window: int) -> MixerBlock:
+        own = kv * 2 if window else kv
+        weights = (
+            linear("self_attn.q_proj", heads * dim, hidden, bias)
+            + linear("self_attn.k_proj", own * dim, hidden, bias)
+            + linear("self_attn.v_proj", own * value, hidden, bias)
+            + linear("self_attn.o_proj", hidden, heads * value)
+        )
+        sinks = (Weight("self_attn.sinks", (heads,), "other"),) if window else ()
+        mixer = Attention(
+            heads=heads,
+            kv_heads=own,
+            head_dim=dim,
+            value_head_dim=value,
+            sliding_window=window,
+            sinks=bool(window),
+            rotary_fraction=0.334,
+        )
+        return mixer, weights + sinks
+
+    window = window_size(c)
+    spans = [0 if i == 0 or (i + 1) % 6 == 0 else window for i in range(c.layers())]
+    return sparse(
+        c,
+        "MiMoV2Flash",
+        moe,
+        attention=attention,
+        kinds=dense_first(c, 1),
+        keys=windows(c) if c.items("layer_types") else spans,
+    )
+
+
+def llama4_text(c: Config) -> Architecture:
+    """Every `interleave_moe_layer_step`-th layer is a mixture; its experts are stored transposed."""
+    hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_local_experts")
+    step = c.integer("interleave_moe_layer_step", 1)
+    listed = {str(index) for index in c.items("moe_layers")} or {str(i) for i in range(step - 1, c.layers(), step)}
+    weights = (
+        Weight("feed_forward.experts.gate_up_proj", (experts, hidden, 2 * size), "experts"),
+        Weight("feed_forward.experts.down_proj", (experts, size, hidden), "experts"),
+        *linear("feed_forward.router", experts, hidden, kind="router"),
+        *gated(c, prefix="feed_forward.shared_expert", size=size)[1],
+    )
+    mlp = Mlp(
+        "moe",
+        size,
+        experts=experts,
+        experts_per_token=c.integer("num_experts_per_tok", 1),
+        expert_intermediate_size=size,
+        shared_intermediate_size=size,
+    )
+    return sparse(
+        c,
+        "Llama4",
+        (mlp, weights),
+        kinds=["sparse" if str(i) in listed else "dense" for i in range(c.layers())],
+        keys=[0] * c.layers(),
+        mlp_prefix="feed_forward",
+        dense_size=c.integer("intermediate_size_mlp"),
+        layer_class="Llama4TextDecoderLayer",
+    )
+
+
+def afmoe(c: Config) -> Architecture:
+    hidden, size, experts = c.integer("hidden_size"), c.integer("moe_intermediate_size"), c.integer("num_experts")
+    shared = c.integer("num_shared_experts", 0, 0) * size
+    bias = (Weight("mlp.expert_bias", (experts,), "other"),)
+    moe = mixture(
+        c,
+        experts=experts,
+        per_token=c.integer("num_experts_per_tok"),
+        size=size,
+        router="router.gate",
+        shared=shared,
+        extra=bias,
+    )
+    attention_bias = c.flag("attention_bias")
+
+    def attention(window: int) -> MixerBlock:
+        mixer, weights = grouped_query(
+            c, bias=attention_bias, out_bias=attention_bias, qk_norm="head", window=window, output_gate=True
+        )
+        return mixer, weights + linear("self_attn.gate_proj", mixer.heads * mixer.head_dim, hidden)
+
+    return sparse(
+        c,
+        "Afmoe",
+        moe,
+        attention=attention,
+        kinds=dense_first(c, c.integer("num_dense_layers", 1, 0)),
+        keys=alternating(c, c.integer("global_attn_every_n_layers", 4)),
+        norm_names=(*TWO, "pre_mlp_layernorm", "post_mlp_layernorm"),
+        layer_traits={"norms": 4},
+    )
+
+
+def laguna(c: Config) -> Architecture:
+    hidden, experts, size = c.integer("hidden_size"), c.integer("num_experts"), c.integer("moe_intermediate_size")
+    correction = (Weight("mlp.gate.e_score_correction_bias", (experts,), "other"),)
+    moe = mixture(
+        c,
+        experts=experts,
+        per_token=c.integer("num_experts_per_tok"),
+        size=size,
+        shared=c.integer("shared_expert_intermediate_size", size),
+        extra=correction,
+    )
+    attention_bias, per_head = c.flag("attention_bias"), c.get("gating") in (True, "per-head")
+
+    def attention(window: int) -> MixerBlock:
+        mixer, weights = grouped_query(
+            c, bias=attention_bias, out_bias=attention_bias, qk_norm="head", window=window, output_gate=True
+        )
+        gates = mixer.heads if per_head else mixer.heads * mixer.head_dim
+        return mixer, weights + linear("self_attn.g_proj", gates, hidden)
+
+    kinds = dense_first(c, 1)
+    return sparse(c, "Laguna", moe, attention=attention, kinds=kinds)
+
+
+def cohere2_moe(c: Config) -> Architecture:
+    experts, per_token, size = (
+        c.integer("num_experts"),
+        c.integer("num_experts_per_tok"),
+        c.integer("intermediate_size"),
+    )
+    shared = c.integer("num_shared_experts", 0, 0) * size
+    moe = mixture(c, experts=experts, per_token=per_token, size=size, shared=shared)
+    return sparse(
+        c,
+        "Cohere2Moe",
+        moe,
+        kinds=dense_first(c, c.integer("first_k_dense_replace", 0, 0)),
+        keys=alternating(c, c.integer("sliding_window_pattern", 4)),
+        norm_names=("input_layernorm",),
+        layer_traits={"norm": "layer", "norms": 1, "parallel": True},
+        logits_scale=True,
+    )
+
+
+def dbrx(c: Config) -> Architecture:
+    hidden, heads = c.integer("d_model"), c.integer("n_heads")
+    attention, ffn = c.mapping("attn_config"), c.mapping("ffn_config")
+    inner = Config({**attention, **ffn}, c.family)
+    kv, experts = inner.integer("kv_n_heads", 1), inner.integer("moe_num_experts", 4)
+    size, dim = inner.integer("ffn_hidden_size", 3584), hidden // heads
+    outer = "norm_attn_norm."
+    weights = linear(f"{outer}attn.Wqkv", hidden + 2 * kv * dim, hidden) + linear(
+        f"{outer}attn.out_proj", hidden, hidden
+    )
+    mlp = Mlp(
+        "moe",
+        size,
+        experts=experts,
+        experts_per_token=inner.integer("moe_top_k", 1),
+        expert_intermediate_size=size,
+    )
+    stacked = tuple(
+        Weight(f"ffn.experts.mlp.{name}", (experts * size, hidden), "experts") for name in ("w1", "v1", "w2")
+    )
+    return decoder(
+        c,
+        "DbrxForCausalLM",
+        lambda _: layer(
+            "DbrxBlock",
+            (Attention(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True), weights),
+            (mlp, linear("ffn.router.layer", experts, hidden, kind="router") + stacked),
+            norms(hidden, f"{outer}norm_1", f"{outer}norm_2"),
+            norm="layer",
+        ),
+        prefix="transformer.",
+        embedding="wte",
+        final_norm="norm_f",
+    )
+
+
+def jetmoe(c: Config) -> Architecture:
+    hidden, experts, size = c.integer("hidden_size"), c.integer("num_local_experts"), c.integer("intermediate_size")
+    kv, dim = c.integer("num_key_value_heads"), c.integer("kv_channels")
+    inner = kv * dim
+    per_token = c.integer("num_experts_per_tok")
+    attention = (
+        Weight("self_attention.experts.bias", (hidden,), "bias"),
+        Weight("self_attention.experts.input_linear.weight", (experts, inner, hidden), "experts"),
+        Weight("self_attention.experts.output_linear.weight", (experts, hidden, inner), "experts"),
+        Weight("self_attention.experts.router.layer.weight", (experts, hidden), "router"),
+        *linear("self_attention.kv_proj", 2 * inner, hidden),
+    )
+    weights = (
+        Weight("mlp.bias", (hidden,), "bias"),
+        Weight("mlp.input_linear.weight", (experts, 2 * size, hidden), "experts"),
+        Weight("mlp.output_linear.weight", (experts, hidden, size), "experts"),
+        Weight("mlp.router.layer.weight", (experts, hidden), "router"),
+    )
+    mixer = Attention(heads=kv * per_token, kv_heads=kv, head_dim=dim)
+    mlp = Mlp("moe", size, experts=experts, experts_per_token=per_token, expert_intermediate_size=size)
+    return decoder(
+        c,
+        "JetMoeForCausalLM",
+        lambda _: layer("JetMoeDecoderLayer", (mixer, attention), (mlp, weights), norms(hidden, *TWO)),
+        unmodelled="a mixture of attention experts",
+    )
+
+
+FAMILIES = {
+    "afmoe": afmoe,
+    "cohere2_moe": cohere2_moe,
+    "dbrx": dbrx,
+    "dots1": dots1,
+    "ernie4_5_moe": ernie4_5_moe,
+    "exaone_moe": exaone_moe,
+    "flex_olmo": flex_olmo,
+    "glm4_moe": glm4_moe,
+    "gpt_oss": gpt_oss,
+    "granitemoe": granitemoe,
+    "granitemoeshared": granitemoeshared,
+    "hunyuan_v1_moe": hunyuan_v1_moe,
+    "hy_v3": hy_v3,
+    "jetmoe": jetmoe,
+    "laguna": laguna,
+    "llama4_text": llama4_text,
+    "mellum": mellum,
+    "mimo_v2_flash": mimo_v2_flash,
+    "minimax_m2": minimax_m2,
+    "olmoe": olmoe,
+    "phimoe": phimoe,
+    "solar_open": solar_open,
+}

@@ -1,0 +1,162 @@
+"""Multi-head latent attention, dense or with DeepSeek's mixture of experts."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from memlint.architectures.assemble import decoder
+from memlint.architectures.blocks import Weights, gated, latent, layer, linear, mixture, norms
+from memlint.architectures.config import Config
+from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+
+TWO = ("input_layernorm", "post_attention_layernorm")
+
+
+def dense_first(c: Config, first: int) -> list[str]:
+    """The first layers dense, the others sparse, unless `mlp_layer_types` says it."""
+    kinds = [str(kind) for kind in c.items("mlp_layer_types")]
+    return kinds or ["dense" if index < first else "sparse" for index in range(c.layers())]
+
+
+def shared_mixture(c: Config, **traits: Any) -> tuple[Mlp, Weights]:
+    """DeepSeek's experts: routed ones and shared ones that every token passes."""
+    size = c.integer("moe_intermediate_size")
+    return mixture(
+        c,
+        experts=c.integer("n_routed_experts"),
+        per_token=c.integer("num_experts_per_tok", 1),
+        size=size,
+        shared=c.integer("n_shared_experts", 0, 0) * size,
+        **traits,
+    )
+
+
+def _deepseek(
+    c: Config,
+    name: str,
+    first: int,
+    attend: Callable[[], tuple[Attention, Weights]] | None = None,
+    moe_extra: Weights = (),
+    **traits: Any,
+) -> Architecture:
+    hidden = c.integer("hidden_size")
+    mixer = attend() if attend else latent(c, bias=c.flag("attention_bias"))
+    return decoder(
+        c,
+        f"{name}ForCausalLM",
+        lambda kind: layer(
+            f"{name}DecoderLayer",
+            mixer,
+            gated(c) if kind == "dense" else shared_mixture(c, extra=moe_extra),
+            norms(hidden, *TWO),
+        ),
+        dense_first(c, first),
+        **traits,
+    )
+
+
+def deepseek_v2(c: Config) -> Architecture:
+    return _deepseek(c, "DeepseekV2", c.integer("first_k_dense_replace", 0, 0))
+
+
+def deepseek_v3(c: Config) -> Architecture:
+    return _deepseek(c, "DeepseekV3", c.integer("first_k_dense_replace", 0, 0))
+
+
+def mistral4(c: Config) -> Architecture:
+    return _deepseek(c, "Mistral4", c.integer("first_k_dense_replace", 0, 0))
+
+
+def glm4_moe_lite(c: Config) -> Architecture:
+    return _deepseek(c, "Glm4MoeLite", 1)
+
+
+def axk1(c: Config) -> Architecture:
+    post = norms(c.integer("hidden_size"), "mlp.post_mlp_layernorm")
+    return _deepseek(c, "AXK1", c.integer("first_k_dense_replace", 1, 0), moe_extra=post)
+
+
+def _indexed(c: Config) -> tuple[Attention, Weights]:
+    """DeepSeek sparse attention: a small indexer picks the keys that each query attends to."""
+    mixer, weights = latent(c, bias=c.flag("attention_bias"))
+    hidden, heads, dim = c.integer("hidden_size"), c.integer("index_n_heads"), c.integer("index_head_dim")
+    indexer = (
+        linear("self_attn.indexer.wq_b", heads * dim, c.integer("q_lora_rank"))
+        + linear("self_attn.indexer.wk", dim, hidden)
+        + norms(dim, "self_attn.indexer.k_norm", bias=True)
+        + linear("self_attn.indexer.weights_proj", heads, hidden)
+    )
+    return mixer, weights + indexer
+
+
+SPARSE = "sparse attention: what its indexer keeps for the backward is not modelled"
+
+
+def deepseek_v32(c: Config) -> Architecture:
+    first = c.integer("first_k_dense_replace", 3, 0)
+    return _deepseek(c, "DeepseekV32", first, lambda: _indexed(c), unmodelled=SPARSE)
+
+
+def _dense(c: Config, name: str, **traits: Any) -> Architecture:
+    hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
+    return decoder(
+        c,
+        f"{name}ForCausalLM",
+        lambda _: layer(
+            f"{name}DecoderLayer", latent(c, bias=bias), gated(c, bias=c.flag("mlp_bias")), norms(hidden, *TWO)
+        ),
+        **traits,
+    )
+
+
+def minicpm3(c: Config) -> Architecture:
+    return _dense(c, "MiniCPM3", embedding_scale=True, logits_scale=True)
+
+
+def youtu(c: Config) -> Architecture:
+    return _dense(c, "Youtu")
+
+
+def longcat_flash(c: Config) -> Architecture:
+    """Two attentions and two dense MLPs a layer, with a mixture (some experts do nothing) across them."""
+    hidden, size = c.integer("hidden_size"), c.integer("expert_ffn_hidden_size")
+    real, idle = c.integer("n_routed_experts"), c.integer("zero_expert_num", 0, 0)
+    mixer, attention = latent(c)
+    pairs: Weights = ()
+    for half in ("0", "1"):
+        pairs += tuple(w._replace(name=w.name.replace("self_attn.", f"self_attn.{half}.")) for w in attention)
+        pairs += gated(c, prefix=f"mlps.{half}", size=c.integer("ffn_hidden_size"))[1]
+        pairs += norms(hidden, f"input_layernorm.{half}", f"post_attention_layernorm.{half}")
+    experts: Weights = (
+        Weight("mlp.experts.gate_up_proj", (real + idle, 2 * size, hidden), "experts"),
+        Weight("mlp.experts.down_proj", (real, hidden, size), "experts"),
+        *linear("mlp.router.classifier", real + idle, hidden, c.flag("router_bias"), "router"),
+    )
+    moe = Mlp(
+        "moe",
+        size,
+        experts=real,
+        experts_per_token=c.integer("moe_topk"),
+        expert_intermediate_size=size,
+        shared_intermediate_size=c.integer("ffn_hidden_size"),
+    )
+    return decoder(
+        c,
+        "LongcatFlashForCausalLM",
+        lambda _: layer("LongcatFlashDecoderLayer", (mixer, ()), (moe, experts), pairs, norms=4),
+        [0] * c.layers("num_layers"),
+        unmodelled="two attention blocks a layer around one mixture of experts",
+    )
+
+
+FAMILIES = {
+    "deepseek_v2": deepseek_v2,
+    "deepseek_v3": deepseek_v3,
+    "deepseek_v32": deepseek_v32,
+    "glm4_moe_lite": glm4_moe_lite,
+    "mistral4": mistral4,
+    "axk1": axk1,
+    "minicpm3": minicpm3,
+    "youtu": youtu,
+    "longcat_flash": longcat_flash,
+}
