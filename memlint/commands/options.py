@@ -1,0 +1,125 @@
+"""The options that verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from memlint.commands import CommandError
+from memlint.findings import SEVERITIES
+from memlint.hardware import find, instance, suggestions
+from memlint.hardware.model import Gpu
+from memlint.report.outputs import OUTPUTS
+
+Options = argparse.Namespace
+
+
+def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=program,
+        description=description,
+        epilog=epilog,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_paths(to: argparse.ArgumentParser) -> None:
+    to.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - reads standard input (default: .)")
+    group = to.add_argument_group("which files")
+    group.add_argument("--stdin-filename", metavar="NAME", help="the name that standard input goes by")
+    group.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="leave out matching files")
+    group.add_argument("--force-exclude", action="store_true", help="apply excludes to named files too (for hooks)")
+    group.add_argument("--list-files", action="store_true", help="print the files that would be read, and stop")
+
+
+def add_hardware(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("what a config cannot say")
+    group.add_argument("--gpu", metavar="NAME", help="A100-80GB, H100, RTX4090, 24GiB, p4d.24xlarge, ...")
+    group.add_argument("--gpus", type=positive, metavar="N", help="GPUs over all nodes (data-parallel world size)")
+    group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
+    group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
+    group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
+    group.add_argument("--hub", action="store_true", help="ask the Hugging Face Hub for config.json of unknown models")
+
+
+def add_settings(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("settings")
+    group.add_argument("--settings", metavar="FILE", help="use this settings file and no other")
+    group.add_argument("--isolated", action="store_true", help="read no settings file")
+    group.add_argument("--allow-plugins", action="store_true", help="load the Python plug-ins that settings name")
+    group.add_argument("--show-settings", metavar="FILE", help="print the settings of FILE and where each came from")
+
+
+def add_rules(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("rules")
+    group.add_argument("--select", action="append", default=[], metavar="RULE", help="only these: ids, names, families")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE", help="not these")
+    group.add_argument("--profile", choices=("default", "strict", "ci"), help="a set of rules")
+    group.add_argument("--preview", action="store_true", help="rules that are still being tried out, too")
+
+
+def add_output(to: argparse.ArgumentParser, default: str = "text") -> None:
+    group = to.add_argument_group("output")
+    names = ", ".join(OUTPUTS)
+    group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{names} (default: {default})")
+    group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
+    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: by number of files)")
+
+
+def add_exit(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("exit code")
+    group.add_argument("--fail-on", choices=SEVERITIES, help="the least severity that exits 1 (default: warning)")
+    group.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("wants a whole number from 1 on")
+    return number
+
+
+def words(values: list[str]) -> tuple[str, ...]:
+    """`--select A,B --select C` as ("A", "B", "C")."""
+    return tuple(word for value in values for word in value.replace(",", " ").split())
+
+
+def gpu(name: str | None) -> tuple[Gpu | None, int | None]:
+    """The card behind a name, and how many a cloud machine of that name has. Raises CommandError."""
+    if not name:
+        return None, None
+    machine = instance(name)
+    if machine is not None:
+        return machine
+    card = find(name)
+    if card is None:
+        raise CommandError(unknown_gpu(name))
+    return card, None
+
+
+def unknown_gpu(name: str) -> str:
+    near = suggestions(name)
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else "name a card (A100-80GB) or a size (24GiB)"
+    return f"unknown GPU {name!r}: {hint}"
+
+
+def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | None], ...]:
+    """Pairs of format and file (None: standard output). Raises CommandError."""
+    names: list[str] = options.format or [default]
+    for name in names:
+        if name not in OUTPUTS:
+            raise CommandError(f"unknown format {name!r}: one of {', '.join(OUTPUTS)}")
+    files: list[str | None] = list(options.output)
+    if len(files) > len(names):
+        raise CommandError("more --output than --format: give one --format for each")
+    pairs = tuple(zip(names, files + [None] * (len(names) - len(files))))
+    if sum(file in (None, "-") for _, file in pairs) > 1:
+        raise CommandError("two formats would go to standard output: give each of them an --output FILE")
+    return tuple((name, None if file == "-" else file) for name, file in pairs)
+
+
+def as_mapping(options: Options) -> dict[str, Any]:
+    return dict(vars(options))

@@ -1,0 +1,54 @@
+"""Writes a report in each format that was asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from memlint.commands import CommandError
+from memlint.report.model import Report
+from memlint.report.outputs import OUTPUTS
+from memlint.report.terminal import style_for
+
+STYLED = ("text",)
+
+
+def write(report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, inputs: set[str]) -> None:
+    """Every format to its file or to standard output. Raises CommandError where a file cannot be written."""
+    for name, path in pairs:
+        if path is None:
+            to_stdout(rendered(report, name, colour))
+        else:
+            _to_file(rendered(report, name, False, plain=True), path, inputs)
+
+
+def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> str:
+    module = import_module(f"memlint.report.{OUTPUTS[name]}")
+    if name in STYLED and not plain:
+        text: str = module.render(report, style_for(sys.stdout, colour=colour))
+        return text
+    plain_text: str = module.render(report)
+    return plain_text
+
+
+def to_stdout(text: str) -> None:
+    """UTF-8 whatever the locale says, so that output is the same everywhere."""
+    sys.stdout.flush()
+    data = text.encode("utf-8", "replace")
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(data.decode("utf-8"))
+    else:
+        buffer.write(data)
+        buffer.flush()
+
+
+def _to_file(text: str, path: str, inputs: set[str]) -> None:
+    if os.path.realpath(path) in inputs:
+        raise CommandError(f"{path}: the report would overwrite a file that was linted")
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace", newline="\n") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
