@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from memlint import hardware
 from memlint.architectures.model import Architecture
-from memlint.memory import fsdp, parameters, single, zero
+from memlint.memory import device, fsdp, parameters, single, zero
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
@@ -50,20 +51,45 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     state = place(run, units)
     found, walked = phases(step(run, units, simulated), units, state)
     peak = max(found, key=_allocated)
+    details = _details(run, state, walked)
+    return on_card(run, found, peak, details)._replace(
+        host_bytes=state.host_bytes,
+        parameters=parameters.total(units),
+        trainable_parameters=parameters.total(units, trainable=True),
+    )
+
+
+def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
+    """The peak on the card that the run names, with the verdict and the common cards that it fits."""
+    allocated = peak.allocated_bytes
+    card = device.card(allocated, run, details)
+    usable = device.usable_bytes(run)
     return Estimate(
         found,
         peak.name,
-        peak.allocated_bytes,
+        allocated,
+        card.reserved,
+        card.device,
+        card.low,
+        card.high,
         None,
-        None,
-        None,
-        None,
-        state.host_bytes,
-        "unknown",
-        parameters=parameters.total(units),
-        trainable_parameters=parameters.total(units, trainable=True),
-        details=_details(state, walked),
+        device.verdict(card.low, card.high, usable),
+        budget_bytes=usable,
+        fits_on=_fits_on(run, allocated, details),
+        details=details,
     )
+
+
+def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ...]:
+    """Common GPUs whose memory the whole interval leaves free, smallest first."""
+    names = []
+    for gpu in hardware.common():
+        if allocated > gpu.usable_bytes:
+            continue
+        there = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
+        if device.card(allocated, there, details).high <= gpu.usable_bytes:
+            names.append(gpu.name)
+    return tuple(names)
 
 
 _MIXERS = ("attention",)
@@ -85,12 +111,15 @@ def _allocated(phase: Phase) -> int:
     return phase.allocated_bytes
 
 
-def _details(state: ModelState, walked: Walk) -> dict[str, int]:
+def _details(run: Run, state: ModelState, walked: Walk) -> dict[str, int]:
+    """Named terms for rules and for `explain`, bytes."""
     return {
         "weights_bytes": state.weights,
         "optimizer_state_bytes": state.optimizer_states,
+        "resident_bytes": state.weights + state.optimizer_states,
         "gradients_bytes": state.gradients_at_step,
-        "activations_bytes": walked.held - walked.held_logits,
-        "logits_bytes": max(walked.forward.parts["logits"], walked.backward.parts["logits"]),
+        "activations_bytes": walked.held,
+        "logits_bytes": walked.logits,
+        "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

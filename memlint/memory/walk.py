@@ -83,19 +83,23 @@ class Walk(NamedTuple):
 
     forward: Peak
     held: int
-    held_logits: int
     backward: Peak
+    logits: int  # one fp32 tensor of all logits, 0 if never built
+    scores: int  # one layer's fp32 attention scores
 
 
 def walk(stretches: Sequence[Stretch]) -> Walk:
     """Peaks of the forward and the backward."""
     forward, held = _forward(stretches)
     backward = _backward(stretches, sum(held))
+    counts = stretches[-1].sizes.counts
+    scores = max((part.sizes.counts.get("scores", 0) for part in stretches), default=0)
     return Walk(
         _peak(stretches, forward, backward=False),
         sum(held),
-        _logits(stretches),
         _peak(stretches, backward, backward=True),
+        4 * counts["logits"],
+        4 * scores,
     )
 
 
@@ -138,8 +142,3 @@ def _peak(stretches: Sequence[Stretch], level: Level, backward: bool) -> Peak:
     parts["gradients"] += level.gradients
     parts["weights"] = level.gathered
     return Peak(level.total, parts)
-
-
-def _logits(stretches: Sequence[Stretch]) -> int:
-    last = stretches[-1]
-    return last.sizes.parts(last.profile.held)["logits"]
