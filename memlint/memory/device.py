@@ -162,8 +162,9 @@ def _logits(run: Run, details: Mapping[str, int]) -> int:
     if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
         return 0
     architecture = run.model.architecture
-    vocabulary = run.model.vocab_size or (architecture.vocab_size if architecture else 0)
-    return 4 * _tokens(run) * int(vocabulary) if vocabulary else 0
+    known = run.model.vocab_size
+    vocabulary: int = known if isinstance(known, int) else architecture.vocab_size if architecture else 0
+    return 4 * _tokens(run) * vocabulary
 
 
 def _scores(run: Run, details: Mapping[str, int]) -> int:

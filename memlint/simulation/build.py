@@ -96,8 +96,8 @@ def freeze_all_but_last(model: Any, layers: int) -> None:
 
 def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     """The longest list of modules: the decoder's layers."""
-    lists: list[Any] = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
-    return list(max(lists, key=lambda found: len(found)))
+    lists = [list(module) for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len)
 
 
 def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None]) -> None:

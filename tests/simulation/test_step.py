@@ -1,0 +1,202 @@
+"""One simulated step: figures recorded from real code, and what must hold between settings."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+from memlint.architectures import from_config
+from memlint.run import (
+    UNKNOWN,
+    Attention,
+    Batch,
+    Checkpointing,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Precision,
+    Quantization,
+    Run,
+    Sequence,
+    replace,
+)
+from memlint.simulation import Adapter, Settings, SimulatedStep, UnsupportedRun, simulate, simulate_settings
+from memlint.simulation.tracker import Tracker
+
+LLAMA: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "vocab_size": 4096,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LORA = Settings(micro_batch_size=2, sequence_length=256, trained="lora", adapter=Adapter(rank=8), frozen="bfloat16")
+FULL = Settings(micro_batch_size=2, sequence_length=256)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+def simulated(settings: Settings, config: dict[str, Any] = LLAMA, kind: str = "LlamaConfig") -> SimulatedStep:
+    return simulate_settings(kind, config, settings)
+
+
+def test_a_tracker_counts_each_storage_once() -> None:
+    tracker = Tracker()
+    tracker.begin("forward")
+    with tracker:
+        first = torch.zeros(1000)
+        view = first[10:20]
+        second = first + 1
+        assert tracker.current == 2 * 4096
+        del first
+        assert tracker.current == 2 * 4096  # the view keeps it
+        del view
+        assert tracker.current == 4096
+    del second
+    assert tracker.current == 0
+    assert len(tracker.events) == 4
+
+
+def test_autograd_adds_gradients_in_place_as_on_a_gpu() -> None:
+    tracker = Tracker()
+    leaf = torch.zeros(1 << 20, requires_grad=True)
+    with tracker:
+        tracker.begin("forward")
+        loss = (leaf * 2).sum() + (leaf * 3).sum()
+        base = tracker.current
+        tracker.begin("backward")
+        loss.backward()
+    most, current = 0, base
+    for event in tracker.events[tracker.marks[1][0] :]:
+        current += tracker.allocations[event].bytes if event >= 0 else -tracker.allocations[~event].bytes
+        most = max(most, current)
+    assert most - base <= 2 * (4 << 20) + 4096
+
+
+def test_a_published_model_as_recorded() -> None:
+    # simulated with torch 2.13.0 and transformers 5.23.0 by an independent script: SmolLM2-135M, eager, 4 x 2048
+    config = {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "vocab_size": 49152,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    settings = Settings(micro_batch_size=4, sequence_length=2048, attention="eager", checkpointing="none")
+    step = simulated(settings, config)
+    assert (step.parameters, step.base) == (134515008, 538076672)
+    assert (step.end_forward, step.forward, step.backward) == (38556323328, 40991182848, 41777483264)
+    assert step.peak_phase == "backward"
+
+
+def test_kinds_at_the_peak_add_up() -> None:
+    for settings in (LORA, FULL, FULL._replace(checkpointing="none", attention="eager")):
+        step = simulated(settings)
+        assert sum(step.by_kind().values()) == step.peak
+        assert sum(step.by_kind("forward").values()) == step.forward
+        assert sum(line.bytes for line in step.live_at_end_forward) == step.end_forward
+
+
+def test_events_replay_to_the_peak_and_end_where_they_began() -> None:
+    step = simulated(LORA)
+    current = highest = 0
+    for event in step.events:
+        current += step.sizes[event] if event >= 0 else -step.sizes[~event]
+        highest = max(highest, current)
+    assert highest >= step.peak
+    assert current < step.base + step.optimizer_states + (1 << 20)
+
+
+def test_weights_and_states_are_counted_exactly() -> None:
+    step = simulated(FULL)
+    model = 4 * (256 * 256 * 2 + 2 * 256 * 128 + 3 * 256 * 704 + 2 * 256) + 256 + 2 * 4096 * 256
+    assert step.parameters == step.trainable_parameters == model
+    assert 8 * model <= step.optimizer_states <= 8 * model + 512 * 60
+
+
+def test_knobs_move_the_peak_the_way_they_must() -> None:
+    plain = simulated(FULL._replace(checkpointing="none"))
+    assert simulated(FULL).peak < plain.peak
+    assert simulated(FULL._replace(checkpointing="none", attention="eager")).peak > plain.peak
+    assert simulated(FULL._replace(loss="liger", checkpointing="none")).backward < plain.backward
+    assert simulated(FULL._replace(optimizer="adamw_torch")).optimizer_step > simulated(FULL).optimizer_step
+    assert simulated(FULL._replace(accumulates=True)).forward > simulated(FULL).forward
+    assert simulated(LORA).peak < simulated(FULL).peak
+
+
+def test_quantised_bases_shrink_by_what_they_store() -> None:
+    half = simulated(LORA)
+    linear = 4 * (256 * 256 * 2 + 2 * 256 * 128 + 3 * 256 * 704)
+    four = simulated(LORA._replace(quantized_bits=4))
+    saved = half.base - four.base
+    assert saved == pytest.approx(linear * (2 - 0.5 - 4 / 64), rel=0.02)
+    double = simulated(LORA._replace(quantized_bits=4, double_quant=True))
+    assert double.base < four.base
+    eight = simulated(LORA._replace(quantized_bits=8))
+    assert four.base < eight.base < half.base
+
+
+def test_kernels_of_eager_attention_need_more_than_their_outputs() -> None:
+    settings = FULL._replace(attention="eager", sequence_length=1024, micro_batch_size=1, checkpointing="none")
+    small = {**LLAMA, "vocab_size": 64, "num_hidden_layers": 1}
+    with_them = simulated(settings, small)
+    without = simulated(settings._replace(kernel_temporaries=False), small)
+    assert with_them.backward - without.backward == 4 * 8 * 1024 * 1024
+
+
+def run_of(**changes: object) -> Run:
+    config = {**LLAMA, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    run = Run(
+        "test",
+        "test.yaml",
+        model=Model(architecture=from_config(config), weights_dtype="bfloat16"),
+        method=Method("lora", rank=8, targets=("all-linear",)),
+        precision=Precision("bfloat16", True, outputs_to_fp32=True),
+        batch=Batch(2, 1),
+        sequence=Sequence(256),
+        attention=Attention("flash_attention_2"),
+        checkpointing=Checkpointing("full"),
+        loss=Loss("plain"),
+        optimizer=Optimizer("adamw_torch_fused"),
+    )
+    return replace(run, changes)
+
+
+def test_a_run_is_simulated_as_its_settings_say() -> None:
+    found, expected = simulate(run_of()), simulated(LORA)
+    assert found[:10] == expected[:10]
+    assert found.live_by_phase == expected.live_by_phase
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sequence.length": UNKNOWN}, "length"),
+        ({"method.kind": "oft"}, "method.kind"),
+        ({"method.stage": "dpo"}, "method.stage"),
+        ({"model.quantization": Quantization("gptq", 4)}, "gptq"),
+        ({"parallelism.engine": "deepspeed"}, "engine"),
+        ({"checkpointing.mode": "selective"}, "selective"),
+    ],
+)
+def test_what_cannot_be_simulated_says_so(changes: dict[str, object], reason: str) -> None:
+    with pytest.raises(UnsupportedRun, match=reason):
+        simulate(run_of(**changes))
