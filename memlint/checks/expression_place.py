@@ -24,10 +24,10 @@ def locate(document: Document, path: Path, offset: int) -> tuple[int, int]:
 
 def _at(value: object, path: Path) -> object:
     for key in path:
-        if (isinstance(value, dict) and key in value) or (
-            isinstance(value, list) and isinstance(key, int) and key < len(value)
-        ):
-            value = value[key]
+        if not isinstance(value, (dict, list)):
+            break
+        items = value if isinstance(value, dict) else dict(enumerate(value))
+        value = items.get(key)
     return value
 
 

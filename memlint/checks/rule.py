@@ -97,7 +97,7 @@ class Rule(NamedTuple):
     preview: bool = False
     variables: Mapping[str, Compiled] = {}
     related: tuple[tuple[str, str], ...] = ()
-    fixes: tuple[FixTemplate, ...] = ()
+    fixes: Callable[[], tuple[FixTemplate, ...]] = tuple
     plan: bool = False
     texts: Callable[[], Texts] = lambda: Texts("")
     path: str = ""  # the rule's own file

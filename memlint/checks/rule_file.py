@@ -79,7 +79,7 @@ def _check_shape(document: Document) -> None:
 
 def _common(file: _File) -> Rule:
     fields = file.fields
-    severity = fields["severity"]
+    severity, fixes = fields["severity"], _fixes(file)
     return Rule(
         id=fields["id"],
         name=fields["name"],
@@ -94,7 +94,7 @@ def _common(file: _File) -> Rule:
         profiles=tuple(fields.get("profiles", PROFILES)),
         preview=fields.get("preview", False),
         related=tuple(_related(file, index, item) for index, item in enumerate(fields.get("related", ()))),
-        fixes=_fixes(file),
+        fixes=lambda: fixes,
         plan=fields.get("fix") == "plan" or "plan" in _fix_list(file),
         texts=lambda: _texts(fields),
         path=file.document.path,

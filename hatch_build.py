@@ -1,0 +1,24 @@
+"""Writes the snapshot of the shipped rules when a wheel or an editable install is built."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class RulesSnapshot(BuildHookInterface):  # type: ignore[type-arg]
+    """A broken rule file ends the build with the rule's own line and column."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        sys.path.insert(0, self.root)
+        from memlint.checks.shipped import SNAPSHOT, snapshot_text
+
+        text = snapshot_text()
+        Path(SNAPSHOT).parent.mkdir(exist_ok=True)
+        Path(SNAPSHOT).write_text(text, encoding="utf-8")
+        build_data["artifacts"].append("memlint/_shipped/rules.json")

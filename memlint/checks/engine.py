@@ -1,0 +1,192 @@
+"""One document to findings: recognised, parsed, estimated, judged by rules. No I/O, no printing.
+
+A mistake of memlint's own on one file becomes a finding there (MEM000) and nothing else stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from memlint.checks.expression_template import render
+from memlint.checks.facts import Facts
+from memlint.checks.issues import issue_findings
+from memlint.checks.places import Finder, location
+from memlint.checks.rule import Hit, Rule, concerns
+from memlint.checks.rule_fixes import Situation, fixes
+from memlint.checks.source_problems import problem_findings
+from memlint.findings import Finding
+from memlint.formats import FORMATS, recognise
+from memlint.formats.base import Context, Format, Parsed, Recognition
+from memlint.memory import estimate as closed_form
+from memlint.memory.model import Estimate
+from memlint.run import UNKNOWN, Run
+from memlint.source import redialect
+from memlint.source.document import Document
+
+INTERNAL_ERROR = "MEM000"
+
+
+class Found(NamedTuple):
+    """A finding, the run that it is about (-1: the file), and whether the planner should look for fixes."""
+
+    finding: Finding
+    run: int = -1
+    plan: bool = False
+
+
+class Analysis(NamedTuple):
+    """`format` is None where no format claims the document. `estimates` stand beside `parsed.runs`."""
+
+    document: Document
+    format: Format | None
+    recognition: Recognition | None
+    parsed: Parsed | None
+    estimates: tuple[Estimate, ...]
+    found: tuple[Found, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(found.finding for found in self.found)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return self.parsed.runs if self.parsed else ()
+
+
+class Engine(NamedTuple):
+    """The rules in force and the estimator; `analyse` is `Engine(rules).analyse`."""
+
+    rules: tuple[Rule, ...]
+    estimator: Callable[[Run], Estimate] = closed_form
+
+    def analyse(self, document: Document, context: Context, format_name: str = "") -> Analysis:
+        """What can be said about one document. Never raises."""
+        try:
+            return self._analyse(document, context, format_name)
+        except Exception as error:
+            found = Found(_internal_error(document, error, "while it read this file"))
+            return Analysis(document, None, None, None, (), (found,))
+
+    def _analyse(self, document: Document, context: Context, format_name: str) -> Analysis:
+        claimed = _claim(document, format_name)
+        if claimed is None:
+            return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
+        format_, recognition = claimed
+        document = redialect(document, format_.DIALECT)
+        parsed = format_.parse(document, context)
+        estimates = tuple(self.estimator(run) for run in parsed.runs)
+        found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
+        found.extend(map(Found, issue_findings(parsed)))
+        for index, estimate in enumerate(estimates):
+            found.extend(self._judge(format_, parsed, index, estimate))
+        return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
+
+    def _judge(self, format_: Format, parsed: Parsed, index: int, estimate: Estimate) -> Iterable[Found]:
+        run = parsed.runs[index]
+        facts = Facts(run, estimate, parsed.raw)
+        situation = Situation(format_, parsed, facts, estimate, self.estimator)
+        finder = Finder(parsed, run)
+        for rule in self.rules:
+            if not concerns(rule, parsed.format, run.purpose):
+                continue
+            try:
+                hits = _hits(rule, facts)
+                yield from (Found(_finding(rule, hit, situation, finder), index, rule.plan) for hit in hits)
+            except Exception as error:
+                what = f"while rule {rule.id} ({rule.path}) looked at this file"
+                yield Found(_internal_error(parsed.documents[0], error, what), index)
+
+
+def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
+    """What can be said about one document: `format_name` forces a format, else the document's keys decide."""
+    return Engine(tuple(rules)).analyse(document, context, format_name)
+
+
+def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
+    if any(problem.fatal for problem in document.problems):
+        return None
+    for format_ in FORMATS:
+        if format_name == format_.NAME:
+            return format_, Recognition("certain", reason="named")
+    return recognise(document)
+
+
+def _hits(rule: Rule, facts: Facts) -> list[Hit]:
+    facts.begin(rule.variables)
+    if rule.check is not None:
+        return list(rule.check(facts))
+    if rule.when is None or rule.when(facts) is not True:
+        return []
+    return [Hit(render(rule.message, facts), "", _data(rule, facts))]
+
+
+def _data(rule: Rule, facts: Facts) -> dict[str, Any]:
+    """The numbers behind a message: the rule's variables, as plain values."""
+    values = {name: read(facts) for name, read in rule.variables.items()}
+    return {name: value for name, value in values.items() if value is not UNKNOWN}
+
+
+def _finding(rule: Rule, hit: Hit, situation: Situation, finder: Finder) -> Finding:
+    confidence, severity = _weight(rule, situation.facts.run)
+    texts = rule.texts()
+    related = ((finder.find(name), label) for name, label in rule.related)
+    return Finding(
+        rule=rule.id,
+        name=rule.name,
+        severity=severity,
+        message=hit.message,
+        location=finder.first((hit.at, *rule.at) if hit.at else rule.at),
+        related=tuple((place, label) for place, label in related if place is not None),
+        confidence=confidence,
+        why=texts.why,
+        fixes=fixes(rule.fixes(), situation),
+        key=f"{rule.id}:{hit.at}",
+        data=hit.data,
+    )
+
+
+def _weight(rule: Rule, run: Run) -> tuple[str, str]:
+    """Confidence and severity: both lower by one step where the model itself is inferred."""
+    confidence = rule.confidence
+    origin = run.origins.get("model.architecture")
+    if origin is not None and origin.kind == "inferred" and confidence == "high":
+        confidence = "medium"
+    if confidence in rule.severities:
+        return confidence, rule.severities[confidence]
+    lowered = confidence != rule.confidence and rule.severity == "error"
+    return confidence, "warning" if lowered else rule.severity
+
+
+def _internal_error(document: Document, error: Exception, what: str) -> Finding:
+    message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in memlint, not in the file"
+    report = "\n".join(_frames(error.__traceback__))
+    return Finding(
+        rule=INTERNAL_ERROR,
+        name="internal/error",
+        severity="error",
+        message=message,
+        location=location(document, ()),
+        key=f"{INTERNAL_ERROR}:{type(error).__name__}",
+        data={"report": report},
+    )
+
+
+def _frames(trace: TracebackType | None) -> Iterable[str]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        inside = code.co_filename.replace("\\", "/").rpartition("/memlint/")
+        yield f"{inside[2] if inside[1] else code.co_filename}:{trace.tb_lineno} {code.co_name}"
+        trace = trace.tb_next
+
+
+def _ordered(found: Iterable[Found]) -> tuple[Found, ...]:
+    """By place, each finding once: several runs of one file may agree."""
+    by_place = sorted(found, key=lambda item: _place(item.finding))
+    return tuple({_place(item.finding): item for item in reversed(by_place)}.values())[::-1]
+
+
+def _place(finding: Finding) -> tuple[Any, ...]:
+    place = finding.location
+    return (place.path, place.line, place.column, finding.rule, finding.message)

@@ -1,0 +1,87 @@
+"""Where a finding stands: a rule names a field of the run or a key, the origins know the file and the pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memlint.findings import Location
+from memlint.formats.base import Parsed
+from memlint.run import Run
+from memlint.source.document import Document, Path, Place, Span, place
+
+_IN_A_FILE = ("file", "companion", "directive")
+
+
+def location(document: Document, pointer: Path, on_key: bool = False) -> Location:
+    """The place of `pointer` (of its nearest ancestor where it has none); mappings are shown by their key."""
+    found = place(document, pointer)
+    span = _span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1)
+    return Location(
+        document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer
+    )
+
+
+def _span(document: Document, pointer: Path, found: Place, on_key: bool) -> Span:
+    several_lines = found.value.end_line > found.value.line
+    if found.key is not None and (on_key or several_lines or pointer not in document.places):
+        return found.key
+    return _first_key(document) if several_lines else found.value
+
+
+def _first_key(document: Document) -> Span:
+    """What stands for a whole document: its first key."""
+    if isinstance(document.value, dict) and document.value:
+        first = document.places.get((next(iter(document.value)),))
+        if first is not None and first.key is not None:
+            return first.key
+    return Span(0, 0, 1, 1, 1, 1)
+
+
+class Finder:
+    """Finds the places that rules name, for one run of a parsed file."""
+
+    def __init__(self, parsed: Parsed, run: Run) -> None:
+        self.documents = {document.path: document for document in parsed.documents}
+        self.main = parsed.documents[0]
+        self.parsed = parsed
+        self.run = run
+
+    def first(self, names: Iterable[str]) -> Location:
+        """The place of the first name that has one, else the beginning of the main file."""
+        for name in names:
+            found = self.find(name)
+            if found is not None:
+                return found
+        return location(self.main, ())
+
+    def find(self, name: str) -> Location | None:
+        section, *keys = name.split(".")
+        if section in self.parsed.raw_places:
+            return self._key(section, tuple(keys))
+        if name in self.parsed.raw:
+            return None
+        return self._field(name)
+
+    def _key(self, section: str, keys: Path) -> Location | None:
+        path, root = self.parsed.raw_places[section]
+        document = self.documents.get(path)
+        pointer = (*root, *keys)
+        if document is None or pointer not in document.places:
+            return None
+        return location(document, pointer)
+
+    def _field(self, name: str) -> Location | None:
+        origin = self.run.origins.get(name)
+        if origin is None or origin.kind not in _IN_A_FILE:
+            return None
+        document = self.documents.get(origin.path)
+        if document is None:
+            return None
+        if origin.pointer in document.places:
+            return location(document, origin.pointer)
+        return _line(document, origin.line, origin.column) if origin.line else None
+
+
+def _line(document: Document, line: int, column: int) -> Location:
+    """A place that is no value: a directive comment."""
+    return Location(document.path, line, max(1, column), line, max(1, column))

@@ -1,0 +1,22 @@
+"""Rules that need Python, one file each: the fields of a rule file in `FIELDS`, and `check`.
+
+To add one, write its module and name it in `MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from memlint.checks.facts import Facts
+from memlint.checks.rule import Hit
+
+
+class PythonRule(Protocol):
+    """The names that such a module has."""
+
+    FIELDS: Mapping[str, Any]
+    check: Callable[[Facts], Iterable[Hit]]
+
+
+MODULES: tuple[PythonRule, ...] = ()

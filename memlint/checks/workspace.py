@@ -1,0 +1,108 @@
+"""The files that a check may read: below one root, each once, with bounds; and the models that they name.
+
+This is where the stages without I/O get their doors: `Context.read` and `Context.find_model`.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from memlint.architectures.model import Resolution
+from memlint.architectures.resolve import resolve
+from memlint.formats.base import Context
+from memlint.formats.references import Files, reader
+from memlint.source import load
+from memlint.source.document import Document
+from memlint.source.encoding import MAX_BYTES
+
+ReadBytes = Callable[[str], bytes]
+
+
+def read_bytes(path: str) -> bytes:
+    """The file's bytes, at most one more than memlint reads (so that the loader can refuse it). Raises OSError.
+
+    Pipes and devices are refused: opening one can hang.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return stream.read(MAX_BYTES + 1)
+
+
+class Workspace:
+    """`root`: nothing outside of it is read through a reference. `models`, `hub`: as architectures.resolve."""
+
+    def __init__(
+        self,
+        root: str,
+        cwd: str,
+        files: Files,
+        load_bytes: ReadBytes,
+        models: Mapping[str, str | dict[str, Any]] | None = None,
+        hub: bool = False,
+    ) -> None:
+        self.root = root
+        self.cwd = cwd
+        self._files = files._replace(read=self._referenced)
+        self._load_bytes = load_bytes
+        self._models = models or {}
+        self._hub = hub
+        self._documents: dict[str, tuple[Document, ...]] = {}
+        self._resolutions: dict[tuple[str, str], Resolution] = {}
+
+    def documents(self, path: str) -> tuple[Document, ...]:
+        """The documents of a file that was named or discovered; their path is `path`. Raises OSError."""
+        if path not in self._documents:
+            self._documents[path] = load(self._load_bytes(posixpath.join(self.cwd, path)), path)
+        return self._documents[path]
+
+    def context(self, **facts: Any) -> Context:
+        """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
+        return Context(read=reader(self.cwd, self.root, self._files), find_model=self.find_model, **facts)
+
+    def find_model(self, name: str, from_path: str) -> Resolution:
+        """The architecture behind a name in the file at `from_path`; local folders are looked up beside it."""
+        folder = posixpath.dirname(posixpath.normpath(posixpath.join(self.cwd, from_path)))
+        if (name, folder) not in self._resolutions:
+            self._resolutions[name, folder] = resolve(name, (self.cwd, folder), self._models, self._hub)
+        return self._resolutions[name, folder]
+
+    def _referenced(self, real: str) -> Document:
+        return self.documents(self.shown(real))[0]
+
+    def shown(self, path: str) -> str:
+        """`path` as messages call it: relative to the working directory where it lies below."""
+        prefix = self.cwd.rstrip("/") + "/"
+        return path[len(prefix) :] if path.startswith(prefix) else path
+
+
+def on_disk(root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False) -> Workspace:
+    """The real file system; `root` and `cwd` are absolute."""
+    files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
+    return Workspace(_realpath(root), _realpath(cwd), files, read_bytes, models, hub)
+
+
+def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:
+    """Files that exist only here, by name: for examples and tests. They lie in the folder `/`."""
+    names = {f"/{name.lstrip('/')}": text for name, text in contents.items()}
+
+    def read(path: str) -> bytes:
+        if path not in names:
+            raise FileNotFoundError(path)
+        return names[path].encode("utf-8", "surrogatepass")
+
+    files = Files(names.__contains__, names.__contains__, posixpath.normpath, _unset)
+    return Workspace("/", "/", files, read, models)
+
+
+def _realpath(path: str) -> str:
+    return os.path.realpath(path).replace(os.sep, "/")
+
+
+def _unset(path: str) -> Document:
+    raise NotImplementedError  # a Workspace reads through its own cache
