@@ -1,4 +1,4 @@
-"""LLaMA-Factory: one YAML (or JSON) file for `llamafactory-cli train|chat|export|eval`, v0 keys or v1 layout."""
+"""LLaMA-Factory: one YAML (or JSON) file for `llamafactory-cli train|chat|api|export`, v0 keys or the v1 layout."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed, Recognition
+from memlint.formats.llamafactory_edits import llamafactory_edits
+from memlint.formats.llamafactory_recognise import is_v1, recognise_document
+from memlint.formats.llamafactory_v0 import parse_v0
+from memlint.formats.llamafactory_v1 import parse_v1
 from memlint.run import Run
 from memlint.source.document import Document
 
@@ -16,12 +20,19 @@ SCHEMA = "llamafactory.json"
 
 
 def recognise(document: Document) -> Recognition:
-    return Recognition("no")
+    """Whether this document is a LLaMA-Factory file, judged by its keys alone, and what it is for."""
+    return recognise_document(document)
 
 
 def parse(document: Document, context: Context) -> Parsed:
-    return Parsed(NAME, (), (), (document,))
+    """The document (read in DIALECT) as a run with issues and origins. Never raises on any value."""
+    if not isinstance(document.value, dict):
+        return Parsed(NAME, (), (), (document,))
+    role = recognise_document(document).role
+    parse_layout = parse_v1 if is_v1(document.value) else parse_v0
+    return parse_layout(document, context, role)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    return None
+    """How the YAML, or the DeepSpeed JSON behind it, would say `changes`; None where LLaMA-Factory cannot."""
+    return llamafactory_edits(parsed, run, changes)

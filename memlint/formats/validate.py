@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from memlint._data import path as data_path
+from memlint._data import folder
 from memlint.formats.base import Issue
 from memlint.formats.schema_check import Check, Schema, compile_check, follow
 from memlint.formats.schema_messages import describe, message_of, unknown_key
@@ -69,7 +69,7 @@ def compiled_schema(name: str) -> Compiled:
     compiled = _compiled.get(name)
     if compiled is None:
         file, _, fragment = name.partition("#")
-        with open(f"{data_path('schemas')}/{file}", encoding="utf-8") as stream:
+        with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
             root = json.load(stream)
         schema = root["$defs"][fragment] if fragment else root
         compiled = Compiled(root, schema, compile_check(schema, root), _notes(schema, root, 0) or Notes({}, {}, None))

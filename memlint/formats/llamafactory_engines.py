@@ -1,0 +1,211 @@
+"""LLaMA-Factory: how many GPUs, and what shares the model among them (DeepSpeed, FSDP, Megatron, DDP)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from memlint.formats import accelerate, references
+from memlint.formats.accelerate_fsdp import STRATEGIES, TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.base import Missing
+from memlint.formats.deepspeed import apply_deepspeed, config_issues
+from memlint.formats.deepspeed import recognise as recognise_deepspeed
+from memlint.formats.fields import Fields, Section, as_words, root
+from memlint.formats.llamafactory_config import Config
+from memlint.formats.training_arguments import Arguments
+from memlint.run import Origin
+from memlint.source.document import Document, Path
+
+# Keys of MegatronBridgeArguments and of mcore_adapter's arguments -> neutral degrees.
+_DEGREES = (
+    ("tensor_model_parallel_size", "parallelism.tensor_parallel_size"),
+    ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_size"),
+    ("context_parallel_size", "parallelism.context_parallel_size"),
+    ("expert_model_parallel_size", "parallelism.expert_parallel_size"),
+)
+
+
+class Companion(NamedTuple):
+    """A file that takes part, or a mapping inside of the main one: the section's name, its content and its place."""
+
+    name: str
+    document: Document
+    value: Any
+    pointer: Path = ()
+
+
+def apply_world(fields: Fields, config: Config) -> None:
+    """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:71)."""
+    for document in config.context.companions:
+        if accelerate.recognise(document).confidence != "no":
+            accelerate.apply_world(fields, root(document, "companion"))
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        workers = config.own.integer("ray_num_workers")
+        if config.own.written("ray_num_workers") and workers:
+            fields.put("parallelism.world_size", workers, config.own.origin("ray_num_workers"))
+        else:
+            reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:71)"
+            fields.unknown("parallelism.world_size", reason)
+    if config.tuning == "lora" and not config.hf.written("ddp_find_unused_parameters"):
+        reason = "LLaMA-Factory sets it for LoRA (hparams/parser.py:578)"
+        fields.infer("parallelism.find_unused_parameters", False, reason)
+
+
+def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """Engine and sharding; the files that say so. What the launcher's file says comes first, the config wins."""
+    launched = _launched(fields, config)
+    return (*launched, *_configured(fields, config))
+
+
+def _launched(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
+    found = []
+    for document in config.context.companions:
+        if accelerate.recognise(document).confidence != "no":
+            section = root(document, "companion")
+            fields.issues.extend(accelerate.accelerate_issues(section, config.context))
+            named = accelerate.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
+            found.append(Companion("accelerate", document, document.value))
+            if named is not None:
+                found.append(Companion("deepspeed", named.document, named.value, named.pointer))
+            _fsdp2(fields)
+        elif recognise_deepspeed(document).confidence != "no" and not config.hf.get("deepspeed"):
+            companion = Companion("deepspeed", document, document.value)
+            found.extend(apply_companion(fields, config, companion, config.hf))
+    return tuple(found)
+
+
+def _fsdp2(fields: Fields) -> None:
+    """model_utils/checkpointing.py:162: not reentrant under FSDP2."""
+    if fields.get("parallelism.engine") == "fsdp" and fields.get("parallelism.fsdp.version") == 2:
+        fields.infer("checkpointing.reentrant", False, "LLaMA-Factory switches it off under FSDP2")
+
+
+def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
+    written = config.hf.get("fsdp")
+    words = as_words(written) or (("full_shard",) if written is True else ())
+    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, "version": 1 if config.versions["transformers"] < (5, 9) else 2}
+    defaults["auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP" if "auto_wrap" in words else "NO_WRAP"
+    for word in words:
+        if word.upper() in STRATEGIES:
+            defaults["sharding_strategy"] = word.upper()
+    if "offload" in words:
+        defaults["offload_params"] = True
+    section = config.section.below("fsdp_config")
+    found: tuple[Companion, ...] = ()
+    if isinstance(config.hf.get("fsdp_config"), str):
+        document = config.context.read(config.hf.get("fsdp_config"), config.section.document.path)
+        if isinstance(document, Missing):
+            fields.issues.append(references.issue(document, config.section.document.path, ("fsdp_config",)))
+        else:
+            section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
+    source = f"transformers {'.'.join(map(str, config.versions['transformers']))} TrainingArguments"
+    apply_fsdp(fields, Options(section, defaults, source), config.hf.origin("fsdp"))
+    _fsdp2(fields)
+    return found
+
+
+def _configured(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    if _megatron(fields, config):
+        return ()
+    if config.own.flag("use_hyper_parallel"):
+        config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
+        size = config.whole("hyper_parallel_cp_size", 1)
+        config.put(fields, "parallelism.context_parallel_size", "hyper_parallel_cp_size", size)
+        return ()
+    if config.hf.get("deepspeed"):
+        found = deepspeed_companion(fields, config.section, config.context.read, ("deepspeed",))
+        return apply_companion(fields, config, found, config.hf)
+    if config.hf.get("fsdp"):
+        return _fsdp(fields, config)
+    if "deepspeed" in config.held:
+        fields.unknown("parallelism.zero.stage", "`deepspeed` is an interpolation")
+    return ()
+
+
+def apply_companion(
+    fields: Fields, config: Config, found: Companion | None, arguments: Arguments
+) -> tuple[Companion, ...]:
+    """What a DeepSpeed configuration says; without one, its stage stays unknown."""
+    if found is None:
+        fields.put("parallelism.engine", "deepspeed", config.section.origin())
+        fields.unknown("parallelism.zero.stage", "the DeepSpeed configuration cannot be read")
+        return ()
+    inside = found.document is config.section.document
+    section = Section(found.document, found.value, found.pointer, "file" if inside else "companion")
+    fields.issues.extend(config_issues(section, config.context))
+    apply_deepspeed(fields, section, arguments, config.architecture)
+    return (found,)
+
+
+def deepspeed_companion(fields: Fields, section: Section, read: Any, keys: tuple[str, ...]) -> Companion | None:
+    """The DeepSpeed configuration at `keys`: a mapping, JSON text, or a file's name. None where it is out of reach."""
+    value: Any = section.value
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    pointer = (*section.pointer, *keys)
+    if isinstance(value, dict):
+        return Companion("deepspeed", section.document, value, pointer)
+    if not isinstance(value, str):
+        return None
+    if value.lstrip().startswith("{"):
+        return _inline(section, value, pointer)
+    return _file(fields, section, value, read, pointer)
+
+
+def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return Companion("deepspeed", section.document, value, pointer) if isinstance(value, dict) else None
+
+
+def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
+    found = read(name, section.document.path)
+    if isinstance(found, Missing):
+        fields.issues.append(references.issue(found, section.document.path, pointer))
+        return None
+    if not isinstance(found.value, dict) or recognise_deepspeed(found).confidence == "no":
+        message = f"`{name}` is no DeepSpeed configuration"
+        fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
+        return None
+    return Companion("deepspeed", found, root(found, "companion").value)
+
+
+def _megatron(fields: Fields, config: Config) -> bool:
+    """USE_MCA and USE_MEGATRON_BRIDGE are environment variables; the degrees are keys of those parsers alone."""
+    flags = [key for key in ("use_mca", "use_megatron_bridge") if config.own.flag(key)]
+    written = [key for key, _ in _DEGREES if config.own.written(key)]
+    if not flags and not written:
+        return False
+    fields.put("parallelism.engine", "megatron", config.own.origin((flags or written)[0]))
+    for key, name in _DEGREES:
+        degree = config.own.integer(key)
+        if degree is not None and degree >= 1:
+            config.put(fields, name, key, degree)
+    granularity = config.own.word("recompute_granularity")
+    mode = {"full": "full", "selective": "selective"}.get(granularity, "none")
+    config.put(fields, "checkpointing.mode", "recompute_granularity", mode)
+    return True
+
+
+def apply_rest(fields: Fields, config: Config) -> None:
+    """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
+    world = fields.get("parallelism.world_size")
+    many = isinstance(world, int) and world > 1
+    if "parallelism.engine" not in fields.values:
+        fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
+    model_ranks = 1
+    for name in ("tensor", "pipeline", "context"):
+        model_ranks *= fields.get(f"parallelism.{name}_parallel_size", 1)
+    if isinstance(world, int) and model_ranks and world % model_ranks == 0:
+        fields.infer(
+            "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
+        )
+    engine = fields.get("parallelism.engine")
+    launcher = not any(accelerate.recognise(document).confidence != "no" for document in config.context.companions)
+    if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
+        reason = "launcher.py:85 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
+        fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))
