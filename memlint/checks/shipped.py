@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from memlint._data import path as data_path
+from memlint._data import folder as data_folder
 from memlint.checks import rule_snapshot
 from memlint.checks.python import MODULES, PythonRule
 from memlint.checks.rule import Rule
@@ -18,7 +18,7 @@ SNAPSHOT = os.path.join(_PACKAGE, "_shipped", "rules.json")
 
 def shipped() -> tuple[Rule, ...]:
     """All shipped rules by id, preview ones included. Raises `RuleError` where a rule file is broken."""
-    folder = data_path("rules")
+    folder = data_folder("rules")
     return from_snapshot(folder) or from_files(folder)
 
 
@@ -55,7 +55,7 @@ def _stamps(folder: str) -> dict[str, str]:
     """The rule files, and the code that turned them into forms."""
     code = os.path.dirname(__file__)
     sources = [name for name in sorted(os.listdir(code)) if name.endswith(".py")]
-    schemas = data_path("schemas")
+    schemas = data_folder("schemas")
     described = [name for name in sorted(os.listdir(schemas)) if name.endswith(".json")]
     return {
         **rule_snapshot.stamps(folder, rule_files(folder)),
@@ -67,5 +67,5 @@ def _stamps(folder: str) -> dict[str, str]:
 
 def snapshot_text() -> str:
     """What SNAPSHOT should hold now."""
-    folder = data_path("rules")
+    folder = data_folder("rules")
     return rule_snapshot.dump(from_files(folder), _stamps(folder))
