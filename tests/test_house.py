@@ -16,6 +16,8 @@ PACKAGE = ROOT / "memlint"
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
     "run": 0,
+    "globs": 0,
+    "selectors": 0,
     "findings": 0,
     "_data": 0,
     "source": 1,

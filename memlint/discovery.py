@@ -1,0 +1,139 @@
+"""Roots to config files: what git ignores is left out, what is named always passes, the order is always the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from memlint.globs import Glob, compile_globs, decides
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_IGNORE_BYTES = 1024 * 1024
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env"})
+
+
+class Found(NamedTuple):
+    """A file to read; or, with `error`, a root that is none."""
+
+    path: str
+    named: bool = False
+    error: str = ""
+
+
+class _Ignores(NamedTuple):
+    """The patterns of one ignore file, counted from the folder `base` (absolute, with a final separator)."""
+
+    base: str
+    globs: tuple[Glob, ...]
+
+
+def discover(
+    roots: Sequence[str], exclude: Sequence[str] = (), base: str = ".", gitignore: bool = True
+) -> Iterator[Found]:
+    """The config files below `roots`, each once, by name within a folder; a file named as root always passes.
+
+    `exclude` are patterns counted from the folder `base`. Hidden folders, virtual environments, node_modules
+    and symbolic links are passed over.
+    """
+    excluded = _Ignores(_folder(base), compile_globs(exclude))
+    seen: set[str] | None = set() if len(roots) > 1 else None
+    for root in roots:
+        found = _walk(root, excluded, gitignore) if os.path.isdir(root) else iter((_named(root),))
+        for file in found:
+            if seen is not None:
+                if (key := os.path.abspath(file.path)) in seen:
+                    continue
+                seen.add(key)
+            yield file
+
+
+def _named(path: str) -> Found:
+    if os.path.isfile(path):
+        return Found(path, named=True)
+    if os.path.islink(path):
+        return Found(path, True, "a symbolic link that leads nowhere")
+    return Found(path, True, "not a regular file" if os.path.exists(path) else "no such file or folder")
+
+
+def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
+    """Depth first with a stack of our own, so that no depth of folders matters."""
+    above = _ignores_above(os.path.abspath(root)) if gitignore else ()
+    pending = [(root, (*above, excluded))]
+    while pending:
+        folder, ignores = pending.pop()
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Found(folder, folder == root, f"cannot be listed: {error.strerror}")
+            continue
+        if gitignore and any(entry.name == ".gitignore" for entry in entries):
+            ignores = (*ignores[:-1], *_read_ignores(folder, ".gitignore"), ignores[-1])
+        below = []
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if not _is_skipped(entry) and not _is_ignored(ignores, entry.path, True):
+                    below.append((_joined(folder, entry.name), ignores))
+            elif (
+                entry.name.endswith(SUFFIXES)
+                and entry.is_file(follow_symlinks=False)
+                and not _is_ignored(ignores, entry.path, False)
+            ):
+                yield Found(_joined(folder, entry.name))
+        pending += reversed(below)
+
+
+def _joined(folder: str, name: str) -> str:
+    return name if folder == "." else os.path.join(folder, name)
+
+
+def _is_skipped(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith(".") or entry.name in _SKIPPED:
+        return True
+    return os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+
+
+def _is_ignored(ignores: Sequence[_Ignores], path: str, is_folder: bool) -> bool:
+    """The innermost file that says something decides; `exclude` stands last and cannot be taken back."""
+    absolute = ""
+    for base, globs in reversed(ignores):
+        if not globs:
+            continue
+        absolute = absolute or os.path.abspath(path)
+        if absolute.startswith(base):
+            decision = decides(globs, absolute[len(base) :].replace(os.sep, "/"), is_folder)
+            if decision is not None:
+                return decision
+    return False
+
+
+def _ignores_above(root: str) -> tuple[_Ignores, ...]:
+    """What the ignore files between the repository's root and `root` say, outermost first."""
+    chain: list[_Ignores] = []
+    folder = root
+    while True:
+        if os.path.exists(os.path.join(folder, ".git")):
+            return (*_read_ignores(folder, ".git/info/exclude"), *chain)
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ()  # not in a repository: nothing above the root has a say
+        chain[:0] = _read_ignores(parent, ".gitignore")
+        folder = parent
+
+
+def _read_ignores(folder: str, name: str) -> tuple[_Ignores, ...]:
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+        return ()
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read(MAX_IGNORE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return (_Ignores(_folder(folder), compile_globs(text.split("\n"))),)
+
+
+def _folder(path: str) -> str:
+    absolute = os.path.abspath(path)
+    return absolute if absolute.endswith(os.sep) else absolute + os.sep

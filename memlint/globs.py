@@ -1,0 +1,89 @@
+"""Path patterns as .gitignore writes them, matched in linear time whatever the pattern.
+
+`*` and `?` stay inside one name, `**` spans folders, a pattern without a slash matches a name at any depth, one
+with a slash counts from its base folder, `!` takes back, a final `/` matches folders only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from typing import NamedTuple
+
+MAX_PATTERN = 1_000  # characters; nobody's path is longer than a few hundred
+MAX_PATTERNS = 10_000
+
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class Glob(NamedTuple):
+    """`parts`: one expression per folder name, None for `**`. `negated`: takes back. `folders`: matches these only."""
+
+    parts: tuple[re.Pattern[str] | None, ...]
+    negated: bool = False
+    folders: bool = False
+
+
+def compile_glob(pattern: str) -> Glob | None:
+    """A line of an ignore file; None for blank lines, comments and what no path can match."""
+    pattern = pattern.rstrip("\r\n")
+    if not pattern.endswith("\\ "):
+        pattern = pattern.rstrip(" ")
+    negated = pattern.startswith("!")
+    body = pattern[1:] if negated else pattern
+    if not body or body.startswith("#") or len(body) > MAX_PATTERN:
+        return None
+    folders = body.endswith("/")
+    anchored = "/" in body.rstrip("/")
+    names = [name for name in body.split("/") if name not in ("", ".")]
+    if not names:
+        return None
+    if not anchored:
+        names.insert(0, "**")
+    return Glob(tuple(None if name == "**" else _name(name) for name in names), negated, folders)
+
+
+def compile_globs(patterns: Sequence[str]) -> tuple[Glob, ...]:
+    return tuple(glob for pattern in patterns[:MAX_PATTERNS] if (glob := compile_glob(pattern)))
+
+
+def _name(pattern: str) -> re.Pattern[str]:
+    # `translate` makes expressions without backtracking over several stars; it knows no backslashes.
+    return re.compile(translate(_ESCAPED.sub(lambda escape: f"[{escape[1]}]", pattern)))
+
+
+def decides(globs: Sequence[Glob], path: str, is_folder: bool) -> bool | None:
+    """Whether the last glob that matches `path` (relative, with `/`) takes it in; None where none matches."""
+    names = path.split("/")
+    for glob in reversed(globs):
+        if (is_folder or not glob.folders) and _matches(glob.parts, names):
+            return not glob.negated
+    return None
+
+
+def covers(globs: Sequence[Glob], path: str) -> bool:
+    """Whether a file, or one of the folders it lies in, is taken in."""
+    names = path.split("/")
+    return any(decides(globs, "/".join(names[:end]), end < len(names)) for end in range(1, len(names) + 1))
+
+
+def _matches(parts: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
+    """Matches names against parts; one retreat point is enough, as a later `**` can do all an earlier one can."""
+    part = name = 0
+    retreat: tuple[int, int] | None = None
+    while name < len(names):
+        expected = parts[part] if part < len(parts) else ...
+        if expected is None:
+            if part == len(parts) - 1:
+                return True  # `folder/**`: everything below
+            part += 1
+            retreat = (part, name)
+        elif expected is not ... and expected.match(names[name]):
+            part, name = part + 1, name + 1
+        elif retreat is not None:
+            part, name = retreat[0], retreat[1] + 1
+            retreat = (part, name)
+        else:
+            return False
+    return part == len(parts)

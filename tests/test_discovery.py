@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from memlint.discovery import Found, discover
+from memlint.globs import compile_globs, covers
+
+
+def plant(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def names(root: Path, exclude: tuple[str, ...] = ()) -> list[str]:
+    return [os.path.relpath(found.path, root) for found in discover([str(root)], exclude, str(root))]
+
+
+def test_config_files_in_a_stable_order(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(["b/x.yaml", "a.yml", "c.json", "b/a/y.yaml", "z.txt", "A.YAML", "b.yaml"], ""))
+
+    assert names(tmp_path) == ["a.yml", "b.yaml", "c.json", "b/x.yaml", "b/a/y.yaml"]
+
+
+def test_what_nobody_wants_linted_is_passed_over(tmp_path: Path) -> None:
+    folders = [".git", ".github", "node_modules", "venv", "myenv", "__pycache__"]
+    plant(tmp_path, {f"{folder}/x.yaml": "" for folder in folders} | {"myenv/pyvenv.cfg": "", "ok/x.yaml": ""})
+
+    assert names(tmp_path) == ["ok/x.yaml"]
+
+
+def test_a_named_file_or_folder_always_passes(tmp_path: Path) -> None:
+    plant(tmp_path, {".hidden/x.txt": "", ".hidden/y.yaml": "", ".gitignore": "*", ".git/HEAD": ""})
+    named = str(tmp_path / ".hidden/x.txt")
+
+    assert list(discover([named])) == [Found(named, named=True)]
+    assert names(tmp_path / ".hidden", ()) == []  # a named folder is walked, and git ignores all in it
+
+
+def test_gitignore_with_negation_and_nesting(tmp_path: Path) -> None:
+    plant(
+        tmp_path,
+        {
+            ".git/HEAD": "",
+            ".git/info/exclude": "secret.yaml\n",
+            ".gitignore": "# comment\n*.gen.yaml\n/top.yaml\nout/\n!keep.gen.yaml\ndocs/**/old.yaml\n\\#x.yaml\n",
+            "sub/.gitignore": "!b.gen.yaml\nlocal.yaml\n",
+            **dict.fromkeys(
+                ["a.gen.yaml", "keep.gen.yaml", "top.yaml", "sub/top.yaml", "out/x.yaml", "sub/out/x.yaml"], ""
+            ),
+            **dict.fromkeys(
+                ["sub/b.gen.yaml", "sub/local.yaml", "local.yaml", "docs/old.yaml", "docs/a/b/old.yaml"], ""
+            ),
+            **dict.fromkeys(["secret.yaml", "#x.yaml"], ""),
+        },
+    )
+
+    assert names(tmp_path) == ["keep.gen.yaml", "local.yaml", "sub/b.gen.yaml", "sub/top.yaml"]
+    assert names(tmp_path / "sub") == ["b.gen.yaml", "top.yaml"]
+
+
+def test_gitignore_above_counts_only_inside_a_repository(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "x.yaml", "sub/x.yaml": ""})
+
+    assert names(tmp_path / "sub") == ["x.yaml"]
+
+
+def test_exclude_is_counted_from_its_base_and_final(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "!a/x.yaml", **dict.fromkeys(["a/x.yaml", "a/b/x.yaml", "b/x.yaml", "c.json"], "")})
+
+    assert names(tmp_path, ("a/**", "*.json")) == ["b/x.yaml"]
+
+
+def test_symbolic_links_are_passed_over_and_loops_end(tmp_path: Path) -> None:
+    plant(tmp_path, {"a/x.yaml": ""})
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "a/x.yaml")
+
+    assert names(tmp_path) == ["a/x.yaml"]
+
+
+def test_a_file_is_given_once(tmp_path: Path) -> None:
+    plant(tmp_path, {"a/x.yaml": ""})
+    file = str(tmp_path / "a/x.yaml")
+
+    assert list(discover([file, str(tmp_path), str(tmp_path / "a")])) == [Found(file, named=True)]
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    errors = [
+        found.error
+        for name in ("none.yaml", "dangling.yaml", "pipe.yaml")
+        for found in discover([str(tmp_path / name)])
+    ]
+
+    assert errors == ["no such file or folder", "a symbolic link that leads nowhere", "not a regular file"]
+
+
+def test_the_current_folder_gives_plain_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, {"a/x.yaml": "", "y.yaml": ""})
+    monkeypatch.chdir(tmp_path)
+
+    assert [found.path for found in discover(["."])] == ["y.yaml", os.path.join("a", "x.yaml")]
+
+
+def test_folders_of_any_depth(tmp_path: Path) -> None:
+    (tmp_path / "/".join(["d"] * 300)).mkdir(parents=True)
+    plant(tmp_path, {"/".join(["d"] * 300) + "/x.yaml": ""})
+
+    assert len(names(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "taken"),
+    [
+        ("*.yaml", "a/b.yaml", True),
+        ("/*.yaml", "a/b.yaml", False),
+        ("a", "a/b.yaml", True),
+        ("a/", "a", False),
+        ("a/", "a/b.yaml", True),
+        ("a/*", "a/b/c.yaml", True),
+        ("a/*/c.yaml", "a/b/c.yaml", True),
+        ("a/*/c.yaml", "a/b/d/c.yaml", False),
+        ("a/**/c.yaml", "a/c.yaml", True),
+        ("a/**/c.yaml", "a/b/d/c.yaml", True),
+        ("**/c.yaml", "c.yaml", True),
+        ("**/b/**/d.yaml", "a/b/c/b/e/d.yaml", True),
+        ("a/**", "a", False),
+        ("[ab].yaml", "b.yaml", True),
+        ("[!ab].yaml", "b.yaml", False),
+        ("\\*.yaml", "x.yaml", False),
+        ("\\*.yaml", "*.yaml", True),
+        ("?.yaml", "ab.yaml", False),
+        ("a.yaml ", "a.yaml", True),
+    ],
+)
+def test_patterns(pattern: str, path: str, taken: bool) -> None:
+    assert covers(compile_globs([pattern]), path) is taken
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "**/" * 200 + "b", "[" * 500, "*?" * 300])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    assert covers(compile_globs([pattern]), "a" * 250 + "/" + "/".join(["a"] * 100)) in (True, False)
