@@ -7,7 +7,8 @@ unit (phases.py): forward from first to last, backward from last to first.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Tensor(NamedTuple):
@@ -56,6 +57,10 @@ class ModelState(NamedTuple):
     load_peak: int = 0
     host_bytes: int = 0  # host RAM per node
     notes: tuple[str, ...] = ()
+    gathered_at_loss: int = (
+        0  # unsharded parameters alive while the loss and its backward run, after the head's forward
+    )
+    other_streams: int = 0  # freed for the allocated figure while another stream still reads it: reserved memory only
 
 
 class Phase(NamedTuple):
@@ -63,7 +68,9 @@ class Phase(NamedTuple):
 
     name: str  # load, forward, backward, optimizer_step, evaluation, save (inference: load, prefill, decode)
     allocated_bytes: int
-    components: Mapping[str, int]  # weights, gradients, optimizer_states, activations, logits, temporaries, communication
+    components: Mapping[
+        str, int
+    ]  # weights, gradients, optimizer_states, activations, logits, temporaries, communication
 
 
 class UnknownField(NamedTuple):
