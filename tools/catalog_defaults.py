@@ -25,12 +25,23 @@ NOISE_KEYS = {
 }  # fmt: skip
 
 
+# Configurations of towers that model families name by their model_type.
+TOWERS = (
+    "clip_vision_model",
+    "siglip_vision_model",
+    "siglip2_vision_model",
+    "pixtral",
+    "qwen2_audio_encoder",
+    "voxtral_encoder",
+)
+
+
 def families() -> list[str]:
     """Every model_type that trains as a causal LM or as an image-text or audio-text model."""
     from transformers.models.auto import modeling_auto
 
     causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    return sorted({*causal, *modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES})
+    return sorted({*causal, *modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, *TOWERS})
 
 
 def lines() -> Iterator[str]:

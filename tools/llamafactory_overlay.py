@@ -52,7 +52,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "eval_steps": {"type": ["number", "null"], "minimum": 0},
     "save_steps": {"type": "number", "minimum": 0},
     "warmup_steps": {"type": "number", "minimum": 0},  # a share of the steps since transformers 5
-    "num_train_epochs": {"type": "number", "exclusiveMinimum": 0},
+    "num_train_epochs": {"type": "number", "minimum": 0},
     "learning_rate": {"type": "number", "minimum": 0},
     "val_size": {"type": "number", "minimum": 0},
     "cutoff_len": {"type": "integer", "minimum": 1},
@@ -65,10 +65,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "ref_model_quantization_bit": {"enum": [None, 4, 8]},  # hparams/finetuning_args.py:589
     "reward_model_quantization_bit": {"enum": [None, 4, 8]},
     "export_quantization_bit": {"enum": [None, 2, 3, 4, 8]},  # model_utils/quantization.py:137
-    # `bitsandbytes` was the name up to 0.9.2; later it matches no method (formats/llamafactory_model.py warns).
-    "quantization_method": {
-        "enum": ["bnb", "hqq", "eetq", "bitsandbytes", "gptq", "awq", "aqlm", "quanto", "mxfp4", "fp8"]
-    },
     "image_max_pixels": {"type": "integer", "minimum": 1},
     "image_min_pixels": {"type": "integer", "minimum": 1},
     "image_resolution": {"type": "integer"},
@@ -134,6 +130,7 @@ RENAMED = {
 
 NOTES: dict[str, str] = {
     "overwrite_output_dir": "kept by LLaMA-Factory itself although transformers 5 dropped it",
+    "quantization_method": "a name that LLaMA-Factory does not know leaves the model unquantised, without a word",
     "warmup_ratio": "transformers 5 reads a `warmup_steps` below 1 as the share",
 }
 

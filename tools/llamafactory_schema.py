@@ -61,6 +61,39 @@ def known_enums(checkout: str, transformers: Path) -> dict[str, list[str]]:
     return {name: values for text in texts for name, values in enums(text).items()}
 
 
+def enums_of(checkout: str, tag: str) -> dict[str, list[str]]:
+    """The enumerations of that version (extras/constants.py)."""
+    texts = sources(checkout, tag, "/extras/", "constants.py")
+    return {name: values for text in texts for name, values in enums(text).items()}
+
+
+def removed_values(name: str, found: list[tuple[str, Keys]], by_version: dict[str, Any]) -> dict[str, str]:
+    """Values of a key that some version took and the newest does not -> the version that dropped them."""
+    choices = []
+    for version, keys in found:
+        schema = schema_of(keys[name].annotation, by_version[version]) if name in keys else {}
+        branches = [branch.get("enum", []) for branch in schema.get("anyOf", [schema])]
+        choices.append((version, {value for branch in branches for value in branch if isinstance(value, str)}))
+    taken = [index for index, (_, values) in enumerate(choices) if values]
+    if not taken:
+        return {}
+    now = choices[taken[-1]][1]
+    gone = {}
+    for value in sorted(set().union(*(values for _, values in choices)) - now):
+        last = max(index for index, (_, values) in enumerate(choices) if value in values)
+        gone[value] = f"llamafactory {choices[last + 1][0]}"
+    return gone
+
+
+def with_removed_values(schema: dict[str, Any], gone: dict[str, str]) -> dict[str, Any]:
+    if gone:
+        branch = next((part for part in schema.get("anyOf", [schema]) if "enum" in part), None)
+        if branch is not None:
+            branch["enum"] = list(dict.fromkeys([*branch["enum"], *gone]))
+            schema["x-memlint-removed-values"] = gone
+    return schema
+
+
 def ordered(transformers: Path) -> list[Path]:
     return sorted(transformers.iterdir(), key=lambda folder: [int(part) for part in folder.name.split(".")])
 
@@ -117,12 +150,16 @@ def annotate(name: str, schema: dict[str, Any], framework: str, since: str, gone
     return schema
 
 
-def properties(found: list[tuple[str, Keys]], framework: str, known: dict[str, list[str]]) -> dict[str, Any]:
+def properties(
+    found: list[tuple[str, Keys]], framework: str, known: dict[str, list[str]], by_version: dict[str, Any] | None = None
+) -> dict[str, Any]:
     first = found[0][0]
     result = {}
     for name, (field, since, gone) in history(found).items():
         gone = "" if framework == "transformers" and newer(gone, NEWEST_ALLOWED) else gone
         schema = property_schema(field, known)
+        if by_version is not None:
+            schema = with_removed_values(schema, removed_values(name, found, by_version))
         if field.default is not ... and field.default is not None and not gone:
             schema["default"] = field.default
         result[name] = annotate(name, schema, framework, since, gone, first)
@@ -184,7 +221,8 @@ def build(checkout: str, transformers: Path) -> dict[str, Any]:
         inherited.append((folder.name, {field.name: field for text in texts for field in fields(text, SUFFIXES)}))
     v0 = properties(inherited, "transformers", known)
     current = own[-1][1]
-    for name, schema in properties(own, "llamafactory", known).items():
+    by_version = {version: enums_of(checkout, tag) for version, tag in versions(checkout)}
+    for name, schema in properties(own, "llamafactory", known, by_version).items():
         if name in current or name not in v0:
             v0[name] = schema
     for name, schema in MCA.items():
@@ -198,7 +236,7 @@ def build(checkout: str, transformers: Path) -> dict[str, Any]:
         "anyOf": [{"$ref": "#/$defs/v0"}, {"$ref": "#/$defs/v1"}],
         "x-memlint-aliases": ALIASES,
         "$defs": {
-            "flag": {"enum": [True, False, None, 0, 1, "true", "True"]},
+            "flag": {"enum": [True, False, None, 0, 1, "true", "True"], "x-memlint-says": "true or false"},
             "v0": {"type": "object", "properties": dict(sorted(v0.items())), "additionalProperties": False},
             "v1": v1_schema(checkout, known),
             **plugin_schemas(checkout, known),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, Mapping
 
-from memlint.architectures import datafile
 from memlint.architectures.config import Config, UnsupportedConfig
-from memlint.architectures.families import dense, early, experts, gemma, gpt, hybrid, latent, llama, mixture, phi3
+from memlint.architectures.defaults import defaulted
+from memlint.architectures.families import (
+    dense,
+    early,
+    experts,
+    gemma,
+    gemma_n,
+    gpt,
+    hybrid,
+    latent,
+    llama,
+    mixture,
+    multimodal,
+    phi3,
+    remote,
+)
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
@@ -21,6 +34,9 @@ FAMILIES: Mapping[str, Callable[[Config], Architecture]] = {
     **latent.FAMILIES,
     **experts.FAMILIES,
     **hybrid.FAMILIES,
+    **multimodal.FAMILIES,
+    **gemma_n.FAMILIES,
+    **remote.FAMILIES,
     **gemma.FAMILIES,
     **gpt.FAMILIES,
     **phi3.FAMILIES,
@@ -52,10 +68,3 @@ def _built(build: Callable[[Config], Architecture], config: Config) -> Architect
         return build(config)
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         raise UnsupportedConfig(f"this {config.family} config is not one that transformers would build") from error
-
-
-def defaulted(values: Mapping[str, Any], family: str) -> Config:
-    """`values` with the defaults of the transformers class of `family` behind them."""
-    line = datafile.line("defaults.jsonl", f'{{"family":"{family}",'.encode())
-    facts = json.loads(line) if line else {}
-    return Config(values, family.split("/")[0], facts.get("defaults"), facts.get("aliases"))

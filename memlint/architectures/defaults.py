@@ -1,0 +1,16 @@
+"""What a configuration means where it is silent: the defaults of transformers' classes (defaults.jsonl)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from memlint.architectures import datafile
+from memlint.architectures.config import Config
+
+
+def defaulted(values: Mapping[str, Any], family: str) -> Config:
+    """`values` with the defaults of the class of `family` behind them ("qwen2_vl/vision_config" for a nested one)."""
+    line = datafile.line("defaults.jsonl", f'{{"family":"{family}",'.encode())
+    facts = json.loads(line) if line else {}
+    return Config(values, family.split("/")[0], facts.get("defaults"), facts.get("aliases"))

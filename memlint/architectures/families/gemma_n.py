@@ -1,0 +1,108 @@
+"""Gemma 3n and Gemma 4: per-layer embeddings, layers that share keys and values, mixtures beside the MLP."""
+
+from __future__ import annotations
+
+from memlint.architectures.assemble import decoder
+from memlint.architectures.blocks import Weights, activation, gated, linear, norm, norms
+from memlint.architectures.config import Config
+from memlint.architectures.families.gemma import FOUR_NORMS
+from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+
+ALTUP = "Gemma 3n carries several residual streams (AltUp) through every layer"
+
+
+def _layer_kinds(c: Config, every: int) -> list[bool]:
+    """Which layers attend fully; the last one always does."""
+    kinds = c.items("layer_types")
+    full = [kind == "full_attention" for kind in kinds] or [(i + 1) % every == 0 for i in range(c.layers())]
+    return full
+
+
+def gemma3n_text(c: Config) -> Architecture:
+    hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), c.integer("head_dim")
+    kv, count, narrow = c.integer("num_key_value_heads"), c.layers(), c.integer("hidden_size_per_layer_input")
+    streams, rank = c.integer("altup_num_inputs"), c.integer("laurel_rank")
+    sharing = count - c.integer("num_kv_shared_layers", 0, 0)
+    sizes = c.items("intermediate_size") or [c.integer("intermediate_size")] * count
+    window = c.integer("sliding_window")
+
+    def make(key: tuple[bool, bool, int]) -> Layer:
+        full, owns, size = key
+        attention = (
+            linear("self_attn.q_proj", heads * dim, hidden)
+            + linear("self_attn.o_proj", hidden, heads * dim)
+            + norm("self_attn.q_norm", dim)
+        )
+        if owns:
+            attention += linear("self_attn.k_proj", kv * dim, hidden) + linear("self_attn.v_proj", kv * dim, hidden)
+            attention += norm("self_attn.k_norm", dim)
+        mixer = Attention(
+            heads=heads,
+            kv_heads=kv,
+            head_dim=dim,
+            qk_norm="head",
+            sliding_window=0 if full else window,
+            shares_kv=not owns,
+        )
+        weights = (
+            attention
+            + gated(c, size=size)[1]
+            + norms(hidden, *FOUR_NORMS)
+            + _altup(hidden, streams, rank)
+            + _per_layer(hidden, narrow)
+        )
+        return Layer(
+            mixer, Mlp("gated", size, activation(c)), "rms", 4, class_name="Gemma3nTextDecoderLayer", weights=weights
+        )
+
+    extra: Weights = (
+        Weight(
+            "model.embed_tokens_per_layer.weight",
+            (c.integer("vocab_size_per_layer_input"), count * narrow),
+            "embedding",
+        ),
+        *linear("model.per_layer_model_projection", count * narrow, hidden),
+        *norm("model.per_layer_projection_norm", narrow),
+        *(
+            weight
+            for name in ("altup_projections", "altup_unembed_projections")
+            for index in range(streams - 1)
+            for weight in linear(f"model.{name}.{index}", hidden, hidden)
+        ),
+    )
+    keys = [(full, index < sharing, int(sizes[index])) for index, full in enumerate(_layer_kinds(c, 5))]
+    return decoder(
+        c,
+        "Gemma3nForCausalLM",
+        make,
+        keys,
+        extra=extra,
+        embedding_scale=True,
+        logits_softcap=True,
+        per_layer_embedding_size=narrow,
+        unmodelled=ALTUP,
+    )
+
+
+def _altup(hidden: int, streams: int, rank: int) -> Weights:
+    return (
+        Weight("altup.correct_output_scale", (hidden,), "other"),
+        *linear("altup.correction_coefs", streams, streams),
+        *linear("altup.prediction_coefs", streams * streams, streams),
+        *linear("altup.modality_router", streams, hidden),
+        *norm("altup.router_norm", hidden),
+        *linear("laurel.linear_left", rank, hidden),
+        *linear("laurel.linear_right", hidden, rank),
+        *norm("laurel.post_laurel_norm", hidden),
+    )
+
+
+def _per_layer(hidden: int, narrow: int) -> Weights:
+    return (
+        linear("per_layer_input_gate", narrow, hidden)
+        + linear("per_layer_projection", hidden, narrow)
+        + norm("post_per_layer_input_norm", hidden)
+    )
+
+
+FAMILIES = {"gemma3n_text": gemma3n_text}

@@ -1,0 +1,372 @@
+"""Image-text and audio-text models: towers, a projector, and a language model of another family."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from memlint.architectures import towers
+from memlint.architectures.blocks import Weights, linear, norm
+from memlint.architectures.config import Config, UnsupportedConfig
+from memlint.architectures.defaults import defaulted
+from memlint.architectures.families import dense, experts, gemma, hybrid, llama, mixture, phi3, qwen_vision
+from memlint.architectures.model import Architecture, Tower, Weight
+
+Build = Callable[[Config], Architecture]
+
+# The language models that image-text and audio-text configurations name in `text_config.model_type`.
+TEXT: Mapping[str, Build] = {
+    **llama.FAMILIES,
+    **gemma.FAMILIES,
+    **dense.FAMILIES,
+    **mixture.FAMILIES,
+    **experts.FAMILIES,
+    **hybrid.FAMILIES,
+    **phi3.FAMILIES,
+    "qwen2_vl_text": llama.qwen2,
+    "qwen2_5_vl_text": llama.qwen2,
+    "qwen2_5_omni_text": llama.qwen2,
+    "qwen3_vl_text": llama.qwen3,
+    "qwen3_vl_moe_text": mixture.qwen3_moe,
+    "glm4v_text": dense.glm4,
+}
+
+
+def nested(c: Config, key: str, kind: str = "") -> Config:
+    """The configuration under `key`, with the defaults of its own class (`kind` where it names no model_type)."""
+    values = c.mapping(key)
+    named = values.get("model_type")
+    own = named if isinstance(named, str) else kind
+    found = defaulted(values, f"{c.family}/{key}")
+    if not found.defaults or (own and found.defaults.get("model_type") != own):
+        other = defaulted(values, own) if own else found
+        found = other if other.defaults else found
+    found.family = own or found.family
+    return found
+
+
+def language_model(
+    c: Config, kind: str, *, key: str = "text_config", prefix: str = "model.language_model.", layer_class: str = ""
+) -> Architecture:
+    """The nested language model, its tensors renamed to where they stand in the whole model."""
+    values = c.mapping(key)
+    text = nested(c, key, kind) if values else Config(c.values, kind, defaulted(c.values, f"{c.family}/{key}").defaults)
+    family = text.text("model_type", kind) if values else kind
+    build = TEXT.get(family) or TEXT.get(kind)
+    if build is None:
+        raise UnsupportedConfig(f"no block list for the language model `{family[:60]}`")
+    tied = _tied(c, text)
+    settled = Config({**text.values, "tie_word_embeddings": tied}, family, text.defaults, text.aliases)
+    built = build(settled)
+    outside = tuple(weight._replace(name=_moved(weight.name, prefix)) for weight in built.outside)
+    kinds = built.kinds
+    if layer_class:
+        kinds = tuple(kind_._replace(class_name=layer_class) for kind_ in kinds)
+    return built._replace(outside=outside, kinds=kinds)
+
+
+def _moved(name: str, prefix: str) -> str:
+    return prefix + name[len("model.") :] if name.startswith("model.") else name
+
+
+def _tied(c: Config, text: Config) -> bool:
+    """The outer config decides; where it is silent the inner one's word, else the outer class's default."""
+    if c.has("tie_word_embeddings") or not text.has("tie_word_embeddings"):
+        return c.flag("tie_word_embeddings")
+    return text.flag("tie_word_embeddings")
+
+
+def _whole(c: Config, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
+    return text._replace(family=c.family, class_name=class_name, towers=parts, outside=text.outside + extra)
+
+
+def _two_linear(hidden: int, inside: int, bias: bool, prefix: str = "") -> Weights:
+    return linear(f"{prefix}linear_1", hidden, inside, bias) + linear(f"{prefix}linear_2", hidden, hidden, bias)
+
+
+def qwen2_vl(c: Config) -> Architecture:
+    text = language_model(c, "qwen2_vl_text", layer_class="Qwen2VLDecoderLayer")
+    return _whole(c, "Qwen2VLForConditionalGeneration", text, qwen_vision.qwen2(nested(c, "vision_config")))
+
+
+def qwen2_5_vl(c: Config) -> Architecture:
+    text = language_model(c, "qwen2_5_vl_text", layer_class="Qwen2_5_VLDecoderLayer")
+    return _whole(c, "Qwen2_5_VLForConditionalGeneration", text, qwen_vision.qwen2_5(nested(c, "vision_config")))
+
+
+def qwen3_vl(c: Config) -> Architecture:
+    text = language_model(c, "qwen3_vl_text", layer_class="Qwen3VLTextDecoderLayer")
+    return _whole(c, "Qwen3VLForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+
+
+def qwen3_vl_moe(c: Config) -> Architecture:
+    text = language_model(c, "qwen3_vl_moe_text", layer_class="Qwen3VLMoeTextDecoderLayer")
+    return _whole(c, "Qwen3VLMoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+
+
+def qwen3_5(c: Config) -> Architecture:
+    text = language_model(c, "qwen3_5_text")
+    return _whole(c, "Qwen3_5ForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+
+
+def qwen3_5_moe(c: Config) -> Architecture:
+    text = language_model(c, "qwen3_5_moe_text")
+    return _whole(c, "Qwen3_5MoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+
+
+def qwen2_5_omni_thinker(c: Config) -> Architecture:
+    text = language_model(c, "qwen2_5_omni_text", layer_class="Qwen2_5OmniDecoderLayer")
+    vision = qwen_vision.qwen2_5(nested(c, "vision_config"), split_qkv=True)
+    return _whole(c, "Qwen2_5OmniThinkerForConditionalGeneration", text, vision, _omni_audio(nested(c, "audio_config")))
+
+
+def _omni_audio(c: Config) -> Tower:
+    tower = towers.whisper(c, "model.audio_tower")
+    hidden, out = tower.hidden_size, c.integer("output_dim")
+    kept = tuple(w for w in tower.weights if not w.name.startswith(("embed_positions", "layer_norm")))
+    own = (
+        Weight("audio_bos_eos_token.weight", (2, out), "embedding"),
+        *norm("ln_post", hidden, True),
+        *linear("proj", out, hidden, True),
+    )
+    return tower._replace(weights=kept + own, projector_prefix="model.audio_tower.proj")
+
+
+def _projected(tower: Tower, weights: Weights, prefix: str = "model.multi_modal_projector", **traits: Any) -> Tower:
+    return tower._replace(projector_weights=weights, projector_prefix=prefix, **traits)
+
+
+def _feature_layers(c: Config) -> int:
+    value = c.get("vision_feature_layer", -2)
+    return len(value) if isinstance(value, (list, tuple)) else 1
+
+
+def llava(c: Config) -> Architecture:
+    text = language_model(c, "llama")
+    tower = towers.by_type(nested(c, "vision_config", "clip_vision_model"), "model.vision_tower")
+    bias = c.flag("multimodal_projector_bias", True)
+    weights = _two_linear(text.hidden_size, tower.hidden_size * _feature_layers(c), bias)
+    tokens = (tower.image_size // tower.patch_size) ** 2 if tower.image_size else 0
+    return _whole(c, "LlavaForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+
+
+def llava_next(c: Config) -> Architecture:
+    built = llava(c)
+    newline = Weight("model.image_newline", (built.hidden_size,), "other")
+    class_name = {
+        "llava_next": "LlavaNextForConditionalGeneration",
+        "llava_next_video": "LlavaNextVideoForConditionalGeneration",
+        "llava_onevision": "LlavaOnevisionForConditionalGeneration",
+    }[c.family]
+    tower = built.towers[0]._replace(max_tiles=5 if c.family != "llava_onevision" else 10)
+    return built._replace(class_name=class_name, outside=(*built.outside, newline), towers=(tower,))
+
+
+def vipllava(c: Config) -> Architecture:
+    text = language_model(c, "llama")
+    tower = towers.by_type(nested(c, "vision_config", "clip_vision_model"), "model.vision_tower")
+    layers = c.items("vision_feature_layers") or [-2, -5, -8, -11, 6]
+    wide = len(layers) * tower.hidden_size
+    weights = norm("projector_layernorm", wide, True) + _two_linear(text.hidden_size, wide, True)
+    return _whole(c, "VipLlavaForConditionalGeneration", text, _projected(tower, weights))
+
+
+def internvl(c: Config) -> Architecture:
+    text = language_model(c, "qwen2")
+    tower = towers.internvl(nested(c, "vision_config"), "model.vision_tower")
+    wide = int(tower.hidden_size * (1 / c.number("downsample_ratio", 0.5)) ** 2)
+    weights = norm("layer_norm", wide, True) + _two_linear(text.hidden_size, wide, True)
+    tokens = c.integer("image_seq_length", 256)
+    return _whole(c, "InternVLForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+
+
+def gemma3(c: Config) -> Architecture:
+    text = language_model(c, "gemma3_text")
+    tower = towers.by_type(nested(c, "vision_config", "siglip_vision_model"), "model.vision_tower")
+    weights = (
+        Weight("mm_input_projection_weight", (tower.hidden_size, text.hidden_size), "other"),
+        *norm("mm_soft_emb_norm", tower.hidden_size),
+    )
+    tokens = c.integer("mm_tokens_per_image", 256)
+    return _whole(c, "Gemma3ForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+
+
+def paligemma(c: Config) -> Architecture:
+    text = language_model(c, "gemma")
+    tower = towers.by_type(nested(c, "vision_config", "siglip_vision_model"), "model.vision_tower")
+    width = nested(c, "vision_config", "siglip_vision_model").integer(
+        "projection_dim", c.integer("projection_dim", 2048)
+    )
+    tokens = (tower.image_size // tower.patch_size) ** 2
+    parts = _projected(tower, linear("linear", width, tower.hidden_size, True), tokens_per_image=tokens)
+    return _whole(c, "PaliGemmaForConditionalGeneration", text, parts)
+
+
+def idefics3(c: Config) -> Architecture:
+    text = language_model(c, "llama", prefix="model.text_model.")
+    vision = nested(c, "vision_config")
+    tower = towers.idefics(vision, "model.vision_model")
+    scale = c.integer("scale_factor", 2)
+    weights = linear("modality_projection.proj", text.hidden_size, tower.hidden_size * scale**2)
+    tokens = (tower.image_size // tower.patch_size // scale) ** 2
+    class_name = "Idefics3ForConditionalGeneration" if c.family == "idefics3" else "SmolVLMForConditionalGeneration"
+    return _whole(
+        c, class_name, text, _projected(tower, weights, "model.connector", tokens_per_image=tokens, max_tiles=17)
+    )
+
+
+def mistral3(c: Config) -> Architecture:
+    text = language_model(c, "mistral")
+    tower = towers.by_type(nested(c, "vision_config", "pixtral"), "model.vision_tower")
+    merge, bias = c.integer("spatial_merge_size", 2), c.flag("multimodal_projector_bias")
+    wide = tower.hidden_size * _feature_layers(c)
+    weights = (
+        norm("norm", tower.hidden_size)
+        + linear("patch_merger.merging_layer", tower.hidden_size, tower.hidden_size * merge**2)
+        + _two_linear(text.hidden_size, wide, bias)
+    )
+    return _whole(c, "Mistral3ForConditionalGeneration", text, _projected(tower, weights, merge_size=merge))
+
+
+def qwen2_audio(c: Config) -> Architecture:
+    text = language_model(c, "qwen2")
+    tower = towers.whisper(nested(c, "audio_config", "qwen2_audio_encoder"), "model.audio_tower")
+    weights = linear("linear", text.hidden_size, tower.hidden_size, True)
+    return _whole(c, "Qwen2AudioForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=750))
+
+
+def voxtral(c: Config) -> Architecture:
+    text = language_model(c, "llama")
+    audio = nested(c, "audio_config", "voxtral_encoder")
+    tower = towers.whisper(audio, "model.audio_tower")
+    weights = linear("linear_1", text.hidden_size, audio.integer("intermediate_size", 4 * tower.hidden_size)) + linear(
+        "linear_2", text.hidden_size, text.hidden_size
+    )
+    return _whole(c, "VoxtralForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=375))
+
+
+def llama4(c: Config) -> Architecture:
+    text = language_model(c, "llama4_text", prefix="language_model.model.")
+    outside = tuple(
+        weight._replace(name=f"language_model.{weight.name}") if weight.name.startswith("lm_head") else weight
+        for weight in text.outside
+    )
+    vision = nested(c, "vision_config")
+    weights = linear("linear_1", text.hidden_size, vision.integer("vision_output_dim"))
+    tower = _projected(_llama4_tower(vision), weights, "multi_modal_projector", tokens_per_image=144, max_tiles=17)
+    return _whole(c, "Llama4ForConditionalGeneration", text._replace(outside=outside), tower)
+
+
+def _llama4_tower(c: Config) -> Tower:
+    hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
+    image, patch = c.integer("image_size"), c.integer("patch_size")
+    out, inside = c.integer("projector_output_dim"), c.integer("projector_input_dim")
+    ratio = c.number("pixel_shuffle_ratio", 0.5)
+    outside = (
+        Weight("class_embedding", (hidden,), "embedding"),
+        Weight("positional_embedding_vlm", ((image // patch) ** 2 + 1, hidden), "position"),
+        *linear("patch_embedding.linear", hidden, c.integer("num_channels", 3) * patch * patch),
+        *norm("layernorm_pre", hidden, True),
+        *norm("layernorm_post", hidden, True),
+        *linear("vision_adapter.mlp.fc1", inside, int(hidden // ratio**2) if inner is None else inner),
+        *linear("vision_adapter.mlp.fc2", out, inside),
+    )
+    weights = towers.transformer_layer(
+        hidden,
+        inner,
+        out="o_proj",
+        first_norm="input_layernorm",
+        second_norm="post_attention_layernorm",
+    )
+    return Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=c.layers(),
+        heads=c.integer("num_attention_heads"),
+        intermediate_size=inner,
+        patch_size=patch,
+        image_size=image,
+        weights=outside,
+        layer_weights=weights,
+        tower_prefix="vision_model",
+    )
+
+
+def glm4v(c: Config) -> Architecture:
+    text = language_model(c, "glm4v_text", layer_class="Glm4vTextDecoderLayer")
+    vision = nested(c, "vision_config")
+    return _whole(c, "Glm4vForConditionalGeneration", text, _glm_tower(vision))
+
+
+def _glm_tower(c: Config) -> Tower:
+    hidden, out, inner = c.integer("hidden_size"), c.integer("out_hidden_size"), c.integer("intermediate_size")
+    patch, merge, depth = c.integer("patch_size"), c.integer("spatial_merge_size"), c.integer("temporal_patch_size")
+    bias = c.flag("attention_bias")
+    outside = (
+        Weight("embeddings.position_embedding.weight", ((c.integer("image_size") // patch) ** 2, hidden), "position"),
+        Weight("patch_embed.proj.weight", (hidden, c.integer("in_channels", 3), depth, patch, patch), "conv"),
+        Weight("patch_embed.proj.bias", (hidden,), "bias"),
+        *norm("post_conv_layernorm", hidden),
+        Weight("downsample.weight", (out, hidden, merge, merge), "conv"),
+        Weight("downsample.bias", (out,), "bias"),
+        *norm("post_layernorm", hidden),
+    )
+    weights = (
+        norm("norm1", hidden)
+        + norm("norm2", hidden)
+        + linear("attn.qkv", 3 * hidden, hidden, bias)
+        + linear("attn.proj", hidden, hidden)
+        + linear("mlp.gate_proj", out, hidden)
+        + linear("mlp.up_proj", out, hidden)
+        + linear("mlp.down_proj", hidden, out)
+    )
+    merger = (
+        linear("proj", out, out)
+        + norm("post_projection_norm", out, True)
+        + linear("gate_proj", inner, out)
+        + linear("up_proj", inner, out)
+        + linear("down_proj", out, inner)
+    )
+    return Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=c.layers("depth"),
+        heads=c.integer("num_heads"),
+        intermediate_size=out,
+        mlp="gated",
+        norm="rms",
+        patch_size=patch,
+        merge_size=merge,
+        temporal_patch_size=depth,
+        weights=outside,
+        layer_weights=weights,
+        projector_weights=merger,
+        tower_prefix="model.visual",
+        projector_prefix="model.visual.merger",
+    )
+
+
+FAMILIES = {
+    "gemma3": gemma3,
+    "shieldgemma2": gemma3,
+    "glm4v": glm4v,
+    "idefics3": idefics3,
+    "internvl": internvl,
+    "llama4": llama4,
+    "llava": llava,
+    "llava_next": llava_next,
+    "llava_next_video": llava_next,
+    "llava_onevision": llava_next,
+    "mistral3": mistral3,
+    "paligemma": paligemma,
+    "qwen2_5_omni_thinker": qwen2_5_omni_thinker,
+    "qwen2_5_vl": qwen2_5_vl,
+    "qwen2_audio": qwen2_audio,
+    "qwen2_vl": qwen2_vl,
+    "qwen3_5": qwen3_5,
+    "qwen3_5_moe": qwen3_5_moe,
+    "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl_moe,
+    "smolvlm": idefics3,
+    "vipllava": vipllava,
+    "voxtral": voxtral,
+}
