@@ -83,6 +83,13 @@ ISSUES: Mapping[str, IssueRule] = {
         "warning",
         "OmegaConf fills `${...}` when the run starts; what it will be cannot be known here.",
     ),
+    "removed-value": IssueRule(
+        "CFG011",
+        "config/removed-value",
+        "The value is gone from newer versions",
+        "warning",
+        "Newer versions refuse the value, or match none of their cases with it.",
+    ),
     "missing-reference": IssueRule(
         "REF001",
         "reference/missing",

@@ -42,6 +42,8 @@ def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
     schema = follow(schema, root)
     if not isinstance(schema, dict) or depth > 4:
         return []
+    if "x-memlint-says" in schema:
+        return [schema["x-memlint-says"]]
     if "enum" in schema:
         words = [_word(option) for option in schema["enum"]]
         return [f"one of {', '.join(words)}" if len(words) > 1 else words[0]]
@@ -53,18 +55,23 @@ def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
     return [_NOUNS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _NOUNS]
 
 
-def message_of(error: Any, wanted: str, path: str, pointer: Path) -> Issue:
-    """One error of jsonschema-rs as an issue; `wanted` describes the schema at `pointer`."""
+def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mapping[str, str]) -> Issue:
+    """One error of jsonschema-rs as an issue; `wanted` describes the schema at `pointer`.
+
+    `aliases` are what other frameworks call the values that are wanted.
+    """
     kind = error.kind.name
     name = key_of(pointer)
     if kind == "required":
         missing = error.kind.property
         return Issue("missing-key", f"`{missing}` is missing", path, pointer)
     code = _CODES.get(kind, "bad-value")
+    scalar = isinstance(error.instance, (str, bool))
+    other = aliases.get(str(error.instance).lower(), "") if scalar else ""
     got = f"got {value_words(error.instance)}"
     if kind in _BOUNDS:
         return Issue(code, f"{name} must be {_BOUNDS[kind]} {error.kind.limit:g}, {got}", path, pointer)
-    guess = _choice(error, kind)
+    guess = _choice(error, kind) if not other else other
     hint = f" (did you mean `{guess}`?)" if guess else ""
     return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, suggestion=guess)
 

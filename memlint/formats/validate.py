@@ -84,7 +84,7 @@ def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
     keys, below = {}, {}
     for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
         for key, sub in part.get("properties", {}).items():
-            if "x-memlint-removed-in" in sub or "x-memlint-renamed-to" in sub:
+            if any(f"x-memlint-{word}" in sub for word in ("removed-in", "renamed-to", "removed-values")):
                 keys[key] = sub
             inner = _notes(sub, root, depth + 1)
             if inner:
@@ -98,7 +98,9 @@ def _annotated(
 ) -> Iterator[Issue]:
     if isinstance(value, dict):
         for key in notes.keys.keys() & value.keys():
-            issue = _outdated(key, notes.keys[key], path, (*pointer, key), versions)
+            schema = notes.keys[key]
+            report = _outdated_value if "x-memlint-removed-values" in schema else _outdated
+            issue = report(key, value[key], schema, path, (*pointer, key), versions)
             if issue:
                 yield issue
         for key in notes.below.keys() & value.keys():
@@ -108,13 +110,33 @@ def _annotated(
             yield from _annotated(notes.items, item, path, (*pointer, index), versions)
 
 
-def _outdated(
-    key: str, schema: Schema, path: str, pointer: Path, versions: Mapping[str, tuple[int, ...]]
+def _outdated_value(
+    key: str, value: Any, schema: Schema, path: str, pointer: Path, versions: Mapping[str, tuple[int, ...]]
 ) -> Issue | None:
-    removed, renamed = schema.get("x-memlint-removed-in", ""), schema.get("x-memlint-renamed-to", "")
+    """A value that newer versions do not know, or the whole key when that is gone."""
+    removed = schema["x-memlint-removed-values"].get(value, "") if isinstance(value, str) else ""
+    if not removed or _still_there(removed, versions):
+        gone = "x-memlint-removed-in" in schema
+        return _outdated(key, value, schema, path, pointer, versions) if gone else None
+    renamed = schema.get("x-memlint-value-aliases", {}).get(value, "")
+    then = f": use `{renamed}`" if renamed else ""
+    note = f" ({schema['x-memlint-note']})" if "x-memlint-note" in schema else ""
+    message = f"`{key}: {value}` is gone since {removed}{then}{note}"
+    return Issue("removed-value", message, path, pointer, "warning", suggestion=renamed)
+
+
+def _still_there(removed: str, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the version in use is known to be older than the one that removed something."""
     framework, _, version = removed.partition(" ")
     used = versions.get(framework)
-    if used and version and used < _version(version):
+    return bool(used) and bool(_version(version)) and tuple(used or ()) < _version(version)
+
+
+def _outdated(
+    key: str, value: Any, schema: Schema, path: str, pointer: Path, versions: Mapping[str, tuple[int, ...]]
+) -> Issue | None:
+    removed, renamed = schema.get("x-memlint-removed-in", ""), schema.get("x-memlint-renamed-to", "")
+    if _still_there(removed, versions):
         return None
     gone = f" is gone since {removed}" if removed else " has another name now"
     then = f": use `{renamed}`" if renamed else ""
@@ -137,7 +159,8 @@ def _errors(name: str, compiled: Compiled, value: Any, path: str) -> Iterator[Is
         if error.kind.name == "additionalProperties":
             yield from _unknown_keys(compiled, owner, error.kind.unexpected, path, pointer)
         else:
-            yield message_of(error, describe(owner, compiled.root), path, pointer)
+            aliases = owner.get("x-memlint-value-aliases", {})
+            yield message_of(error, describe(owner, compiled.root), path, pointer, aliases)
 
 
 def _unknown_keys(compiled: Compiled, owner: Schema, keys: list[str], path: str, pointer: Path) -> Iterator[Issue]:
