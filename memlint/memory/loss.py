@@ -41,10 +41,10 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     tape.drop(x)
     if loss.kind in FUSED:
         return _fused(context, loss, normed)
-    logits = project(context, "head", normed, "logits")
-    tape.drop(normed)
-    logits = _reshaped(tape, loss, logits)
-    return _finish(tape, loss, logits, _cross_entropy(tape, loss, logits))
+    logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
+    found = _cross_entropy(tape, loss, logits)
+    tape.drop(normed)  # the base model's output lives until the forward returns
+    return _finish(tape, loss, logits, found)
 
 
 FUSED = ("liger", "cut", "unsloth", "chunked")

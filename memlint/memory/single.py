@@ -19,24 +19,56 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     per_unit = [gradient_bytes(run, unit) for unit in units]
     gradients = sum(size * unit.repeat for size, unit in zip(per_unit, units, strict=True))
     held = optimizer.memory(run, units)
-    accumulates = bool(run.batch.gradient_accumulation_steps) and run.batch.gradient_accumulation_steps != 1
+    layerwise = optimizer.is_layerwise(run)
     data_parallel = run.parallelism.engine == "ddp"
     viewed = data_parallel and run.parallelism.ddp_bucket_view
-    layerwise = run.optimizer.layerwise
-    resident = gradients if accumulates and not viewed and not layerwise else 0
-    stays = resident == 0 and not layerwise and not viewed
+    accumulates = run.batch.gradient_accumulation_steps not in (0, 1)  # unknown counts as accumulating
+    stays = not (layerwise or viewed)
+    resident = gradients if accumulates and stays else 0
     states = tuple(
-        UnitState(gradient_kept=size if stays else 0, gradient_live=size if layerwise else 0) for size in per_unit
+        UnitState(
+            gradient_live=size if layerwise or viewed else 0,
+            gradient_kept=size if stays and not accumulates else 0,
+        )
+        for size in per_unit
     )
+    if optimizer.is_blockwise(run):
+        return _blockwise(run, units, weights, per_unit)
     return ModelState(
         weights=weights,
         optimizer_states=held.states,
         gradients_resident=resident,
         communication=gradients if data_parallel else 0,
         units=states,
-        gradients_at_step=0 if layerwise or viewed else gradients,
+        gradients_at_step=gradients if stays else 0,
         step_temporaries=held.step_temporaries,
         communication_at_step=gradients if data_parallel else 0,
+        load_peak=weights,
+        host_bytes=held.managed + held.host,
+        notes=MANAGED if held.managed else (),
+    )
+
+
+# Managed memory is on the card while there is room and on the host otherwise.
+MANAGED = ("paged optimizer states are managed memory: they leave the card when it is full",)
+
+
+def _blockwise(run: Run, units: tuple[Unit, ...], weights: int, per_unit: list[int]) -> ModelState:
+    """BAdam: gradients and states of the block being trained only; the largest block decides."""
+    blocks = [
+        (size, optimizer.memory(run, (unit._replace(repeat=1),))) for size, unit in zip(per_unit, units, strict=True)
+    ]
+    gradient = max(size for size, _ in blocks)
+    states = max(held.states for _, held in blocks)
+    live = tuple(UnitState(gradient_kept=0) for _ in units)
+    return ModelState(
+        weights=weights,
+        optimizer_states=states,
+        gradients_resident=gradient,
+        communication=0,
+        units=live,
+        gradients_at_step=gradient,
+        step_temporaries=max(block.step_temporaries for block in held),
         load_peak=weights,
     )
 

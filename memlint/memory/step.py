@@ -149,7 +149,10 @@ def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     architecture = shared.architecture
     weight = Weight("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
-        architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0
+        architecture.embedding_scale,
+        architecture.learned_positions,
+        architecture.embedding_dropout > 0,
+        architecture.tied_embeddings,
     )
     counts = dict(shared.counts)
     counts["w:embedding"] = tensor.numel

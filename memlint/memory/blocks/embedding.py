@@ -16,6 +16,7 @@ class EmbeddingShape(NamedTuple):
     scaled: bool = False
     positions: bool = False
     dropout: bool = False
+    tied: bool = False  # the head's gradient waits to be summed with this one
 
 
 @lru_cache(maxsize=64)
@@ -24,7 +25,8 @@ def embedding_profile(weight: Weight, shape: EmbeddingShape, in_place: bool) -> 
     tape = Tape(True, in_place=in_place)
     x = tape.new("hidden", weight.width, weight.trains)
     gradients = (WeightGradient(weight.extent, weight.width, weight.width),) if weight.trains else ()
-    tape.node((x,), (), (), weights=gradients)
+    summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
+    tape.node((x,), (), (), summed, weights=gradients)
     if shape.positions:
         x = _replace(tape, x, _with_positions(tape, x))
     if shape.scaled:
