@@ -27,6 +27,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
         step_temporaries=state.step_temporaries,
         save_temporaries=_save(run, made, root),
         load_peak=_load(run, made, state, root),
+        gathered_at_loss=made.element * (root.numel + _whole_after_forward(run, units, made, root)),
         host_bytes=state.host,
     )
 
@@ -59,6 +60,11 @@ def _everything(units: tuple[Unit, ...], made: Plan) -> int:
         (sum(g.numel for g in groups) + rest.numel) * unit.repeat
         for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True)
     )
+
+
+def _whole_after_forward(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> int:
+    kept = run.parallelism.fsdp.strategy in _WHOLE_AFTER_FORWARD
+    return _everything(units, made) - root.numel if kept else 0
 
 
 def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int:

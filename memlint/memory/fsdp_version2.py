@@ -24,7 +24,21 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
         save_temporaries=made.master * largest if run.saving.gathers_full_weights else 0,
         load_peak=state.shards + made.master * largest,
         host_bytes=state.host,
+        gathered_at_loss=_at_loss(run, units, made),
     )
+
+
+def _at_loss(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
+    """The tail's parameters and the all-gather buffer they came through; all units without resharding."""
+    tail = made.outside[-1].numel
+    copied = tail if made.ranks > 1 else 0
+    if run.parallelism.fsdp.reshard_after_forward:
+        return made.element * (tail + copied)
+    whole = sum(
+        (sum(g.numel for g in inner) + rest.numel) * unit.repeat
+        for unit, inner, rest in zip(units, made.wrapped, made.outside, strict=True)
+    )
+    return made.element * (whole + copied)
 
 
 def _unreduced(run: Run, units: tuple[Unit, ...], made: Plan) -> int:

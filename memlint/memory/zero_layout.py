@@ -96,3 +96,18 @@ def flat(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
         return ()
     tensor = Tensor("flat", elements, (elements,), "other", True, dtype, elements * BYTES[dtype])
     return (Unit("flat", (tensor,)),)
+
+
+def tied_elements(run: Run, units: tuple[Unit, ...]) -> int:
+    """Elements of an embedding that the head uses too; 0 where the head has its own."""
+    if not getattr(run.model.architecture, "tied_embeddings", False):
+        return 0
+    if any(tensor.kind == "head" for unit in units for tensor in unit.tensors):
+        return 0
+    return max((t.numel for t in units[0].tensors if t.kind == "embedding"), default=0)
+
+
+def tied_gradient(run: Run, units: tuple[Unit, ...]) -> int:
+    """Elements of the gradient that the head leaves for the embedding to add to: alive through the whole backward."""
+    trains = any(tensor.trainable and tensor.kind == "embedding" for tensor in units[0].tensors)
+    return tied_elements(run, units) if trains else 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.zero_host import stage3_optimizer_host_bytes
-from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node
-from memlint.memory.zero_trace import Gathered, Knobs, Module, replay
-from memlint.run import Run
+from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node, tied_elements, tied_gradient
+from memlint.memory.zero_trace import Gathered, Knobs, Module, Replay, replay
+from memlint.run import UNKNOWN, Run
 
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
@@ -37,12 +37,14 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     host = stage3_optimizer_host_bytes(made, share, states) if offloads_states else 0
     host += weights.partitioned if offloads_weights else 0
     secondary = _secondary(run, weights, made)
+    gathered = _gathered(run, units, weights)
     return ModelState(
         weights=weights.whole + partitions + weights.persistent + secondary,
         optimizer_states=0 if offloads_states else master + states,
         gradients_resident=gradients,
         communication=bucket,
-        units=_units(run, units, made, weights),
+        units=_units(run, units, made, gathered),
+        gathered_at_loss=made.element * gathered.at_loss,
         gradients_at_step=gradients - weights.persistent - secondary,
         step_temporaries=max(temporaries, weights.persistent),
         communication_at_step=bucket,
@@ -106,54 +108,61 @@ def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
     return weights.unsharded // group if group > 1 and made.ranks > group else 0
 
 
-def _units(run: Run, units: tuple[Unit, ...], made: Layout, weights: _Weights) -> tuple[UnitState, ...]:
-    gathered = _gathered(run, units, made, weights)
+def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay) -> tuple[UnitState, ...]:
     states = []
-    for unit, elements in zip(units, gathered, strict=True):
+    for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
         states.append(
             UnitState(
                 gathered_forward=made.element * elements.forward,
                 gathered_backward=made.element * elements.backward,
-                gradient_live=_reducing(run, unit, made),
+                gradient_live=_reducing(run, unit, made, index == len(units) - 1),
             )
         )
+    states[-1] = states[-1]._replace(gradient_kept=made.element * tied_gradient(run, units))
     return tuple(states)
 
 
-def _reducing(run: Run, unit: Unit, made: Layout) -> int:
+def _reducing(run: Run, unit: Unit, made: Layout, first: bool) -> int:
     """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
-    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:150)."""
+    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:150); `first` in backward finds it empty."""
     largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
-    if not made.trainable:
-        return 0
     bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    if first or not made.trainable:
+        return made.element * largest
     return made.element * (min(bucket, made.trainable) + largest)
 
 
-def _gathered(run: Run, units: tuple[Unit, ...], made: Layout, weights: _Weights) -> tuple[Gathered, ...]:
+def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     if weights.shards == 1:  # partitions are used in place (partition_parameters.py:61-86, :904)
         host = run.offload.parameters != "none"
-        return tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
+        whole = tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
+        return Replay(whole, 0)
     zero = run.parallelism.zero
     knobs = Knobs(
         weights.shards,
         known(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
         known(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
         known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
-        run.checkpointing.mode not in ("none", False),
+        run.checkpointing.mode not in ("none", UNKNOWN),
     )
-    expanded: list[tuple[Module, ...]] = []
-    checkpointed: list[bool] = []
-    for unit in units:
-        modules = _modules(unit, weights.threshold)
-        expanded.extend([modules] * unit.repeat)
-        checkpointed.extend([unit.name == "layer"] * unit.repeat)
-    peaks = iter(replay(tuple(expanded), tuple(checkpointed), knobs))
+    modules = [_modules(unit, weights.threshold) for unit in units]
+    tied = tied_elements(run, units)
+    if tied:
+        kept = tied <= weights.threshold
+        modules[-1] = (*modules[-1], Module((), tied) if kept else Module((), tied=True))
+    expanded = tuple(m for unit, m in zip(units, modules, strict=True) for _ in range(unit.repeat))
+    checkpointed = tuple(unit.name == "layer" for unit in units for _ in range(unit.repeat))
+    return _folded(units, replay(expanded, checkpointed, knobs))
+
+
+def _folded(units: tuple[Unit, ...], replayed: Replay) -> Replay:
+    """One figure for a unit's repetitions: the largest."""
+    peaks = iter(replayed.units)
     found = []
     for unit in units:
         mine = [next(peaks) for _ in range(unit.repeat)]
         found.append(Gathered(max(p.forward for p in mine), max(p.backward for p in mine)))
-    return tuple(found)
+    return Replay(tuple(found), replayed.at_loss)
 
 
 def _modules(unit: Unit, threshold: int) -> tuple[Module, ...]:
@@ -161,13 +170,18 @@ def _modules(unit: Unit, threshold: int) -> tuple[Module, ...]:
     by_module: dict[str, list[Tensor]] = {}
     for tensor in unit.tensors:
         if not is_quantized(tensor):
-            by_module.setdefault(tensor.name.rpartition(".")[0], []).append(tensor)
+            by_module.setdefault(_module(tensor), []).append(tensor)
     found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
     for tensors in by_module.values():
         gathered = [t.numel for t in tensors for _ in range(t.copies) if t.numel > threshold]
         persistent = sum(t.numel * t.copies for t in tensors if t.numel <= threshold)
         found.append(Module(tuple(gathered), persistent))
     return tuple(found)
+
+
+def _module(tensor: Tensor) -> str:
+    """The module that owns a tensor; an adapter matrix is a module of its own."""
+    return tensor.name if tensor.kind == "adapter" else tensor.name.rpartition(".")[0]
 
 
 def _elements(unit: Unit) -> int:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.memory.zero_host import partition_host_bytes
-from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node
+from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node, tied_gradient
 from memlint.run import Run
+
+_ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py
 
 
 def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
@@ -54,79 +56,115 @@ class _Gradients:
 
 def _kept_gradients(run: Run, made: Layout, owned: int, shares: int) -> _Gradients:
     """What reduced gradients occupy. Stage 2 keeps the rank's own; an accumulation keeps them twice while a
-    backward runs: `grads_in_partition` is made anew and added to the old ones (:884-891)."""
+    backward runs: `grads_in_partition` is made anew and added to the old ones (:884-891). In the fp32 share the own
+    gradients that were too large for the bucket stay beside it until the end (:2163-2166)."""
     accumulates = _accumulates(run)
     whole = made.element * made.trainable
+    bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     if run.parallelism.zero.stage == 1:
-        return _Gradients(whole if accumulates else 0, whole)
+        return _stage1_gradients(run, made, owned, whole if accumulates else 0)
     if _offloads(run):
         return _Gradients(0, 0)
     if made.accumulation == 4 and made.element == 2:  # one fp32 share for all micro steps (:1250-1283)
-        return _Gradients(4 * shares if accumulates else 0, 4 * shares)
+        waits = made.element * sum(_owned(group, made.ranks, bucket) for group in made.groups)
+        return _Gradients(4 * shares if accumulates else 0, 4 * shares + waits)
     own = made.element * owned
     return _Gradients(own if accumulates else 0, own * (2 if accumulates else 1))
 
 
+def _stage1_gradients(run: Run, made: Layout, owned: int, resident: int) -> _Gradients:
+    """All of them; with overlap they are moved into the bucket as they come, but for those larger than it."""
+    if not run.parallelism.zero.overlap_comm:
+        return _Gradients(resident, made.element * made.trainable)
+    bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    large = sum(numel for group in made.groups for numel in group if numel > bucket)
+    others = large - large // made.ranks
+    return _Gradients(resident, max(resident, made.element * (owned + others)))
+
+
 def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradients) -> tuple[UnitState, ...]:
-    zero = run.parallelism.zero
-    bucket = known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-    filled = min(bucket, made.trainable)
-    buffers = made.element * bucket * (2 if zero.overlap_comm else 1) if zero.contiguous_gradients else 0
-    copy = made.element * filled if made.ranks > 1 else 0  # allreduce_bucket flattens slices of several ranks (:2367)
-    if zero.stage == 1:
-        return _stage1_backward(run, units, made, buffers, copy)
+    """The buckets and the rank's own gradients appear when the first gradient is complete, which is the head's: beside
+    the logits there is only that. A tensor larger than the bucket stays alone until it is reduced (:1445-1449)."""
+    buffers = _Buffers(run, made)
+    if run.parallelism.zero.stage == 1 and not run.parallelism.zero.overlap_comm:
+        return _stage1_backward(run, units, made, buffers)
+    own = gradients.filled - gradients.resident
+    shared = made.element * tied_gradient(run, units)
+    converts = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1885)
     states = []
     for unit in units:
-        largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
-        live = gradients.filled - gradients.resident + buffers + max(copy, made.element * largest)
+        waiting = max(_largest(unit), _largest(units[-1]))
+        live = own + buffers.whole + max(buffers.copy, made.element * waiting) + converts * waiting
         states.append(UnitState(gradient_live=live if made.trainable else 0))
+    if len(units) > 1:
+        states[-1] = UnitState(gradient_live=made.element * _largest(units[-1]), gradient_kept=shared)
     return tuple(states)
 
 
-def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: int, copy: int) -> tuple[UnitState, ...]:
-    """Gradients pile up whole; after the last unit they are reduced through the bucket into the rank's own (:885)."""
-    owned = sum(_owned(group, made.ranks) for group in made.groups)
-    kept = [made.element * _trainable(unit) for unit in units]
-    if _accumulates(run):
-        kept = [0 for _ in units]
-    overlapped = bool(run.parallelism.zero.overlap_comm)
-    extra = buffers + (copy if overlapped else 0)
-    states = [UnitState(gradient_kept=size, gradient_live=extra) for size in kept]
-    end = max(copy, made.element * owned) + buffers - (min(buffers, copy) if not overlapped else 0)
-    states[0] = states[0]._replace(gradient_live=max(extra, end))
+class _Buffers:
+    """Bytes: `whole`, the reduction buckets; `copy`, what a reduction flattens of a full one."""
+
+    def __init__(self, run: Run, made: Layout) -> None:
+        zero = run.parallelism.zero
+        bucket = known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+        self.filled = made.element * min(bucket, made.trainable)
+        # setup_buckets (:3256-3280): one buffer, two with overlap_comm, of the bucket's size whatever the model.
+        self.whole = made.element * bucket * (2 if zero.overlap_comm else 1) if zero.contiguous_gradients else 0
+        # allreduce_bucket (:2367) flattens the slices of several ranks into one.
+        self.copy = self.filled if made.ranks > 1 and zero.reduce_scatter else 0
+
+
+def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _Buffers) -> tuple[UnitState, ...]:
+    """Gradients pile up whole; after the last unit they go through the bucket, and the rank's own are copied out of it
+    (`reduce_gradients`, :885)."""
+    owned = made.element * sum(_owned(group, made.ranks) for group in made.groups)
+    accumulates = _accumulates(run)
+    kept = [0 if accumulates else made.element * _trainable(unit) for unit in units]
+    states = [UnitState(gradient_kept=size, gradient_live=buffers.whole) for size in kept]
+    states[-1] = states[-1]._replace(gradient_live=0)
+    first = made.groups[0][0] if made.groups else 0
+    bucket = run.parallelism.zero.reduce_bucket_size
+    moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
+    end = buffers.whole + max(buffers.copy, owned) - moved
+    states[0] = states[0]._replace(gradient_live=max(buffers.whole, end))
     return tuple(states)
 
 
 def _step(made: Layout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
     """(fp32 gradient share, what comes on top): norms in fp64 (:2681), then per group the flat copy and its fp32
-    conversion beside the gradients (:3119-3124), then the optimizer's own temporaries."""
+    conversion (:3119-3124), then the optimizer's own temporaries. The half gradients of all groups are views of one
+    buffer (`grads_in_partition`): it lives until the last group is flattened, so through the first one's update."""
     share = max(shares, default=0)
     gradient = 4 * share
+    if made.accumulation == 4:  # already flat and fp32, or (fp32 weights) flattened without conversion
+        own = 4 * sum(shares) if made.element == 2 else 4 * owned
+        copies = 0 if made.element == 2 else 4 * share
+        return max(gradient, own), max(copies, 8 * made.largest, max(temporaries, default=0))
     own = made.element * owned
-    if made.accumulation == 4:
-        own = 4 * sum(shares)
-        converting = own - gradient
-    else:
-        converting = own + made.element * share
-    norms = own + 8 * made.largest - gradient
-    return gradient, max(converting, norms, max(temporaries, default=0))
+    updating = max(temporaries, default=0) + (own if len(shares) > 1 else 0)
+    return gradient, max(own + made.element * share, own + 8 * made.largest - gradient, updating)
 
 
 def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
-    """Stage 1 with bf16 weights and fp32 accumulation: another engine (engine.py:2305, bf16_optimizer.py) that
-    keeps every gradient whole in fp32 from the start, and the half ones too (`immediate_grad_update` is off)."""
+    """Stage 1 with bf16 weights and fp32 accumulation is another engine (engine.py:2305, bf16_optimizer.py): every
+    gradient whole in fp32 from the start, the half ones beside them until the step (`immediate_grad_update` is off),
+    then averaged through a flat fp32 copy cast to the communication dtype (engine.py:3073)."""
     shares = [_share(group, made.ranks) for group in made.groups]
     held = [optimizer.memory(run, flat(share)) for share in shares]
     weights = engine_weights(units, made.element)
     half = made.element * made.trainable
+    averaging = (4 if made.trainable <= _ALLREDUCE_BUCKET else 0) * made.trainable + half if made.ranks > 1 else 0
+    accumulates = _accumulates(run)
+    states = [UnitState(gradient_kept=0 if accumulates else made.element * _trainable(unit)) for unit in units]
+    states[0] = states[0]._replace(gradient_live=averaging)
     return ModelState(
         weights=weights,
         optimizer_states=4 * sum(shares) + sum(h.states for h in held),
-        gradients_resident=4 * made.trainable + half,
+        gradients_resident=4 * made.trainable + (half if accumulates else 0),
         communication=0,
-        units=tuple(UnitState(gradient_live=made.element * _largest(unit)) for unit in units),
+        units=tuple(states),
         gradients_at_step=4 * made.trainable + half,
-        step_temporaries=max(sum(h.step_temporaries for h in held), 8 * made.largest),
+        step_temporaries=sum(h.step_temporaries for h in held),
         load_peak=weights + half,
     )
 
@@ -146,17 +184,16 @@ def _share(group: tuple[int, ...], ranks: int) -> int:
     return -(-sum(group) // alignment) * 2
 
 
-def _owned(group: tuple[int, ...], ranks: int) -> int:
-    """Elements of all tensors that overlap one rank's partition, for the rank with most: gradients are kept
-    whole where a tensor crosses the border (`grads_in_partition`, :2178)."""
+def _owned(group: tuple[int, ...], ranks: int, least: int = 0) -> int:
+    """Elements of all tensors (larger than `least`) that overlap a rank's partition, for the rank with most: gradients
+    are kept whole where a tensor crosses the border (`grads_in_partition`, :2178)."""
     share = _share(group, ranks)
     position = 0
     totals = [0] * ranks
     for numel in group:
-        first = position // share
-        last = min((position + numel - 1) // share, ranks - 1)
-        for rank in range(first, last + 1):
-            totals[rank] += numel
+        if numel > least:
+            for rank in range(position // share, min((position + numel - 1) // share, ranks - 1) + 1):
+                totals[rank] += numel
         position += numel
     return max(totals)
 

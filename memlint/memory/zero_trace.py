@@ -16,10 +16,14 @@ from typing import NamedTuple
 
 
 class Module(NamedTuple):
-    """One module visit: the element counts of its own parameters that are gathered, and of those that persist."""
+    """One module visit: the element counts of its own parameters that are gathered, and of those that persist.
+
+    `tied`: the head of tied embeddings, which uses the first module's parameters again.
+    """
 
     gathered: tuple[int, ...]
     persistent: int = 0
+    tied: bool = False
 
 
 class Knobs(NamedTuple):
@@ -39,6 +43,13 @@ class Gathered(NamedTuple):
     backward: int
 
 
+class Replay(NamedTuple):
+    """`at_loss`: elements still held when the last unit's forward has ended."""
+
+    units: tuple[Gathered, ...]
+    at_loss: int
+
+
 class _Visit(NamedTuple):
     unit: int
     forward: bool
@@ -47,39 +58,44 @@ class _Visit(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def replay(units: tuple[tuple[Module, ...], ...], checkpointed: tuple[bool, ...], knobs: Knobs) -> tuple[Gathered, ...]:
+def replay(units: tuple[tuple[Module, ...], ...], checkpointed: tuple[bool, ...], knobs: Knobs) -> Replay:
     """Peak gathered elements per unit, in forward and in backward, in a step whose trace is known (the third on)."""
     sizes, visits = _visits(units, checkpointed, knobs)
     coordinator = _Coordinator(sizes, visits, knobs)
     forward = [0] * len(units)
     backward = [0] * len(units)
     turn = sum(len(modules) for modules in units)
+    at_loss = 0
     for index, visit in enumerate(visits):
         peak = coordinator.visit(index)
         side = forward if index < turn else backward
         side[visit.unit] = max(side[visit.unit], peak)
-    return tuple(Gathered(*pair) for pair in zip(forward, backward, strict=True))
+        if index == turn - 1:
+            at_loss = coordinator.held
+    return Replay(tuple(Gathered(*pair) for pair in zip(forward, backward, strict=True)), at_loss)
 
 
 def _visits(
     units: tuple[tuple[Module, ...], ...], checkpointed: tuple[bool, ...], knobs: Knobs
 ) -> tuple[list[int], list[_Visit]]:
     sizes: list[int] = []
-    forward: list[list[_Visit]] = []
-    for unit, modules in enumerate(units):
-        visits = []
-        for module in modules:
-            first = len(sizes)
-            sizes.extend(module.gathered)
-            numel = sum(module.gathered) + module.persistent
-            visits.append(_Visit(unit, True, tuple(range(first, len(sizes))), numel))
-        forward.append(visits)
+    forward = [_forward_visits(unit, modules, sizes) for unit, modules in enumerate(units)]
     order = [visit for visits in forward for visit in visits]
     for unit in range(len(units) - 1, -1, -1):
         if knobs.checkpointing and checkpointed[unit]:
             order.extend(forward[unit])
         order.extend(visit._replace(forward=False) for visit in reversed(forward[unit]))
     return sizes, order
+
+
+def _forward_visits(unit: int, modules: tuple[Module, ...], sizes: list[int]) -> list[_Visit]:
+    visits = []
+    for module in modules:
+        first = len(sizes)
+        sizes.extend(module.gathered)
+        parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
+        visits.append(_Visit(unit, True, parameters, sum(sizes[p] for p in parameters) + module.persistent))
+    return visits
 
 
 class _Coordinator:
