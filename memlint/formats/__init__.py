@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memlint.formats import accelerate, deepspeed, llamafactory
+from memlint.formats import accelerate, deepspeed, llamafactory, trainer
 from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document
 
-FORMATS: tuple[Format, ...] = (llamafactory, deepspeed, accelerate)
+FORMATS: tuple[Format, ...] = (llamafactory, deepspeed, accelerate, trainer)
 
 _RANK = {"certain": 3, "likely": 2, "unsure": 1, "no": 0}
 

@@ -1,0 +1,113 @@
+"""The Hugging Face Trainer format: YAML or JSON for HfArgumentParser or TrlParser.
+
+TrainingArguments, TRL's configurations, PEFT and model keys beside a script's own. Read in transformers 5.23.0 and
+4.57.6, trl 1.16.0, 0.29.0, 0.26.2, 0.19.1 and 0.15.2, peft 0.21.2, accelerate 1.15.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Context, Parsed
+from memlint.formats.fields import Fields, Section, as_bool, root
+from memlint.formats.hardware import apply_hardware
+from memlint.formats.trainer_config import Config, config_of
+from memlint.formats.trainer_edits import trainer_edits
+from memlint.formats.trainer_issues import trainer_issues
+from memlint.formats.trainer_model import apply_adapter, apply_model, model_name
+from memlint.formats.trainer_parallel import Companions, apply_parallel, companions_of
+from memlint.formats.trainer_recognise import recognise
+from memlint.formats.trainer_stage import apply_stage
+from memlint.formats.training_arguments import apply as apply_arguments
+from memlint.run import Origin, Run
+from memlint.source.document import Document, Path
+
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
+
+NAME = "trainer"
+DIALECT = "yaml11"
+SCHEMA = "trainer.json"
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The file as one run. Never raises on any value."""
+    companions = companions_of(context)
+    config = config_of(root(document), context, companions.precision())
+    config = config._replace(architecture=_architecture(config))
+    fields = Fields()
+    sections = _fill(fields, config, companions)
+    related = tuple(dict.fromkeys(s.document.path for s in sections if s.document.path != document.path))
+    run = fields.run(NAME, document.path, related)
+    documents = (document, *(s.document for s in sections if s.document.path != document.path))
+    issues = (*trainer_issues(config), *_own_issues(config), *fields.issues)
+    raw, places = _raw(config, sections, companions)
+    return Parsed(NAME, (run,), issues, documents, raw, places)
+
+
+def _architecture(config: Config) -> Any:
+    name, _ = model_name(config)
+    return config.context.find_model(name, config.section.document.path).architecture if name else None
+
+
+def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+    """Defaults first, what is stronger after it; engines last, as they change dtypes and optimizer."""
+    fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
+    apply_hardware(fields, config.context)
+    apply_arguments(fields, config.args, config.context.versions)
+    apply_model(fields, config)
+    apply_adapter(fields, config, None)
+    apply_stage(fields, config)
+    if as_bool(config.section.value.get("use_unsloth")):
+        fields.put("stack.use_unsloth", True, config.section.origin("use_unsloth"))
+    sections = apply_parallel(fields, config, companions)
+    _under_zero3(fields, config)
+    _data_parallel_size(fields)
+    return sections
+
+
+def _under_zero3(fields: Fields, config: Config) -> None:
+    """trl 1.16 sft_trainer.py:878: adapters under ZeRO-3 need reentrant checkpointing, so it is forced."""
+    adapters = fields.get("method.kind") == "lora" and fields.get("parallelism.zero.stage", None) == 3
+    if adapters and config.trl >= (1, 16) and fields.get("checkpointing.mode") != "none":
+        fields.infer("checkpointing.reentrant", True, "trl forces it for adapters under ZeRO-3")
+
+
+def _data_parallel_size(fields: Fields) -> None:
+    world = fields.get("parallelism.world_size")
+    if not isinstance(world, int):
+        return
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "sequence_parallel_size"):
+        world //= max(1, fields.get(f"parallelism.{name}", 1))
+    fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")
+
+
+def _own_issues(config: Config) -> tuple[Any, ...]:
+    """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py)."""
+    found = []
+    for one, other in (("bf16", "fp16"), ("bf16_full_eval", "fp16_full_eval"), ("load_in_4bit", "load_in_8bit")):
+        if all(as_bool(config.section.value.get(key)) for key in (one, other)):
+            message = f"`{one}` and `{other}` cannot both be true: the arguments are refused"
+            found.append(config.section.issue("conflict", message, other))
+    return tuple(found)
+
+
+def _raw(
+    config: Config, sections: tuple[Section, ...], companions: Companions
+) -> tuple[dict[str, Any], dict[str, tuple[str, Path]]]:
+    """The files' own keys for rules: the config, and each companion under its name."""
+    own = config.section
+    raw: dict[str, Any] = {"config": own.document.value}
+    places: dict[str, tuple[str, Path]] = {"config": (own.document.path, ())}
+    for section in sections:
+        name = "accelerate" if section is companions.accelerate else "deepspeed"
+        raw[name], places[name] = section.value, (section.document.path, section.pointer)
+    if isinstance(own.value.get("fsdp_config"), dict):
+        raw["fsdp"], places["fsdp"] = own.value["fsdp_config"], (own.document.path, ("fsdp_config",))
+    return raw, places
+
+
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
+    return trainer_edits(parsed, run, changes)

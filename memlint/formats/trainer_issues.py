@@ -1,0 +1,113 @@
+"""What there is to say about a Trainer file's keys and values, without crying wolf at a script's own ones.
+
+A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
+known key that the file does not have. A key that newer releases dropped is information while nobody says which
+release is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import as_number
+from memlint.formats.suggest import distance, normal
+from memlint.formats.trainer_config import Config
+from memlint.formats.validate import compiled_schema, schema_issues
+
+SCHEMA = "trainer.json"
+# Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
+_FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
+
+
+def trainer_issues(config: Config) -> tuple[Issue, ...]:
+    section = config.section
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    known = compiled_schema(SCHEMA).schema["properties"]
+    kept = (_judged(issue, config) for issue in found)
+    return (*(issue for issue in kept if issue is not None), *_typos(config, known))
+
+
+def _judged(issue: Issue, config: Config) -> Issue | None:
+    """An issue of the schema with the severity it deserves here, or None."""
+    value = _value(config.section.value, issue.pointer)
+    if issue.code in ("removed-key", "renamed-key"):
+        return _outdated(issue, config)
+    if isinstance(value, str) and issue.code == "wrong-type":
+        return _text_for_number(issue, value, config) if as_number(value) is not None else None
+    if issue.code == "wrong-type" and config.trl:
+        return issue._replace(severity="warning")
+    return issue
+
+
+def _value(value: Any, pointer: tuple[str | int, ...]) -> Any:
+    for step in pointer:
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+    return value
+
+
+def _outdated(issue: Issue, config: Config) -> Issue | None:
+    """A known version was compared already; else an older release may be in use, or the key is the script's."""
+    framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
+    if framework == "trl" and not config.trl:
+        return None  # `max_seq_length`, `torch_dtype`: keys of the script
+    if issue.pointer[0] in ("torch_dtype", "model_max_length"):
+        return None
+    return issue._replace(severity="warning" if framework in config.context.versions else "info")
+
+
+def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
+    """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
+    (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
+    key = issue.pointer[-1]
+    if config.section.document.syntax == "json":
+        return issue
+    when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
+    number = as_number(value)
+    message = (
+        f"`{key}: {value}` is text in YAML 1.1, not a number: HfArgumentParser.parse_yaml_file passes it on and "
+        f"the run fails {when} (TrlParser converts it); write `{_dotted(value, number)}`"
+    )
+    severity = "warning" if config.trl else "error"
+    return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))
+
+
+def _dotted(text: str, number: float | int | None) -> str:
+    """The number so that YAML 1.1 reads it as one: `1e-5` -> `1.0e-05`, `"8"` -> `8`."""
+    plain = text.strip()
+    if "e" not in plain.lower():
+        return plain
+    mantissa, _, exponent = plain.lower().partition("e")
+    sign = "" if exponent[:1] in "+-" else "+"
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent}" if number is not None else plain
+
+
+def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
+    section = config.section
+    for key in section.value:
+        if isinstance(key, str) and key not in known:
+            near = _slip_of(key, known, section.value)
+            if near:
+                message = f"unknown key `{key}`: did you mean `{near}`?"
+                yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
+
+
+def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:
+    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
+    plain = normal(key)
+    if len(plain) < 4 or len(plain) > 64:
+        return ""
+    allowed = 1 if len(plain) < 12 else 2
+    for candidate in known:
+        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
+            continue
+        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
+            return "" if _numbered(plain, candidate) else candidate
+    return ""
+
+
+def _numbered(key: str, candidate: str) -> bool:
+    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
+    return key.strip("0123456789_") == candidate.strip("0123456789_")

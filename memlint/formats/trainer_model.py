@@ -1,0 +1,222 @@
+"""Model, dtype, attention, quantisation and adapter of a Trainer file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
+from memlint.formats.trainer_config import Config
+from memlint.run import UNKNOWN, Origin
+
+DTYPES = {
+    **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
+    **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
+    **dict.fromkeys(("float32", "fp32", "float", "torch.float32"), "float32"),
+}
+_FLASH_2 = ("flash_attention_2", "flash_attn_2", "kernels-community/flash-attn", "kernels-community/flash-attn2")
+_FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-community/vllm-flash-attn3")
+
+# peft 0.21.2 utils/constants.py: what LoRA targets when nothing is said; most families have q_proj and v_proj.
+_DEFAULT_TARGETS = {
+    **dict.fromkeys(("bloom", "gpt_neox", "chatglm", "falcon", "RefinedWeb", "RefinedWebModel"), ("query_key_value",)),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
+    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
+    "mpt": ("Wqkv",),
+    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
+    "codegen": ("qkv_proj",),
+    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}
+
+
+def model_name(config: Config) -> tuple[str, Origin]:
+    """The model as the file names it, else as the command line or the settings do."""
+    name, key = config.text("model_name_or_path", "model_name", "model_id")
+    if name:
+        return name, config.section.origin(key)
+    return config.context.model_name, Origin("setting", detail="--model or settings")
+
+
+def apply_model(fields: Fields, config: Config) -> None:
+    name, origin = model_name(config)
+    if not name:
+        fields.unknown("model.name", "the file names no model (`model_name_or_path`); give --model")
+        fields.unknown("model.architecture", "the file names no model")
+    else:
+        fields.put("model.name", name, origin)
+        _architecture(fields, config, name, origin)
+    _weights_dtype(fields, config)
+    _attention(fields, config)
+    _quantization(fields, config)
+
+
+def _architecture(fields: Fields, config: Config, name: str, origin: Origin) -> None:
+    if config.architecture is not None:
+        fields.put("model.architecture", config.architecture, origin._replace(detail="looked up by name"))
+    else:
+        reason = config.context.find_model(name, config.section.document.path).reason
+        fields.unknown("model.architecture", reason or f"`{name}` is not known")
+
+
+def _weights_dtype(fields: Fields, config: Config) -> None:
+    """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
+    word, key = config.text("dtype", "torch_dtype", "model_dtype")
+    if word.lower() in DTYPES:
+        fields.put("model.weights_dtype", DTYPES[word.lower()], config.section.origin(key))
+    elif word.lower() == "auto":
+        _checkpoint_dtype(fields, config, config.section.origin(key))
+    elif word:
+        fields.unknown("model.weights_dtype", f"`{key}: {word}` is no dtype that memlint knows")
+    elif config.trl >= (0, 29):
+        fields.put(
+            "model.weights_dtype", "float32", Origin("default", detail=f"{config.args.source} ModelConfig.dtype")
+        )
+    elif config.transformers >= (5,):
+        _checkpoint_dtype(fields, config, Origin("default", detail="transformers 5 from_pretrained: dtype auto"))
+    else:
+        fields.put("model.weights_dtype", "float32", Origin("default", detail="transformers 4 from_pretrained"))
+    fields.put(
+        "precision.trainable_dtype",
+        fields.get("model.weights_dtype"),
+        fields.origins["model.weights_dtype"],
+    )
+    if not fields.get("precision.autocast"):
+        fields.put("precision.compute", fields.get("model.weights_dtype"), fields.origins["model.weights_dtype"])
+
+
+def _checkpoint_dtype(fields: Fields, config: Config, origin: Origin) -> None:
+    dtype = getattr(config.architecture, "dtype", None)
+    if isinstance(dtype, str) and dtype:
+        fields.put("model.weights_dtype", dtype, origin)
+    else:
+        fields.unknown("model.weights_dtype", "`auto` takes the checkpoint's dtype, which is not known")
+
+
+def _attention(fields: Fields, config: Config) -> None:
+    word, key = config.text("attn_implementation", "_attn_implementation")
+    if word:
+        plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
+        name = "flash_attention_2" if plain in _FLASH_2 else "flash_attention_3" if plain in _FLASH_3 else plain
+        fields.put("attention.implementation", name, config.section.origin(key))
+        fields.put("attention.requested", word, config.section.origin(key))
+        return
+    for key in ("use_flash_attention_2", "use_flash_attn"):
+        if as_bool(config.section.value.get(key)):
+            fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
+            fields.put("attention.requested", key, config.section.origin(key))
+            return
+    version = ".".join(map(str, config.transformers))
+    fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
+
+
+def _quantization(fields: Fields, config: Config) -> None:
+    """bitsandbytes through TRL's ModelConfig keys, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`."""
+    value = config.section.value
+    four = next((key for key in ("load_in_4bit", "use_qlora") if as_bool(value.get(key))), "")
+    if value.get("train_mode") == "qlora":
+        four = "train_mode"
+    if as_int(value.get("bits")) == 4:
+        four = "bits"
+    eight = "load_in_8bit" if as_bool(value.get("load_in_8bit")) else "bits" if as_int(value.get("bits")) == 8 else ""
+    if four:
+        _four_bits(fields, config, four)
+    elif eight:
+        for name, setting in (("method", "bnb"), ("bits", 8), ("kind", "int8")):
+            fields.put(f"model.quantization.{name}", setting, config.section.origin(eight))
+
+
+def _four_bits(fields: Fields, config: Config, key: str) -> None:
+    origin = config.section.origin(key)
+    fields.put("model.quantization.method", "bnb", origin)
+    fields.put("model.quantization.bits", 4, origin)
+    kind, where = config.text("bnb_4bit_quant_type", "quant_type")
+    fields.put("model.quantization.kind", kind or "nf4", config.section.origin(where) if kind else origin)
+    said = config.first("use_bnb_nested_quant", "bnb_4bit_use_double_quant", "double_quant", "use_nested_quant")
+    if said:
+        fields.put(
+            "model.quantization.double_quant", bool(as_bool(config.section.value[said])), config.section.origin(said)
+        )
+    elif key in ("use_qlora", "train_mode", "bits"):
+        fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
+    storage, where = config.text("bnb_4bit_quant_storage")
+    if storage:
+        fields.put("model.quantization.storage_dtype", DTYPES.get(storage, storage), config.section.origin(where))
+    if config.trl and config.trl < (0, 29):  # gone between 0.26.2 (models/utils.py) and 0.29.0
+        reason = "trl before 0.29 calls prepare_model_for_kbit_training"
+        fields.infer("model.quantization.upcast_rest_to_fp32", True, reason)
+
+
+def apply_adapter(fields: Fields, config: Config, zero_stage: Any) -> None:
+    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise. `zero_stage` decides TRL's dtype."""
+    key = _lora_key(config)
+    if not key:
+        fields.put("method.kind", "full", config.args.origin("use_peft"))
+        return
+    fields.put("method.kind", "lora", config.section.origin(key))
+    _number(fields, config, "method.rank", ("lora_r", "lora_rank"), 16)
+    _number(fields, config, "method.alpha", ("lora_alpha",), 32)
+    _number(fields, config, "method.dropout", ("lora_dropout",), 0.05)
+    _targets(fields, config)
+    modules = as_words(config.section.value.get("lora_modules_to_save"))
+    if modules:
+        fields.put("method.modules_to_save", modules, config.section.origin("lora_modules_to_save"))
+    for name in ("use_dora", "use_rslora"):
+        if as_bool(config.section.value.get(name)):
+            fields.put(f"method.{name}", True, config.section.origin(name))
+    _adapter_dtype(fields, config, zero_stage)
+
+
+def _lora_key(config: Config) -> str:
+    """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
+    value = config.section.value
+    for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):
+        said = as_bool(value.get(key))
+        if said is not None:
+            return key if said else ""
+    mode = value.get("train_mode")
+    if isinstance(mode, str):
+        return "train_mode" if mode.lower() in ("lora", "qlora") else ""
+    if as_bool(value.get("full_finetune")):
+        return ""
+    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
+
+
+def _number(fields: Fields, config: Config, field: str, keys: tuple[str, ...], default: float) -> None:
+    key = config.first(*keys)
+    number = as_number(config.section.value.get(key)) if key else None
+    if number is None or number < 0:
+        fields.put(field, default, Origin("default", detail=f"{config.args.source} ModelConfig"))
+    else:
+        fields.put(field, number, config.section.origin(key))
+
+
+def _targets(fields: Fields, config: Config) -> None:
+    """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
+    key = config.first("lora_target_modules", "target_modules", "lora_target")
+    words = as_words(config.section.value.get(key)) if key else ()
+    if words:
+        fields.put("method.targets", words, config.section.origin(key))
+    elif config.first("lora_rank", "bits") and not config.first("lora_r"):
+        fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
+    else:
+        family = getattr(config.architecture, "family", "")
+        targets = _DEFAULT_TARGETS.get(family, ("q_proj", "v_proj"))
+        fields.put(
+            "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
+        )
+    parameters = as_words(config.section.value.get("lora_target_parameters"))
+    if parameters:
+        fields.put("method.target_parameters", parameters, config.section.origin("lora_target_parameters"))
+
+
+def _adapter_dtype(fields: Fields, config: Config, zero_stage: Any) -> None:
+    """peft makes adapters fp32 (autocast_adapter_dtype); TRL makes QLoRA's bf16 and leaves ZeRO-3's as the weights."""
+    quantized = "model.quantization.method" in fields.values
+    weights = fields.get("model.weights_dtype")
+    if config.trl >= (0, 29) and quantized:
+        fields.infer("method.adapter_dtype", "bfloat16", "trl turns QLoRA's adapters into bf16 (sft_trainer.py:900)")
+    elif config.trl and quantized and config.args.flag("bf16"):
+        fields.infer("method.adapter_dtype", "bfloat16", "trl's peft_module_casting_to_bf16")
+    elif config.trl >= (1, 16) and zero_stage == 3 and weights is not UNKNOWN:
+        fields.infer("method.adapter_dtype", weights, "trl passes autocast_adapter_dtype=False under ZeRO-3")
+    else:
+        fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
