@@ -41,18 +41,31 @@ def _unreduced(units: tuple[Unit, ...], made: Plan) -> int:
 
 
 def _units(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> tuple[UnitState, ...]:
-    everything = _everything(units, made)
+    wrapped = _everything(units, made) - root.numel
     largest = max((g.numel for groups in made.wrapped for g in groups), default=0)
     states = []
-    for index, unit in enumerate(units):
+    for index in range(len(units)):
         groups, rest = made.wrapped[index], made.outside[index]
         mine = max((g.numel for g in groups), default=0)
-        forward = root.numel + _forward(run, mine, largest, made, everything - root.numel)
-        backward = root.numel + _backward(run, mine, largest, made, everything - root.numel)
-        live, stays = _gradients(run, made, groups, rest, root, index == 0)
-        states.append(UnitState(made.element * forward, made.element * backward, live, stays))
-        del unit
+        gathered = (
+            made.element * (root.numel + _forward(run, mine, largest, made, wrapped)),
+            made.element * (root.numel + _backward(run, mine, largest, made, wrapped)),
+        )
+        stays = _stays(run, made, groups, rest)
+        live, end = _gradients(run, made, groups, root if index == 0 else Group())
+        states.append(UnitState(*gathered, live - stays, stays, end - stays))
     return tuple(states)
+
+
+def _stays(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group) -> int:
+    """Bytes more (or less) once a unit's backward is over: its reduced gradients; the root's parts wait for the
+    embedding's, which comes last; without resharding after the forward its parameters are freed now."""
+    stays = made.element * rest.trainable
+    for group in groups:
+        stays += 0 if run.parallelism.fsdp.cpu_offload else made.master * group.trainable // made.ranks
+        stays -= made.element * group.trainable if accumulates(run) else 0
+        stays -= made.element * group.numel if run.parallelism.fsdp.strategy in _WHOLE_AFTER_FORWARD else 0
+    return stays
 
 
 def _everything(units: tuple[Unit, ...], made: Plan) -> int:
@@ -71,8 +84,8 @@ def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int
     """Elements gathered beside the root's, which stay from the forward's begin to the backward's end
     (_runtime_utils.py, _post_forward_reshard)."""
     fsdp = run.parallelism.fsdp
-    if made.ranks == 1 and fsdp.strategy == "NO_SHARD":
-        return wrapped if made.master != made.element else 0
+    if fsdp.strategy == "NO_SHARD" and made.master == made.element:
+        return 0
     if fsdp.strategy in _WHOLE_AFTER_FORWARD:
         return wrapped
     ahead = largest if fsdp.forward_prefetch else 0
@@ -81,30 +94,20 @@ def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int
 
 def _backward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int:
     fsdp = run.parallelism.fsdp
-    if fsdp.strategy in _WHOLE_AFTER_FORWARD or fsdp.strategy == "NO_SHARD":
+    if fsdp.strategy in _WHOLE_AFTER_FORWARD or (fsdp.strategy == "NO_SHARD" and made.master == made.element):
         return _forward(run, mine, largest, made, wrapped)
     ahead = largest if fsdp.backward_prefetch != "NONE" else 0
     return mine + ahead
 
 
-def _gradients(
-    run: Run, made: Plan, groups: tuple[Group, ...], rest: Group, root: Group, last: bool
-) -> tuple[int, int]:
-    """(live, kept) bytes. The parts' gradients are concatenated into the flat one (the backward of `split`), so
-    both are alive once; the root's wait for the embedding's, which comes last."""
+def _gradients(run: Run, made: Plan, groups: tuple[Group, ...], root: Group) -> tuple[int, int]:
+    """Bytes of whole gradients (while activations are alive, at the end). The parts' gradients are concatenated into
+    the flat one (the backward of `split`), so both are alive once; the root's when the embedding is done."""
     element, reduce = made.element, reduce_element(run, made.element)
-    largest = max((g.trainable for g in groups), default=0)
     cast = reduce - element if reduce > element else 0
-    live = (2 * element + cast) * largest
-    stays = sum(made.master * g.trainable // made.ranks for g in groups)
-    waits = element * rest.trainable
-    if accumulates(run):
-        stays = stays - sum(element * g.trainable for g in groups)
-    if run.parallelism.fsdp.cpu_offload:
-        stays = 0
-    if last:
-        return max(live, waits + (element + cast) * root.trainable), stays
-    return live, stays + waits
+    largest = max((g.trainable for g in groups), default=0)
+    end = (2 * element + cast) * largest + (element + max(element, cast)) * root.trainable
+    return element * (largest + root.trainable), end
 
 
 def _save(run: Run, made: Plan, root: Group) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Unit, UnitState
-from memlint.memory.zero_layout import Layout, flat
+from memlint.memory.zero_layout import Layout
 from memlint.memory.zero_stages12 import engine_weights
 from memlint.run import Run
 
@@ -12,9 +12,11 @@ _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspee
 
 
 def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
-    """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step."""
+    """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step, beside the half ones:
+    tensor by tensor (runtime/fp16/unfused_optimizer.py:218), or with DeepSpeed's FusedAdam first as tensors, then flat
+    (fused_optimizer.py:255)."""
     mixed = made.element == 2
-    held = optimizer.memory(run, flat(made.trainable))
+    held = optimizer.memory(run, _in_fp32(units) if mixed else units)
     weights = engine_weights(units, made.element)
     gradients = made.element * made.trainable
     flat_copy = made.element * min(made.trainable, _ALLREDUCE_BUCKET) if made.ranks > 1 else 0
@@ -22,14 +24,19 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     accumulates = isinstance(steps, int) and steps > 1
     per_unit = [made.element * sum(t.numel * t.copies for t in unit.tensors if t.trainable) for unit in units]
     states = [UnitState(gradient_kept=0 if accumulates else size) for size in per_unit]
-    states[0] = states[0]._replace(gradient_live=flat_copy)
+    states[0] = states[0]._replace(gradient_end=flat_copy)
+    fused = run.optimizer.engine == "deepspeed"
     return ModelState(
         weights=weights,
         optimizer_states=held.states + (4 * made.trainable if mixed else 0),
         gradients_resident=gradients if accumulates else 0,
         communication=0,
         units=tuple(states),
-        gradients_at_step=4 * made.trainable if mixed else gradients,
-        step_temporaries=max(held.step_temporaries, 2 * made.largest),
+        gradients_at_step=gradients + (4 * made.trainable if mixed else 0),
+        step_temporaries=4 * made.trainable if mixed and fused else held.step_temporaries,
         load_peak=weights,
     )
+
+
+def _in_fp32(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    return tuple(u._replace(tensors=tuple(t._replace(dtype="float32") for t in u.tensors)) for u in units)

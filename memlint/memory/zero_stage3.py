@@ -28,7 +28,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     subgroups = [elements for group in groups for elements in _subgroups(group, _sub_group_size(run))]
     held = [optimizer.memory(run, flat(elements)) for elements in subgroups]
     states = sum(h.states for h in held)
-    master = 4 * share if made.element == 2 else 0
+    master = 4 * share  # also of fp32 weights: `device == self.device` compares a device with its name (:1170)
     gradients = 0 if offloads_states else made.accumulation * share
     bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and made.trainable else 0
@@ -39,13 +39,13 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     secondary = _secondary(run, weights, made)
     gathered = _gathered(run, units, weights)
     return ModelState(
-        weights=weights.whole + partitions + weights.persistent + secondary,
+        weights=weights.whole + partitions,
         optimizer_states=0 if offloads_states else master + states,
         gradients_resident=gradients,
-        communication=bucket,
+        communication=bucket + weights.persistent + secondary,
         units=_units(run, units, made, gathered),
         gathered_at_loss=made.element * gathered.at_loss,
-        gradients_at_step=gradients - weights.persistent - secondary,
+        gradients_at_step=gradients,
         step_temporaries=max(temporaries, weights.persistent),
         communication_at_step=bucket,
         save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,

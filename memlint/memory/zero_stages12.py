@@ -126,7 +126,7 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
     bucket = run.parallelism.zero.reduce_bucket_size
     moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
     end = buffers.whole + max(buffers.copy, owned) - moved
-    states[0] = states[0]._replace(gradient_live=max(buffers.whole, end))
+    states[0] = states[0]._replace(gradient_live=buffers.whole, gradient_end=end)
     return tuple(states)
 
 
@@ -156,7 +156,7 @@ def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelSta
     averaging = (4 if made.trainable <= _ALLREDUCE_BUCKET else 0) * made.trainable + half if made.ranks > 1 else 0
     accumulates = _accumulates(run)
     states = [UnitState(gradient_kept=0 if accumulates else made.element * _trainable(unit)) for unit in units]
-    states[0] = states[0]._replace(gradient_live=averaging)
+    states[0] = states[0]._replace(gradient_end=averaging)
     return ModelState(
         weights=weights,
         optimizer_states=4 * sum(shares) + sum(h.states for h in held),
