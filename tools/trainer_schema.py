@@ -184,6 +184,7 @@ def main(sources: Path) -> None:
     properties["optim"] = {"enum": [*optimizers(properties["optim"]), "adamw_hf"]}
     properties["fsdp"] = {"anyOf": [{"type": "array"}, {"type": ["boolean", "string"]}]}
     properties["lora_target_modules"] = {"anyOf": [{"type": "array"}, {"type": "string"}]}
+    add(properties, "scale_rewards", {"type": "boolean"})  # grpo_config.py:__post_init__ takes both
     for name in SCRIPT_KEYS.split():
         properties.setdefault(name, {})
     for name, (since, new) in RENAMED.items():

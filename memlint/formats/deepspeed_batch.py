@@ -45,13 +45,28 @@ def _alone(fields: Fields, view: Config) -> None:
         fields.put("batch.micro_batch_size", micro, view.origin(MICRO))
     else:
         fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
-    if steps is not None:
-        fields.put("batch.gradient_accumulation_steps", steps, view.origin(STEPS))
-    else:
-        fields.unknown("batch.gradient_accumulation_steps", f"`{STEPS}` is not a number here")
+    _alone_steps(fields, view, steps)
     if total is not None:
         fields.put("batch.global_batch_size", total, view.origin(TOTAL))
     _inconsistent(fields, view, micro, steps, total, world)
+
+
+def _alone_steps(fields: Fields, view: Config, steps: int | None) -> None:
+    """1 when nothing is said, or what the other two sizes and the world leave."""
+    micro, total = view.integer(MICRO), view.integer(TOTAL)
+    world = fields.get("parallelism.world_size", None)
+    if steps is not None:
+        fields.put("batch.gradient_accumulation_steps", steps, view.origin(STEPS))
+    elif view.is_auto(STEPS):
+        fields.unknown("batch.gradient_accumulation_steps", "`auto` follows training arguments that are not known")
+    elif not (micro and total):
+        fields.put("batch.gradient_accumulation_steps", 1, view.origin(STEPS))
+    elif isinstance(world, int) and world:
+        fields.infer(
+            "batch.gradient_accumulation_steps", max(1, total // micro // world), f"{TOTAL} // {MICRO} // world"
+        )
+    else:
+        fields.unknown("batch.gradient_accumulation_steps", f"{TOTAL} // {MICRO} // an unknown number of GPUs")
 
 
 def _inconsistent(fields: Fields, view: Config, micro: Any, steps: Any, total: Any, world: Any) -> None:

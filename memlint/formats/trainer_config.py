@@ -20,6 +20,13 @@ _TRL = frozenset(
         *("beta", "use_bnb_nested_quant", "chat_template_path", "activation_offloading", "reference_free"),
     }
 )
+# open-instruct has TRL's names for some things and a trainer of its own (open_instruct/finetune.py, FlatArguments).
+OPEN_INSTRUCT = frozenset(
+    {
+        *("with_tracking", "use_slow_tokenizer", "use_flash_attn", "checkpointing_steps", "add_bos", "dpo_beta"),
+        *("dataset_mixer_list", "try_launch_beaker_eval_jobs", "push_to_hub_entity", "dpo_loss_type"),
+    }
+)
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
 _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)
@@ -48,10 +55,15 @@ class Config(NamedTuple):
         return next((key for key in keys if self.section.value.get(key) is not None), "")
 
 
+def _is_trl(section: Section) -> bool:
+    keys = section.value.keys()
+    return bool(_TRL & keys) and not OPEN_INSTRUCT & keys
+
+
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
     """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
     transformers = tuple(context.versions.get("transformers", (5, 23)))
-    trl = tuple(context.versions.get("trl", _TRL_NEWEST)) if _TRL & section.value.keys() else ()
+    trl = tuple(context.versions.get("trl", _TRL_NEWEST)) if _is_trl(section) else ()
     overrides: dict[str, Any] = dict(_TRL_DEFAULTS) if trl >= (0, 22) else {}
     if trl >= (0, 22):
         overrides["bf16"] = section.value.get("fp16") is not True  # base_config.py: `bf16 = not fp16` when unset

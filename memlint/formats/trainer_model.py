@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
-from memlint.formats.trainer_config import Config
+from memlint.formats.trainer_config import OPEN_INSTRUCT, Config
 from memlint.run import UNKNOWN, Origin
 
 DTYPES = {
@@ -104,6 +104,8 @@ def _attention(fields: Fields, config: Config) -> None:
             fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
             fields.put("attention.requested", key, config.section.origin(key))
             return
+    if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
+        fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")
     version = ".".join(map(str, config.transformers))
     fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
 
