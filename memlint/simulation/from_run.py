@@ -93,6 +93,8 @@ def _checkpointing(run: Run) -> str:
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
         return "upcast" if run.loss.upcast_logits else "plain"
+    if run.loss.kind == "fused_ce":
+        return "fused_ce_upcast" if run.loss.upcast_logits else "fused_ce"
     if run.loss.kind in ("liger", "chunked"):
         return str(run.loss.kind)
     raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")

@@ -12,13 +12,40 @@ import torch
 
 
 def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-    """transformers up to 4.44: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
+    """transformers up to 4.49: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
 
-    models/llama/modeling_llama.py, LlamaForCausalLM.forward, v4.44.0.
+    models/llama/modeling_llama.py, LlamaForCausalLM.forward, v4.45.2; loss/loss_utils.py, ForCausalLMLoss, v4.48.1.
     """
     logits = logits.float()
     shifted = logits[..., :-1, :].contiguous()
     return torch.nn.functional.cross_entropy(shifted.view(-1, vocab_size), labels[..., 1:].reshape(-1))
+
+
+class InPlaceCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
+    """A fused kernel over logits that exist: the gradient takes their place (Unsloth's and Liger's cross entropy)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits)
+        losses = torch.empty(logits.shape[0], dtype=torch.float32)
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return ctx.saved_tensors[0]
+
+
+def fused(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+    """The fused kernel over the model's logits as they are."""
+    result: torch.Tensor = InPlaceCrossEntropy.apply(logits.view(-1, vocab_size))
+    return result
+
+
+def fused_after_upcast(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+    """The same under transformers up to 4.49: float32 logits and a contiguous copy of the shifted ones first."""
+    shifted = logits.float()[..., :-1, :].contiguous()
+    result: torch.Tensor = InPlaceCrossEntropy.apply(shifted.view(-1, vocab_size))
+    return result
 
 
 class FusedLinear(torch.autograd.Function):  # type: ignore[misc]

@@ -17,6 +17,14 @@ from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker
 
 
+# Losses over logits that exist; transformers calls them with its own arguments.
+LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
+    "upcast": losses.upcast_first,
+    "fused_ce": losses.fused,
+    "fused_ce_upcast": losses.fused_after_upcast,
+}
+
+
 class Settings(NamedTuple):
     """A step to simulate, in the simulator's own plain terms.
 
@@ -44,7 +52,7 @@ class Settings(NamedTuple):
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
-    loss: str = "plain"  # plain, upcast (transformers 4.44 and older), liger, chunked
+    loss: str = "plain"  # plain, upcast (transformers before 4.50), fused_ce, fused_ce_upcast, liger, chunked
     chunk_tokens: int = 256
 
 
@@ -92,8 +100,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
 
 
 def _set_loss(model: Any, settings: Settings) -> None:
-    if settings.loss == "upcast":
-        model.loss_function = losses.upcast_first
+    if settings.loss in LOSSES:
+        model.loss_function = LOSSES[settings.loss]
     elif settings.loss == "liger":
         losses.fuse(model)
     elif settings.loss == "chunked":
@@ -178,7 +186,7 @@ def _step(
     end = (tracker.current, len(tracker.events))
     tracker.begin("backward")
     loss.backward()
-    del loss, kept
+    del loss
     tracker.label((p.grad for p in trained if p.grad is not None), "gradients")
     tracker.begin("optimizer_step")
     tracker.ignored = optimizers.on_host(optimizer)
@@ -186,6 +194,7 @@ def _step(
         torch.nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    del kept
     return end
 
 
