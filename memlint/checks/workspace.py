@@ -19,6 +19,8 @@ from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
 
+MAX_CACHED = 256
+
 ReadBytes = Callable[[str], bytes]
 
 
@@ -58,8 +60,26 @@ class Workspace:
     def documents(self, path: str) -> tuple[Document, ...]:
         """The documents of a file that was named or discovered; their path is `path`. Raises OSError."""
         if path not in self._documents:
-            self._documents[path] = load(self._load_bytes(posixpath.join(self.cwd, path)), path)
+            if len(self._documents) >= MAX_CACHED:
+                # A scan of a whole repository reads each file once: only shared references are worth keeping.
+                self._documents.clear()
+            self._documents[path] = load(self._load_bytes(self._absolute(path)), path)
         return self._documents[path]
+
+    def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
+        """The same files, with other bytes in those that `contents` names (as documents are named)."""
+        changed = {self._absolute(path): data for path, data in contents.items()}
+        original = self._load_bytes
+
+        def load_bytes(path: str) -> bytes:
+            return changed[path] if path in changed else original(path)
+
+        other = Workspace(self.root, self.cwd, self._files, load_bytes, self._models, self._hub)
+        other._resolutions = self._resolutions
+        return other
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.cwd, path))
 
     def context(self, **facts: Any) -> Context:
         """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
@@ -67,7 +87,7 @@ class Workspace:
 
     def find_model(self, name: str, from_path: str) -> Resolution:
         """The architecture behind a name in the file at `from_path`; local folders are looked up beside it."""
-        folder = posixpath.dirname(posixpath.normpath(posixpath.join(self.cwd, from_path)))
+        folder = posixpath.dirname(self._absolute(from_path))
         if (name, folder) not in self._resolutions:
             self._resolutions[name, folder] = resolve(name, (self.cwd, folder), self._models, self._hub)
         return self._resolutions[name, folder]

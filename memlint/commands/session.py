@@ -1,0 +1,129 @@
+"""One invocation's view of the files: which projects they belong to, what is known beside them, what each one says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from memlint.checks.engine import Analysis, Engine
+from memlint.checks.workspace import Workspace, on_disk
+from memlint.findings import Finding, Location
+from memlint.fixes.attach import with_plans
+from memlint.fixes.attempt import Reanalyse
+from memlint.formats.base import Context
+from memlint.source.document import Document
+
+UNREADABLE = "SRC000"
+# Keys that only a training config has: what makes a file that does not parse worth a finding.
+_TELLTALE = re.compile(
+    r"^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
+    r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:",
+    re.MULTILINE,
+)
+
+# What is known of one document besides its text: fields of `Context`.
+FactsOf = Callable[[Document, Workspace], Mapping[str, Any]]
+
+
+class Outcome(NamedTuple):
+    """One file: its analyses (one a document) and its findings, before anything is hidden."""
+
+    path: str
+    analyses: tuple[Analysis, ...]
+    findings: tuple[Finding, ...]
+    readable: bool = True
+
+    @property
+    def format(self) -> str:
+        names = [analysis.format.NAME for analysis in self.analyses if analysis.format is not None]
+        return names[0] if names else ""
+
+
+class Session:
+    """Files below the repository of `cwd` are one project; a path outside of it is a project of its own."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts_of: FactsOf,
+        roots: Sequence[str] = (),
+        cwd: str = "",
+        hub: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.facts_of = facts_of
+        self.cwd = os.path.realpath(cwd or os.getcwd())
+        self.roots = tuple(os.path.realpath(root) for root in roots if os.path.isdir(root))
+        self._hub = hub
+        self._workspaces: dict[str, Workspace] = {}
+        self._root_of: dict[str, str] = {}
+
+    def workspace(self, path: str) -> Workspace:
+        """The workspace of the project that `path` belongs to."""
+        folder = os.path.dirname(os.path.realpath(os.path.join(self.cwd, path)))
+        if folder not in self._root_of:
+            self._root_of[folder] = project_root(folder, (self.cwd, *self.roots))
+        root = self._root_of[folder]
+        if root not in self._workspaces:
+            self._workspaces[root] = on_disk(root, self.cwd, hub=self._hub)
+        return self._workspaces[root]
+
+    def lint(self, path: str, named: bool = True, fixes: bool = True) -> Outcome:
+        """Everything there is to say about one file. A file that cannot be read is a finding, and so is a crash."""
+        workspace = self.workspace(path)
+        try:
+            documents = workspace.documents(path)
+        except OSError as error:
+            return Outcome(path, (), (unreadable(path, error.strerror or str(error)),), readable=False)
+        analyses = tuple(self.analyse(document, workspace) for document in documents)
+        found: list[Finding] = []
+        for analysis in analyses:
+            if analysis.format is not None or named or _concerns_us(analysis.document):
+                found.extend(self.planned(analysis, workspace) if fixes else analysis.findings)
+        return Outcome(path, analyses, tuple(found))
+
+    def analyse(self, document: Document, workspace: Workspace) -> Analysis:
+        return self.engine.analyse(document, self.context(document, workspace))
+
+    def context(self, document: Document, workspace: Workspace) -> Context:
+        return workspace.context(**self.facts_of(document, workspace))
+
+    def planned(self, analysis: Analysis, workspace: Workspace) -> tuple[Finding, ...]:
+        return with_plans(analysis, self.engine.estimator, self.again(analysis, workspace))
+
+    def again(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
+        """The same file under other contents."""
+        document = analysis.document
+
+        def reanalyse(contents: Mapping[str, bytes]) -> Analysis:
+            other = workspace.overlaid(contents)
+            changed = other.documents(document.path)[document.index]
+            return self.analyse(changed, other)
+
+        return reanalyse
+
+
+def project_root(folder: str, roots: Sequence[str]) -> str:
+    """The folder that references may not leave: the repository around `folder`, else the first of `roots` around it."""
+    current = folder
+    while True:
+        if os.path.exists(os.path.join(current, ".git")):
+            return current
+        parent = os.path.dirname(current)
+        if parent == current:
+            break
+        current = parent
+    around = (root for root in roots if folder == root or folder.startswith(root.rstrip(os.sep) + os.sep))
+    return next(around, folder)
+
+
+def unreadable(path: str, reason: str) -> Finding:
+    place = Location(path, 1, 1, 1, 1)
+    return Finding(UNREADABLE, "source/unreadable", "error", f"cannot be read: {reason}", place, key=UNREADABLE)
+
+
+def _concerns_us(document: Document) -> bool:
+    """Whether a file that no format claims may be a training config all the same, judged by its text."""
+    return bool(document.problems) and _TELLTALE.search(document.text) is not None

@@ -1,0 +1,70 @@
+"""A run in one line and as the facts that reports show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.memory.model import Estimate
+from memlint.report.model import HardwareFacts, ModelFacts, RunReport
+from memlint.run import UNKNOWN, Run
+
+
+def run_report(run: Run, estimate: Estimate) -> RunReport:
+    gpu = run.hardware.gpu
+    world = known(run.parallelism.world_size)
+    return RunReport(
+        path=run.path,
+        format=run.format,
+        related=run.related,
+        model=ModelFacts(known(run.model.name), _model_source(run), estimate.parameters, estimate.trainable_parameters),
+        hardware=HardwareFacts(
+            gpu.name if gpu else None,
+            world,
+            gpu.nominal_bytes if gpu else None,
+            estimate.budget_bytes or (gpu.usable_bytes if gpu else None),
+        ),
+        estimate=estimate,
+        purpose=run.purpose,
+        summary=", ".join(_words(run)),
+    )
+
+
+def known(value: Any) -> Any:
+    """`value`, or None for UNKNOWN."""
+    return None if value is UNKNOWN else value
+
+
+def _model_source(run: Run) -> str:
+    origin = run.origins.get("model.architecture")
+    return origin.detail.partition(":")[0] if origin is not None and origin.detail else "unknown"
+
+
+def _words(run: Run) -> Iterator[str]:
+    """ "sft, lora r=8, bfloat16, 2 x 4096 tokens, ZeRO-3" """
+    yield run.method.stage
+    yield run.method.kind + (f" r={run.method.rank}" if run.method.rank else "")
+    if run.model.quantization.method != "none":
+        yield f"{run.model.quantization.bits:g}-bit base"
+    if run.precision.compute is not UNKNOWN:
+        yield ("pure " if run.precision.autocast is False and not run.precision.master_weights else "") + str(
+            run.precision.compute
+        )
+    yield f"{_told(run.batch.micro_batch_size)} x {_told(run.sequence.length)} tokens"
+    yield from _engine(run)
+
+
+def _engine(run: Run) -> Iterator[str]:
+    parallelism = run.parallelism
+    if parallelism.engine == "deepspeed":
+        yield f"ZeRO-{_told(parallelism.zero.stage)}"
+    elif parallelism.engine == "fsdp":
+        yield f"FSDP{parallelism.fsdp.version}"
+    elif parallelism.engine not in ("single", "ddp"):
+        yield parallelism.engine
+    if run.offload.optimizer != "none" or run.offload.parameters != "none":
+        yield "offload"
+
+
+def _told(value: Any) -> str:
+    return "?" if value is UNKNOWN else str(value)
