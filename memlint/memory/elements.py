@@ -46,6 +46,8 @@ def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
     query = count * shape.heads * shape.head_dim
     key = count * shape.kv_heads * shape.head_dim
     turned = shape.rotary_fraction
+    if shape.kind == "mla":
+        return _latent(layer, tokens)
     return {
         "query": query,
         "key": key,
@@ -63,6 +65,32 @@ def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
         "key.passed": key - int(key * turned),
         "query.rotary/2": int(query * turned) // 2,
         "key.rotary/2": int(key * turned) // 2,
+    }
+
+
+def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
+    shape, count = layer.attention, tokens.count
+    value_dim = shape.value_head_dim or shape.head_dim
+    query, value = count * shape.heads * shape.head_dim, count * shape.heads * value_dim
+    turned, key_turned = count * shape.heads * shape.rope_head_dim, count * shape.rope_head_dim
+    return {
+        "query": query,
+        "key": query,
+        "value": value,
+        "mixed": value,
+        "key.passed": query - turned,
+        "key+value": query - turned + value,
+        "query.passed": query - turned,
+        "query.rotary": turned,
+        "query.rotary/2": turned // 2,
+        "key_rotary": key_turned,
+        "key_rotary/2": key_turned // 2,
+        "query_latent": count * shape.q_lora_rank,
+        "latent": count * shape.kv_lora_rank,
+        "latent+rope": count * (shape.kv_lora_rank + shape.rope_head_dim),
+        "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
+        "head_rows": count * shape.heads,
+        "key_head_rows": count * shape.heads,
     }
 
 

@@ -92,7 +92,7 @@ def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ..
     return tuple(names)
 
 
-_MIXERS = ("attention",)
+_MIXERS = ("attention", "mla")
 
 
 def refuse_unmodelled(architecture: Architecture) -> None:

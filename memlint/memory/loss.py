@@ -51,6 +51,10 @@ FUSED = ("liger", "cut", "unsloth", "chunked")
 
 
 def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Value:
+    if loss.norm == "centred":
+        return norm.centred(context.tape, x, roles.norm, "rows")
+    if loss.norm == "layer_no_affine":
+        return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
     if loss.norm.startswith("layer"):
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")

@@ -35,6 +35,14 @@ def add(tape: Tape, a: Value, b: Value) -> Value:
     return found
 
 
+def subtract(tape: Tape, a: Value, b: Value) -> Value:
+    """`a - b` where `b` is one number per row: the gradient of `b` is a sum over a negated copy."""
+    found = tape.new(a.extent, max(a.width, b.width))
+    tape.node((found,), (b,), (), ((a.extent, a.width),) if b.requires_grad else ())
+    tape.node((found,), (a,), aliases=True)
+    return found
+
+
 def multiply(tape: Tape, a: Value, b: Value) -> Value:
     """`a * b`: each factor is saved for the other's gradient."""
     width = max(a.width, b.width)

@@ -21,14 +21,16 @@ def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tu
 
 
 def inputs_bytes(shared: Step) -> int:
-    """Token ids and labels (int64), and the rotary cosine and sine of one forward."""
+    """Token ids and labels (int64), the rotary cosine and sine, and eager attention's mask."""
     tokens = shared.tokens
     shape = shared.architecture.kinds[0].attention if shared.architecture.kinds else None
     rope = 0
     if shape is not None and shape.rotary_fraction:
         turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
         rope = 2 * rounded(tokens.length * turned * shared.width)
-    return 2 * rounded(8 * tokens.count) + rope
+    masked = shared.regime.mask and shared.run.checkpointing.mode != "none"  # recomputation reads it again
+    mask = rounded(tokens.count * tokens.length * shared.width) if masked else 0
+    return 2 * rounded(8 * tokens.count) + rope + mask
 
 
 def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:

@@ -55,11 +55,9 @@ MANAGED = ("paged optimizer states are managed memory: they leave the card when 
 
 def _blockwise(run: Run, units: tuple[Unit, ...], weights: int, per_unit: list[int]) -> ModelState:
     """BAdam: gradients and states of the block being trained only; the largest block decides."""
-    blocks = [
-        (size, optimizer.memory(run, (unit._replace(repeat=1),))) for size, unit in zip(per_unit, units, strict=True)
-    ]
-    gradient = max(size for size, _ in blocks)
-    states = max(held.states for _, held in blocks)
+    held = [optimizer.memory(run, (unit._replace(repeat=1),)) for unit in units]
+    gradient = max(per_unit)
+    states = max(block.states for block in held)
     live = tuple(UnitState(gradient_kept=0) for _ in units)
     return ModelState(
         weights=weights,

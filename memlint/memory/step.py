@@ -20,7 +20,8 @@ from memlint.memory.tape import Weight
 from memlint.memory.walk import Sizes, Stretch
 from memlint.run import Run
 
-_NONE = UnitState()
+# Families without the attention interface: whatever is asked for, their own code runs (transformers 5.23).
+_EAGER_ONLY = ("bloom",)
 
 
 class Step(NamedTuple):
@@ -73,7 +74,10 @@ def regime(run: Run, simulated: bool) -> Regime:
     if not isinstance(implementation, str):
         raise Missing("attention.implementation", "say the attention implementation")
     half = BYTES[compute] if precision.autocast else 0
-    return Regime(half, implementation, not simulated, bfloat16=compute == "bfloat16")
+    architecture: Architecture = run.model.architecture
+    if architecture.family in _EAGER_ONLY:
+        implementation = "eager"
+    return Regime(half, implementation, not simulated, implementation == "eager", compute == "bfloat16")
 
 
 def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[Stretch]:
@@ -173,6 +177,8 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
     counts.update(extents(tensors, shared.tokens.count))
     mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
+    if state.gathered_at_loss:
+        placed = placed._replace(gathered_forward=state.gathered_at_loss, gathered_backward=state.gathered_at_loss)
     return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, 1)
 
 
@@ -187,5 +193,10 @@ def _loss(shared: Step) -> LossShape:
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         softcap=architecture.logits_softcap,
         scaled=architecture.logits_scale,
-        norm=architecture.kinds[architecture.pattern[-1]].norm if architecture.pattern else "rms",
+        norm=_final_norm(architecture),
     )
+
+
+def _final_norm(architecture: Architecture) -> str:
+    last = architecture.kinds[architecture.pattern[-1]]
+    return "centred" if last.class_name.startswith("Cohere") else last.norm

@@ -14,12 +14,15 @@ from memlint.memory.tape import KERNEL, Tape, Value, Weight
 FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash", "flex_attention", "sdpa", "xformers")
 
 
-def attention(context: Context, shape: Attention, x: Value, head_norm: Weight | None) -> Value:
+def attention(
+    context: Context, shape: Attention, x: Value, head_norm: Weight | None, rotates_in_single: bool = False
+) -> Value:
     """The whole attention block on the normed input `x`."""
     tape = context.tape
     query, key, value = _query_key_value(context, shape, x, head_norm)
     if shape.rotary_fraction:
-        turned = rotate(context, query, shape.rotary_fraction), rotate(context, key, shape.rotary_fraction)
+        fraction, single = shape.rotary_fraction, rotates_in_single
+        turned = rotate(context, query, fraction, single), rotate(context, key, fraction, single)
         tape.drop(query, key)
         query, key = turned
     mixed = core(context, shape, query, key, value)
@@ -115,7 +118,7 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
     tape.drop(raw)
     if shape.softcap:
         scores = _softcap(tape, scores)
-    if context.regime.mask:
+    if context.regime.mask:  # `scores + mask`, out of place
         masked = ops.add(tape, scores, scores)
         tape.drop(scores)
         scores = masked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlint.architectures.model import Layer
 from memlint.memory import ops
 from memlint.memory.blocks import attention, norm
+from memlint.memory.blocks.latent import latent
 from memlint.memory.blocks.mlp import mlp
 from memlint.memory.blocks.moe import mixture
 from memlint.memory.blocks.regime import Context
@@ -50,6 +51,10 @@ def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 
 
 def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.class_name.startswith("Cohere"):
+        return norm.centred(context.tape, x, roles.norm, "rows")
+    if shape.norm == "layer_no_affine":
+        return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
     if shape.norm.startswith("layer"):
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
     return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma")
@@ -65,7 +70,9 @@ def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 
 
 def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
-    return attention.attention(context, shape.attention, x, roles.head_norm)
+    if shape.attention.kind == "mla":
+        return latent(context, shape.attention, x, roles.norm)
+    return attention.attention(context, shape.attention, x, roles.head_norm, shape.class_name.startswith("Cohere"))
 
 
 def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:

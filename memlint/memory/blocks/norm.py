@@ -62,3 +62,27 @@ def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> 
     tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
     tape.drop(mean, deviation, given)
     return found
+
+
+def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
+    """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
+    single = ops.cast(tape, x, SINGLE)
+    normed = layer(tape, single, None, rows, half)
+    tape.drop(single)
+    found = ops.cast(tape, normed, x.width)
+    tape.drop(normed)
+    return found
+
+
+def centred(tape: Tape, x: Value, weight: Weight | None, rows: str) -> Value:
+    """LayerNorm written out in fp32 (transformers 5.23 models/cohere/modeling_cohere.py, CohereLayerNorm)."""
+    single = ops.cast(tape, x, SINGLE)
+    mean = tape.new(rows, SINGLE)
+    tape.node((mean,), (single,))
+    apart = ops.subtract(tape, single, mean)
+    root = _reciprocal_root(tape, apart, rows)
+    tape.drop(apart)
+    again = ops.subtract(tape, single, mean)
+    normed = ops.multiply(tape, again, root)
+    tape.drop(single, mean, again, root)
+    return _gemma_tail(tape, normed, weight, x.width)

@@ -7,9 +7,16 @@ from memlint.memory.blocks.regime import Context
 from memlint.memory.tape import Tape, Value
 
 
-def rotate(context: Context, x: Value, fraction: float) -> Value:
-    """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head."""
+def rotate(context: Context, x: Value, fraction: float, in_single: bool = False) -> Value:
+    """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
+    if in_single:
+        single = ops.cast(tape, x, ops.SINGLE)
+        turned = rotate(context, single, fraction)
+        tape.drop(single)
+        back = ops.cast(tape, turned, x.width)
+        tape.drop(turned)
+        return back
     if fraction >= 1:
         return _rotate_all(context, x)
     turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
