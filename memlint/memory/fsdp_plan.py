@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from memlint.memory.model import Tensor, Unit
@@ -11,16 +12,26 @@ from memlint.run import Run
 
 
 class Group(NamedTuple):
-    """One FSDP unit. Elements: `numel` as gathered (padding included), `trainable` of those; `shard` bytes kept."""
+    """One FSDP unit. Elements: `numel` as gathered (padding included), `trainable` of those, `largest` and `last` of
+    its trainable tensors; `shard` bytes kept."""
 
     numel: int = 0
     trainable: int = 0
     shard: int = 0
+    largest: int = 0
+    last: int = 0
 
-    def __add__(self, other: object) -> Group:
-        if not isinstance(other, Group):
-            return NotImplemented
-        return Group(self.numel + other.numel, self.trainable + other.trainable, self.shard + other.shard)
+
+def joined(groups: Iterable[tuple[Group, int]]) -> Group:
+    """(group, copies) pairs as one group."""
+    numel = trainable = shard = largest = last = 0
+    for group, copies in groups:
+        numel += group.numel * copies
+        trainable += group.trainable * copies
+        shard += group.shard * copies
+        largest = max(largest, group.largest)
+        last = group.last or last
+    return Group(numel, trainable, shard, largest, last)
 
 
 class Plan(NamedTuple):
@@ -96,14 +107,17 @@ def stored_element(run: Run, tensor: Tensor) -> float:
 
 def _group(run: Run, tensors: list[Tensor], ranks: int) -> Group:
     """FSDP1 flattens, FSDP2 splits every tensor's first dimension and pads it."""
-    numel = trainable = 0
+    numel = trainable = largest = last = 0
     shard = 0.0
     for tensor in tensors:
         size = _padded(run, tensor, ranks) * tensor.copies
         numel += size
-        trainable += size if tensor.trainable else 0
         shard += size // ranks * stored_element(run, tensor)
-    return Group(numel, trainable, int(shard))
+        if tensor.trainable:
+            trainable += size
+            largest = max(largest, tensor.numel)
+            last = tensor.numel
+    return Group(numel, trainable, int(shard), largest, last)
 
 
 def _padded(run: Run, tensor: Tensor, ranks: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.fsdp_plan import Group, Plan
+from memlint.memory.fsdp_plan import Group, Plan, joined
 from memlint.memory.fsdp_state import Kept, accumulates, kept, reduce_element
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -16,7 +16,8 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
     offloads = run.parallelism.fsdp.cpu_offload
     gradients = 0 if offloads else made.master * state.trainable
     resident = _unreduced(units, made) if accumulates(run) else 0
-    root = sum((rest for rest in made.outside), Group())
+    root = joined((rest, unit.repeat) for rest, unit in zip(made.outside, units, strict=True))
+    at_loss = made.element * (root.numel + _whole_after_forward(run, units, made, root))
     return ModelState(
         weights=state.shards,
         optimizer_states=state.states,
@@ -27,7 +28,8 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
         step_temporaries=state.step_temporaries,
         save_temporaries=_save(run, made, root),
         load_peak=_load(run, made, state, root),
-        gathered_at_loss=made.element * (root.numel + _whole_after_forward(run, units, made, root)),
+        gathered_at_loss=at_loss,
+        gathered_at_loss_backward=at_loss,
         host_bytes=state.host,
     )
 
@@ -47,12 +49,13 @@ def _units(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> tuple[
     for index in range(len(units)):
         groups, rest = made.wrapped[index], made.outside[index]
         mine = max((g.numel for g in groups), default=0)
+        ahead = largest if index else 0
         gathered = (
             made.element * (root.numel + _forward(run, mine, largest, made, wrapped)),
-            made.element * (root.numel + _backward(run, mine, largest, made, wrapped)),
+            made.element * (root.numel + _backward(run, mine, ahead, made, wrapped)),
         )
         stays = _stays(run, made, groups, rest)
-        live, end = _gradients(run, made, groups, root if index == 0 else Group())
+        live, end = _gradients(run, made, groups, rest, root.trainable if index == 0 else 0)
         states.append(UnitState(*gathered, live - stays, stays, end - stays))
     return tuple(states)
 
@@ -82,32 +85,35 @@ def _whole_after_forward(run: Run, units: tuple[Unit, ...], made: Plan, root: Gr
 
 def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int:
     """Elements gathered beside the root's, which stay from the forward's begin to the backward's end
-    (_runtime_utils.py, _post_forward_reshard)."""
+    (_runtime_utils.py, _post_forward_reshard). In mixed precision a unit's shard is first cast (`_mp_shard`)."""
     fsdp = run.parallelism.fsdp
-    if fsdp.strategy == "NO_SHARD" and made.master == made.element:
+    casts = made.master != made.element
+    if fsdp.strategy == "NO_SHARD" and not casts:
         return 0
     if fsdp.strategy in _WHOLE_AFTER_FORWARD:
         return wrapped
     ahead = largest if fsdp.forward_prefetch else 0
-    return mine + ahead + max(mine, ahead) // made.ranks
+    cast = max(mine, ahead) // made.ranks if casts and made.ranks > 1 else 0
+    return mine + ahead + cast
 
 
-def _backward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int:
+def _backward(run: Run, mine: int, ahead: int, made: Plan, wrapped: int) -> int:
     fsdp = run.parallelism.fsdp
     if fsdp.strategy in _WHOLE_AFTER_FORWARD or (fsdp.strategy == "NO_SHARD" and made.master == made.element):
-        return _forward(run, mine, largest, made, wrapped)
-    ahead = largest if fsdp.backward_prefetch != "NONE" else 0
-    return mine + ahead
+        return _forward(run, mine, ahead, made, wrapped)
+    return mine + (ahead if fsdp.backward_prefetch != "NONE" else 0)
 
 
-def _gradients(run: Run, made: Plan, groups: tuple[Group, ...], root: Group) -> tuple[int, int]:
-    """Bytes of whole gradients (while activations are alive, at the end). The parts' gradients are concatenated into
-    the flat one (the backward of `split`), so both are alive once; the root's when the embedding is done."""
+def _gradients(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group, root: int) -> tuple[int, int]:
+    """Bytes of whole gradients (while the activations are at their peak: one matrix's; at the end). The parts'
+    gradients are concatenated into the flat one (the backward of `split`), so both are alive once: a unit's at its end,
+    the root's (`root` elements) when the embedding is done."""
     element, reduce = made.element, reduce_element(run, made.element)
-    cast = reduce - element if reduce > element else 0
-    largest = max((g.trainable for g in groups), default=0)
-    end = (2 * element + cast) * largest + (element + max(element, cast)) * root.trainable
-    return element * (largest + root.trainable), end
+    cast = reduce if reduce > element else 0
+    trainable = max((g.trainable for g in groups), default=0)
+    largest = max((g.largest for g in groups), default=0)
+    end = (element + max(element, cast)) * trainable + element * rest.trainable + max(element, cast) * root
+    return element * (largest + rest.trainable), end
 
 
 def _save(run: Run, made: Plan, root: Group) -> int:

@@ -2,100 +2,146 @@
 
 from __future__ import annotations
 
-from memlint.memory.fsdp_plan import Group, Plan
+from memlint.memory.fsdp_plan import Group, Plan, joined
 from memlint.memory.fsdp_state import accumulates, kept, reduce_element
 from memlint.memory.model import ModelState, Unit, UnitState
+from memlint.memory.zero_layout import tied_elements, tied_gradient
 from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
     """Shards; per unit the gathered parameters, the buffers they come through and gradients until reduced."""
     state = kept(run, units, made)
-    offloads = run.parallelism.fsdp.cpu_offload
-    largest = max((g.numel for groups in made.wrapped for g in groups), default=0)
+    walk = _Walk(run, units, made)
+    largest = max(group.numel for group in walk.groups)
     return ModelState(
         weights=state.shards,
         optimizer_states=state.states,
-        gradients_resident=_unreduced(run, units, made) if accumulates(run) else 0,
+        gradients_resident=walk.unreduced() if accumulates(run) else 0,
         communication=0,
-        units=_units(run, units, made),
-        gradients_at_step=0 if offloads else made.master * state.trainable,
+        units=tuple(walk.unit(index) for index in range(len(units))),
+        gradients_at_step=0 if run.parallelism.fsdp.cpu_offload else made.master * state.trainable,
         step_temporaries=state.step_temporaries,
         save_temporaries=made.master * largest if run.saving.gathers_full_weights else 0,
         load_peak=state.shards + made.master * largest,
         host_bytes=state.host,
-        gathered_at_loss=_at_loss(run, units, made),
+        gathered_at_loss=walk.at_loss() + walk.copied_at_loss(),
+        gathered_at_loss_backward=walk.at_loss(),
     )
 
 
-def _at_loss(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
-    """The tail's parameters and the all-gather buffer they came through; all units without resharding."""
-    tail = made.outside[-1].numel
-    copied = tail if made.ranks > 1 else 0
-    if run.parallelism.fsdp.reshard_after_forward:
-        return made.element * (tail + copied)
-    whole = sum(
-        (sum(g.numel for g in inner) + rest.numel) * unit.repeat
-        for unit, inner, rest in zip(units, made.wrapped, made.outside, strict=True)
-    )
-    return made.element * (whole + copied)
+class _Walk:
+    """The groups in forward order.
 
+    accelerate gives the embedding a group of its own and the final norm and head another one, which stays gathered from
+    the forward to the backward (utils/fsdp_utils.py:857-879); with tied embeddings the embedding belongs to the latter,
+    gathered from the start. Without a wrap policy the whole model is one group.
+    """
 
-def _unreduced(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
-    """Without gradient sync every gradient stays whole, in the reduce dtype (_fsdp_param.py,
-    to_accumulated_grad_if_needed)."""
-    total = 0
-    for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):
-        total += (sum(g.trainable for g in groups) + rest.trainable) * unit.repeat
-    return max(made.element, reduce_element(run, made.element)) * total
+    def __init__(self, run: Run, units: tuple[Unit, ...], made: Plan) -> None:
+        self.made = made
+        self.units = units
+        fsdp = run.parallelism.fsdp
+        self.accumulates = accumulates(run)
+        self.offloads = fsdp.cpu_offload
+        self.reshards = fsdp.reshard_after_forward
+        self.hybrid = fsdp.strategy.lstrip("_").startswith("HYBRID")
+        self.reduce = reduce_element(run, made.element)
+        self.one = fsdp.wrap == "none"
+        self.groups = self._groups()
+        self.total = joined((group, unit.repeat) for group, unit in zip(self.groups, units, strict=True)).numel
+        self.tied = tied_elements(run, units)
+        self.tied_gradient = tied_gradient(run, units)
 
+    def _groups(self) -> list[Group]:
+        wrapped, outside = self.made.wrapped, self.made.outside
+        if self.one:
+            whole = joined((rest, unit.repeat) for rest, unit in zip(outside, self.units, strict=True))
+            return [whole, *[Group()] * (len(self.units) - 1)]
+        return [
+            joined([(g, 1) for g in inner]) if inner else rest for inner, rest in zip(wrapped, outside, strict=True)
+        ]
 
-def _units(run: Run, units: tuple[Unit, ...], made: Plan) -> tuple[UnitState, ...]:
-    """accelerate gives the embedding a group of its own and the final norm and head another one, which stays
-    gathered from the forward to the backward (utils/fsdp_utils.py:857-879)."""
-    head = made.outside[-1]
-    reshards = run.parallelism.fsdp.reshard_after_forward
-    groups = [
-        max(inner, default=Group()) if inner else rest for inner, rest in zip(made.wrapped, made.outside, strict=True)
-    ]
-    total = sum(group.numel * unit.repeat for group, unit in zip(groups, units, strict=True))
-    states = []
-    for index in range(len(units)):
-        mine = groups[index]
-        before = groups[index - 1] if index else Group()
-        after = groups[index + 1] if index + 1 < len(groups) else Group()
-        if units[index].repeat > 1:
-            before = after = mine
-        forward = _forward(made, mine, before, total, reshards)
-        backward = _backward(made, mine, before, head, total, reshards, index == len(units) - 1)
-        live = _live(run, made, mine, after)
-        stays = made.master * mine.trainable // made.ranks
-        if accumulates(run):
-            stays -= max(made.element, reduce_element(run, made.element)) * mine.trainable
-        states.append(UnitState(forward, backward, live, 0 if run.parallelism.fsdp.cpu_offload else stays))
-    return tuple(states)
+    def unreduced(self) -> int:
+        """Without gradient sync every gradient stays whole, in the reduce dtype (_fsdp_param.py,
+        to_accumulated_grad_if_needed)."""
+        return self._accumulated(joined((g, u.repeat) for g, u in zip(self.groups, self.units, strict=True)))
 
+    def _accumulated(self, group: Group) -> int:
+        return max(self.made.element, self.reduce) * group.trainable
 
-def _forward(made: Plan, mine: Group, before: Group, total: int, reshards: bool) -> int:
-    """The unit's parameters beside the all-gather buffer they were copied out of, which is kept until the next unit's
-    copy-out (_fsdp_param_group.py:455-464); the previous one's while this one's is filled."""
-    if made.ranks == 1:
-        return made.element * mine.numel
-    shard = mine.numel // made.ranks
-    own = max(2 * mine.numel, before.numel + mine.numel + shard)
-    return made.element * (own if reshards else total + own - mine.numel)
+    def unit(self, index: int) -> UnitState:
+        mine = self.groups[index]
+        first = self.units[index].repeat == 1
+        before = (self.groups[index - 1] if index else Group()) if first else mine
+        after = (self.groups[index + 1] if index + 1 < len(self.groups) else Group()) if first else mine
+        stays = self._stays(mine, index)
+        live = self.made.element * (mine.largest if len(self.units) > 1 else 0) + self.reduce * after.trainable
+        return UnitState(
+            gathered_forward=self.made.element * self._forward(mine, before, index),
+            gathered_backward=self.made.element * self._backward(mine, before, index),
+            gradient_live=live - stays,
+            gradient_kept=stays,
+            gradient_end=self._end(mine, before, index) - stays,
+        )
 
+    def _forward(self, mine: Group, before: Group, index: int) -> int:
+        """The unit's parameters beside the all-gather buffer they were copied out of, kept until the next unit's
+        copy-out (_fsdp_param_group.py:455-464); or the previous one's while this one's is filled."""
+        others = self.tied if index else 0
+        if not self.reshards:
+            others = self.total - mine.numel
+        if self.one:
+            others, mine = 0, self.groups[0]
+        if self.made.ranks == 1:
+            return others + mine.numel
+        return others + max(2 * mine.numel, before.numel + mine.numel + mine.numel // self.made.ranks)
 
-def _backward(made: Plan, mine: Group, before: Group, head: Group, total: int, reshards: bool, is_head: bool) -> int:
-    """The unit's parameters and the next one's all-gather buffer, filled ahead (`_backward_prefetch`)."""
-    if not reshards:
-        return made.element * total
-    ahead = before.numel if made.ranks > 1 else 0
-    return made.element * (mine.numel + ahead + (0 if is_head else 0 * head.numel))
+    def _backward(self, mine: Group, before: Group, index: int) -> int:
+        """The unit's parameters and the next one's all-gather buffer, filled ahead (`_backward_prefetch`)."""
+        if self.one:
+            return self.groups[0].numel
+        if not self.reshards:
+            return self.total
+        ahead = 0 if self.made.ranks == 1 or (self.tied and index == 1) else before.numel
+        return mine.numel + ahead + (self.tied if index else 0)
 
+    def _stays(self, mine: Group, index: int) -> int:
+        """Bytes more (or less) once the unit's backward is over: its reduced gradients; what `all_reduce_input` holds
+        of them in hybrid sharding until the end (_fsdp_collectives.py, foreach_reduce); less its parameters, if it
+        kept them."""
+        share = mine.trainable // self.made.ranks
+        stays = 0 if self.offloads else self.made.master * share
+        if self.hybrid and self.reduce != self.made.master:
+            stays += self.reduce * share
+        if self.accumulates:
+            stays -= self._accumulated(mine)
+        if not self.reshards and not self.one:
+            stays -= self.made.element * mine.numel
+        if index == len(self.units) - 1:
+            stays += self.made.element * self.tied_gradient
+        return stays
 
-def _live(run: Run, made: Plan, mine: Group, after: Group) -> int:
-    """The unit's whole gradients, beside the reduce-scatter input of the unit before it in backward, which is kept
-    until this one is reduced (:640-660); or beside its own input being filled."""
-    reduce = reduce_element(run, made.element)
-    return made.element * mine.trainable + reduce * after.trainable
+    def _end(self, mine: Group, before: Group, index: int) -> int:
+        """While the unit is reduced, its parameters are freed: the whole gradients beside the reduce-scatter input
+        they are copied to; then that, its output, the reduced gradient and, by a loop variable, the last tensor's whole
+        gradient (foreach_reduce). Both beside the gathered parameters that `_backward` counts."""
+        freed = self.made.element * (self.groups[0].numel if self.one else mine.numel)
+        filling = (self.made.element + self.reduce) * mine.trainable
+        share = mine.trainable // self.made.ranks
+        casts = self.made.master * share if self.reduce != self.made.master else 0
+        reducing = self.reduce * (mine.trainable + share) + casts + self.made.element * mine.last
+        return max(filling, reducing) - freed
+
+    def at_loss(self) -> int:
+        """The tail's parameters, or all without resharding."""
+        if self.one or not self.reshards:
+            return self.made.element * self.total
+        return self.made.element * (self.tied + self.groups[-1].numel)
+
+    def copied_at_loss(self) -> int:
+        """The last all-gather buffer, which the root frees when its forward ends."""
+        if self.made.ranks == 1:
+            return 0
+        last = self.total if self.one else self.groups[-2].numel if self.tied else self.groups[-1].numel
+        return self.made.element * last

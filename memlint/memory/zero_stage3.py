@@ -42,11 +42,12 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
         weights=weights.whole + partitions,
         optimizer_states=0 if offloads_states else master + states,
         gradients_resident=gradients,
-        communication=bucket + weights.persistent + secondary,
-        units=_units(run, units, made, gathered),
-        gathered_at_loss=made.element * gathered.at_loss,
+        communication=bucket + weights.persistent,
+        units=_units(run, units, made, gathered, secondary),
+        gathered_at_loss=secondary + made.element * gathered.at_loss,
+        gathered_at_loss_backward=secondary + made.element * gathered.at_loss,
         gradients_at_step=gradients,
-        step_temporaries=max(temporaries, weights.persistent),
+        step_temporaries=secondary + max(temporaries, weights.persistent),
         communication_at_step=bucket,
         save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
         load_peak=weights.whole + partitions + made.element * _largest(units),
@@ -108,13 +109,13 @@ def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
     return weights.unsharded // group if group > 1 and made.ranks > group else 0
 
 
-def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay) -> tuple[UnitState, ...]:
+def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, secondary: int) -> tuple[UnitState, ...]:
     states = []
     for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
         states.append(
             UnitState(
-                gathered_forward=made.element * elements.forward,
-                gathered_backward=made.element * elements.backward,
+                gathered_forward=secondary + made.element * elements.forward,
+                gathered_backward=secondary + made.element * elements.backward,
                 gradient_live=_reducing(run, unit, made, index == len(units) - 1),
             )
         )

@@ -120,13 +120,18 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
     owned = made.element * sum(_owned(group, made.ranks) for group in made.groups)
     accumulates = _accumulates(run)
     kept = [0 if accumulates else made.element * _trainable(unit) for unit in units]
-    states = [UnitState(gradient_kept=size, gradient_live=buffers.whole) for size in kept]
-    states[-1] = states[-1]._replace(gradient_live=0)
+    # Beside a unit's activations at their peak stands the gradient of one of its matrices; the others follow.
+    ahead = [size - min(size, made.element * _largest(unit)) for size, unit in zip(kept, units, strict=True)]
+    states = [
+        UnitState(gradient_kept=size, gradient_live=buffers.whole - later, gradient_end=buffers.whole)
+        for size, later in zip(kept, ahead, strict=True)
+    ]
+    states[-1] = states[-1]._replace(gradient_live=-ahead[-1])
     first = made.groups[0][0] if made.groups else 0
     bucket = run.parallelism.zero.reduce_bucket_size
     moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
     end = buffers.whole + max(buffers.copy, owned) - moved
-    states[0] = states[0]._replace(gradient_live=buffers.whole, gradient_end=end)
+    states[0] = states[0]._replace(gradient_end=max(buffers.whole, end))
     return tuple(states)
 
 

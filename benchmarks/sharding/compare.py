@@ -1,0 +1,79 @@
+"""Prints how far the closed form is from the real engines, phase by phase.
+
+python benchmarks/sharding/compare.py [NAME_PREFIX]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent.parent), str(HERE)]
+
+import predict  # noqa: E402
+
+PHASES = ("rest", "forward", "backward", "step")
+
+
+def rows() -> list[dict[str, Any]]:
+    """The committed results."""
+    return [json.loads(line) for line in (HERE / "results.jsonl").read_text().splitlines()]
+
+
+def errors(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Setting name -> phase -> relative error of the prediction against the fullest rank. Runs without an engine only
+    tell the activations."""
+    alone = {row["setting"]["name"]: row["ranks"][0] for row in results if row["setting"]["engine"] == "none"}
+    return {
+        row["setting"]["name"]: _errors(row, activations(row["setting"], alone))
+        for row in results
+        if row["setting"]["engine"] != "none"
+    }
+
+
+def activations(setting: dict[str, Any], alone: dict[str, dict[str, int]]) -> predict.Activations:
+    """What the same model takes without any engine."""
+    kinds = {
+        "activations-lora": setting.get("method") == "lora",
+        "activations-freeze": setting.get("method") == "freeze",
+        "activations-no-checkpointing": not setting.get("checkpointing", True),
+        "activations-seq256": setting.get("sequence", 64) == 256,
+        "activations-fp32": predict.run_of(setting).precision.compute == "float32",
+    }
+    figures = alone[next((name for name, matches in kinds.items() if matches), "activations")]
+    return predict.Activations(**figures)
+
+
+def _errors(row: dict[str, Any], kept: predict.Activations) -> dict[str, float]:
+    predicted = predict.predict(row["setting"], kept)
+    return {phase: predicted[phase] / measured(row, phase) - 1 for phase in PHASES}
+
+
+def measured(row: dict[str, Any], phase: str) -> int:
+    """The fullest rank's bytes."""
+    return max(rank[phase] for rank in row["ranks"])
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+
+
+def main() -> int:
+    prefix = sys.argv[1] if len(sys.argv) > 1 else ""
+    found = {name: e for name, e in errors(rows()).items() if name.startswith(prefix)}
+    print(f"{'setting':45s}" + "".join(f"{phase:>11s}" for phase in PHASES))
+    for name, by_phase in found.items():
+        print(f"{name:45s}" + "".join(f"{100 * by_phase[phase]:+10.1f}%" for phase in PHASES))
+    for label, share in (("median", 0.5), ("p95", 0.95), ("worst", 1.0)):
+        figures = [quantile([abs(e[phase]) for e in found.values()], share) for phase in PHASES]
+        print(f"{label + f' of {len(found)}':45s}" + "".join(f"{100 * f:10.1f}%" for f in figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
