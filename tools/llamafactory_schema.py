@@ -57,7 +57,12 @@ def v0_keys(checkout: str, tag: str) -> Keys:
 
 def known_enums(checkout: str, transformers: Path) -> dict[str, list[str]]:
     texts = sources(checkout, "HEAD", "llamafactory/extras/", "constants.py")
-    texts += [(newest(transformers) / name).read_text() for name in ("trainer_utils.py", "training_args.py")]
+    own = {name: values for text in texts for name, values in enums(text).items()}
+    return {**own, **hf_enums(newest(transformers))}
+
+
+def hf_enums(folder: Path) -> dict[str, list[str]]:
+    texts = [(folder / name).read_text() for name in ("trainer_utils.py", "training_args.py")]
     return {name: values for text in texts for name, values in enums(text).items()}
 
 
@@ -67,7 +72,9 @@ def enums_of(checkout: str, tag: str) -> dict[str, list[str]]:
     return {name: values for text in texts for name, values in enums(text).items()}
 
 
-def removed_values(name: str, found: list[tuple[str, Keys]], by_version: dict[str, Any]) -> dict[str, str]:
+def removed_values(
+    name: str, found: list[tuple[str, Keys]], by_version: dict[str, Any], framework: str
+) -> dict[str, str]:
     """Values of a key that some version took and the newest does not -> the version that dropped them."""
     choices = []
     for version, keys in found:
@@ -81,7 +88,7 @@ def removed_values(name: str, found: list[tuple[str, Keys]], by_version: dict[st
     gone = {}
     for value in sorted(set().union(*(values for _, values in choices)) - now):
         last = max(index for index, (_, values) in enumerate(choices) if value in values)
-        gone[value] = f"llamafactory {choices[last + 1][0]}"
+        gone[value] = f"{framework} {choices[last + 1][0]}"
     return gone
 
 
@@ -121,6 +128,9 @@ def property_schema(field: Field, known: dict[str, list[str]]) -> dict[str, Any]
     if field.name in OVERRIDES:
         return dict(OVERRIDES[field.name])
     schema = schema_of(field.annotation, known)
+    branches = schema.get("anyOf", [])
+    if any("enum" in branch for branch in branches) and {"type": "string"} in branches:
+        branches.remove({"type": "string"})  # `SchedulerType | str`: __post_init__ makes an enum member of it
     if field.name in LISTS:
         schema = {"anyOf": [*schema.get("anyOf", [schema]), {"type": "array", "items": {"type": "string"}}]}
     if field.name in NULLABLE and schema and {"type": "null"} not in schema.get("anyOf", []):
@@ -133,7 +143,7 @@ def collapse(schema: dict[str, Any]) -> dict[str, Any]:
     branches = schema.get("anyOf", [])
     if branches and all(set(branch) == {"type"} for branch in branches):
         return {"type": [branch["type"] for branch in branches]}
-    return schema
+    return branches[0] if len(branches) == 1 else schema
 
 
 def annotate(name: str, schema: dict[str, Any], framework: str, since: str, gone: str, first: str) -> dict[str, Any]:
@@ -159,7 +169,7 @@ def properties(
         gone = "" if framework == "transformers" and newer(gone, NEWEST_ALLOWED) else gone
         schema = property_schema(field, known)
         if by_version is not None:
-            schema = with_removed_values(schema, removed_values(name, found, by_version))
+            schema = with_removed_values(schema, removed_values(name, found, by_version, framework))
         if field.default is not ... and field.default is not None and not gone:
             schema["default"] = field.default
         result[name] = annotate(name, schema, framework, since, gone, first)
@@ -219,7 +229,8 @@ def build(checkout: str, transformers: Path) -> dict[str, Any]:
     for folder in ordered(transformers):
         texts = [(folder / name).read_text() for name in ("training_args.py", "training_args_seq2seq.py")]
         inherited.append((folder.name, {field.name: field for text in texts for field in fields(text, SUFFIXES)}))
-    v0 = properties(inherited, "transformers", known)
+    enums_then = {folder.name: hf_enums(folder) for folder in ordered(transformers)}
+    v0 = properties(inherited, "transformers", known, enums_then)
     current = own[-1][1]
     by_version = {version: enums_of(checkout, tag) for version, tag in versions(checkout)}
     for name, schema in properties(own, "llamafactory", known, by_version).items():

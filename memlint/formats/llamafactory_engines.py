@@ -46,9 +46,16 @@ def apply_world(fields: Fields, config: Config) -> None:
         else:
             reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:71)"
             fields.unknown("parallelism.world_size", reason)
-    if config.tuning == "lora" and not config.hf.written("ddp_find_unused_parameters"):
-        reason = "LLaMA-Factory sets it for LoRA (hparams/parser.py:578)"
-        fields.infer("parallelism.find_unused_parameters", False, reason)
+    _find_unused(fields, config)
+
+
+def _find_unused(fields: Fields, config: Config) -> None:
+    """Off for LoRA (hparams/parser.py:578) and, as the Trainer has it, wherever activations are checkpointed."""
+    if not config.hf.written("ddp_find_unused_parameters"):
+        lora = config.tuning == "lora"
+        off = lora or fields.get("checkpointing.mode", "none") != "none"
+        reason = "LLaMA-Factory sets it for LoRA" if lora else "Trainer: off with checkpointing, else on"
+        fields.infer("parallelism.find_unused_parameters", not off, reason)
 
 
 def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:

@@ -42,7 +42,7 @@ _V1_TELLING = frozenset(
 def recognise_document(document: Document) -> Recognition:
     """Confidence by how many telling keys there are, and by the share of keys that LLaMA-Factory knows at all."""
     value = document.value
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         return Recognition("no")
     return _recognise_v1(value) if is_v1(value) else _recognise_v0(value)
 

@@ -71,7 +71,7 @@ def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mappi
     got = f"got {value_words(error.instance)}"
     if kind in _BOUNDS:
         return Issue(code, f"{name} must be {_BOUNDS[kind]} {error.kind.limit:g}, {got}", path, pointer)
-    guess = _choice(error, kind) if not other else other
+    guess = other or _choice(error, kind)
     hint = f" (did you mean `{guess}`?)" if guess else ""
     return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, suggestion=guess)
 

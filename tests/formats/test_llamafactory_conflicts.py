@@ -1,0 +1,68 @@
+"""Combinations that LLaMA-Factory refuses, each with the check in its source; and what it lets pass."""
+
+from __future__ import annotations
+
+import pytest
+from llamafactory_files import BASE, messages, parse
+
+ZERO3 = {"z3.json": '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'}
+
+REFUSED = [
+    ("quantization_bit: 4", "full", "LoRA or OFT"),  # hparams/parser.py:226
+    ("quantization_bit: 4\npissa_init: true", "lora", "PiSSA"),  # parser.py:229
+    ("quantization_bit: 4\nresize_vocab: true", "lora", "resized"),  # parser.py:232
+    ("adapter_name_or_path: a", "full", "adapters"),  # parser.py:222
+    ("use_galore: true", "lora", "GaLore"),  # finetuning_args.py:607
+    ("use_galore: true\nuse_badam: true", "full", "exclude"),  # finetuning_args.py:610
+    ("use_dora: true", "full", "LoRA alone"),  # finetuning_args.py:623
+    ("use_llama_pro: true", "full", "LLaMA Pro"),  # finetuning_args.py:604
+    ("pure_bf16: true\ndeepspeed: z3.json", "full", "ZeRO-3"),  # parser.py:466
+    ("quantization_bit: 8\ndeepspeed: z3.json", "lora", "8-bit"),  # model_utils/quantization.py:189
+    ("use_galore: true\ndeepspeed: z3.json", "full", "DeepSpeed"),  # parser.py:485
+    ("fp8: true\nquantization_bit: 4", "lora", "FP8"),  # parser.py:491
+    ("eval_strategy: steps", "lora", "eval_dataset"),  # parser.py:436
+    ("val_size: 0.1\neval_dataset: e", "lora", "exclude"),  # data_args.py:167
+    ("streaming: true", "lora", "max_steps"),  # parser.py:430
+    ("streaming: true\nmax_steps: 10\nmax_samples: 5", "lora", "streaming"),  # data_args.py:183
+    ("quantization_bit: 3", "lora", "4 or 8 bits"),  # model_utils/quantization.py:185
+    ("infer_backend: vllm", "lora", "inference"),  # parser.py:499
+    ("image_max_pixels: 1", "lora", "image_min_pixels"),  # model_args.py:344
+    ("use_galore: true\ngalore_layerwise: true\ngradient_accumulation_steps: 8", "full", "accumulation"),
+    ("use_galore: true\noptim: lion_8bit", "full", "takes only"),  # train/trainer_utils.py:251
+]
+
+
+@pytest.mark.parametrize(("keys", "kind", "word"), REFUSED)
+def test_refused(keys: str, kind: str, word: str) -> None:
+    found = messages(parse(BASE.format(kind=kind) + keys, ZERO3, gpus=8), "conflict")
+    assert any(word in message for message in found), found
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ("quantization_bit: 4\nbf16: true", "lora"),
+        ("quantization_bit: 4\ndeepspeed: z3.json", "lora"),
+        ("val_size: 0.1\neval_strategy: steps", "lora"),
+        ("use_galore: true\noptim: adamw_8bit\npure_bf16: true", "full"),
+        ("use_badam: true", "full"),
+        ("streaming: true\nmax_steps: 100", "lora"),
+        ("eval_strategy: 'no'", "full"),
+        ("pissa_init: true", "lora"),
+        ("val_size: ${share}\neval_strategy: steps", "lora"),
+    ],
+)
+def test_allowed(keys: str, kind: str) -> None:
+    assert not messages(parse(BASE.format(kind=kind) + keys, ZERO3, gpus=1), "conflict")
+
+
+def test_the_issue_points_at_the_key_that_is_to_blame() -> None:
+    parsed = parse(BASE.format(kind="full") + "quantization_bit: 4\n")
+    assert [issue.pointer for issue in parsed.issues if issue.code == "conflict"] == [("quantization_bit",)]
+
+
+def test_layerwise_optimizers_need_one_gpu() -> None:
+    keys = "use_galore: true\ngalore_layerwise: true\ngradient_accumulation_steps: 1\n"
+    assert messages(parse(BASE.format(kind="full") + keys, gpus=2), "conflict")
+    assert not messages(parse(BASE.format(kind="full") + keys, gpus=1), "conflict")
+    assert not messages(parse(BASE.format(kind="full") + keys), "conflict")  # how many is not known: no guess

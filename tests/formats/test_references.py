@@ -1,0 +1,109 @@
+"""References: the order of places, and nothing outside of the root, whatever the name says."""
+
+from __future__ import annotations
+
+import posixpath
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint.formats.base import Missing
+from memlint.formats.references import Files, candidates, inside, issue, reader, resolve
+from memlint.source import load
+from memlint.source.document import Document
+
+ROOT = "/work/repo"
+CONFIG = "/work/repo/examples/train/full.yaml"
+
+
+def files(present: set[str], links: dict[str, str] | None = None, folders: set[str] | None = None) -> Files:
+    def realpath(path: str) -> str:
+        return (links or {}).get(path, path)
+
+    def read(path: str) -> Document:
+        if path.endswith("locked.json"):
+            raise PermissionError(13, "Permission denied")
+        return load(b"{}", path)[0]
+
+    return Files(lambda path: path in present, lambda path: path in present | (folders or set()), realpath, read)
+
+
+def test_the_working_directory_comes_first_then_the_folder_then_its_ancestors() -> None:
+    assert candidates("ds.json", CONFIG, ROOT + "/run", ROOT) == (
+        "/work/repo/run/ds.json",
+        "/work/repo/examples/train/ds.json",
+        "/work/repo/examples/ds.json",
+        "/work/repo/ds.json",
+    )
+
+
+def test_the_first_file_that_is_there_wins() -> None:
+    present = {"/work/repo/examples/ds.json", "/work/repo/ds.json"}
+    assert resolve("ds.json", CONFIG, ROOT + "/run", ROOT, files(present)) == "/work/repo/examples/ds.json"
+    assert resolve("ds.json", CONFIG, ROOT, ROOT, files(present)) == "/work/repo/ds.json"
+
+
+@given(st.text("ab./~-\\", max_size=30), st.sampled_from([ROOT, "/", "/work/other", "/work/repository"]))
+def test_no_candidate_is_outside_of_the_root(reference: str, cwd: str) -> None:
+    for place in candidates(reference, CONFIG, cwd, ROOT):
+        assert posixpath.isabs(place) and inside(place, ROOT) and ".." not in place.split("/")
+
+
+def code(reference: str, found: Files) -> str:
+    result = resolve(reference, CONFIG, ROOT, ROOT, found)
+    assert isinstance(result, Missing)
+    return result.code
+
+
+def test_every_reason_has_its_code() -> None:
+    everything = files({"/etc/passwd", "/work/repository/ds.json"}, folders={"/work/repo/deepspeed"})
+    assert code("gone.json", everything) == "missing"
+    assert code("/etc/passwd", everything) == "outside"
+    assert code("../../../etc/passwd", everything) == "outside" or code("../../../etc/passwd", everything) == "missing"
+    assert code("/work/repository/ds.json", everything) == "outside"
+    assert code("~/ds.json", everything) == "outside"
+    assert code("https://example.org/ds.json", everything) == "url"
+    assert code("file:///etc/passwd", everything) == "url"
+    assert code("deepspeed", everything) == "not-a-file"
+    assert code("", everything) == "missing"
+    assert code("a\0b", everything) == "missing"
+    assert code("x" * 5000, everything) == "missing"
+
+
+def test_a_link_that_leads_outside_is_not_followed() -> None:
+    found = files({"/etc/passwd"}, links={"/work/repo/ds.json": "/etc/passwd"})
+    assert code("ds.json", found) == "outside"
+
+
+def test_a_root_of_the_file_system_works() -> None:
+    assert resolve("ds.json", "/a/b.yaml", "/", "/", files({"/ds.json"})) == "/ds.json"
+
+
+def test_circles_are_refused_however_long() -> None:
+    read = reader(ROOT, ROOT, files({f"/work/repo/{name}.json" for name in "abc"}))
+    assert isinstance(read("b.json", "a.json"), Document)
+    assert isinstance(read("c.json", "b.json"), Document)
+    closed = read("a.json", "c.json")
+    assert isinstance(closed, Missing) and closed.code == "cyclic"
+    itself = read("a.json", "a.json")
+    assert isinstance(itself, Missing) and itself.code == "cyclic"
+
+
+def test_two_configs_may_name_the_same_file() -> None:
+    read = reader(ROOT, ROOT, files({"/work/repo/ds.json"}))
+    assert isinstance(read("ds.json", "one.yaml"), Document)
+    assert isinstance(read("ds.json", "two.yaml"), Document)
+
+
+def test_a_file_that_cannot_be_read_says_why() -> None:
+    found = reader(ROOT, ROOT, files({"/work/repo/locked.json"}))("locked.json", CONFIG)
+    assert isinstance(found, Missing) and found.code == "unreadable" and "Permission denied" in found.message
+
+
+def test_the_issue_lists_what_was_tried() -> None:
+    missing = resolve("ds.json", CONFIG, ROOT, ROOT, files(set()))
+    assert isinstance(missing, Missing)
+    told = issue(missing, CONFIG, ("deepspeed",))
+    assert told.code == "missing-reference" and told.pointer == ("deepspeed",)
+    for place in missing.tried:
+        assert place in told.message
