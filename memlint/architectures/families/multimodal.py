@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from memlint.architectures import towers
-from memlint.architectures.blocks import Weights, linear, norm
+from memlint.architectures.assemble import decoder
+from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, norm
 from memlint.architectures.config import Config, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.families import dense, experts, gemma, hybrid, llama, mixture, phi3, qwen_vision
-from memlint.architectures.model import Architecture, Tower, Weight
+from memlint.architectures.model import Architecture, Layer, Tower, Weight
 
 Build = Callable[[Config], Architecture]
 
@@ -345,7 +346,108 @@ def _glm_tower(c: Config) -> Tower:
     )
 
 
+def qwen2_5_omni(c: Config) -> Architecture:
+    """The thinker alone: it is what frameworks train (LLaMA-Factory takes `model.thinker`); the talker stays out."""
+    thinker = Config(c.mapping("thinker_config"), "qwen2_5_omni_thinker")
+    return qwen2_5_omni_thinker(thinker)._replace(family=c.family)
+
+
+def mllama(c: Config) -> Architecture:
+    """Llama 3.2 Vision: cross-attention layers between the text layers read the image."""
+    text, vision = nested(c, "text_config"), nested(c, "vision_config")
+    hidden, vocabulary = text.integer("hidden_size"), text.integer("vocab_size")
+    crossing = {str(index) for index in text.items("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38)}
+
+    def make(crosses: bool) -> Layer:
+        own = grouped_query(
+            text, prefix="cross_attn" if crosses else "self_attn", qk_norm="head" if crosses else "none"
+        )
+        gates = (Weight("cross_attn_attn_gate", (1,), "other"), Weight("cross_attn_mlp_gate", (1,), "other"))
+        block = layer(
+            "MllamaCrossAttentionDecoderLayer" if crosses else "MllamaSelfAttentionDecoderLayer",
+            own,
+            gated(text),
+            llama.two_norms(text),
+        )
+        return block._replace(weights=block.weights + gates) if crosses else block
+
+    built = decoder(
+        text,
+        "MllamaForConditionalGeneration",
+        make,
+        [str(index) in crossing for index in range(text.layers())],
+        prefix="model.language_model.",
+        tied=c.flag("tie_word_embeddings"),
+        unmodelled="cross-attention layers hold the keys and values of image tiles",
+    )
+    # eight embeddings more than the head has: the image token and padding (modeling_mllama.py)
+    embedding = Weight("model.language_model.embed_tokens.weight", (vocabulary + 8, hidden), "embedding")
+    projector = linear("multi_modal_projector", hidden, vision.integer("vision_output_dim"), True)
+    tower, end = _mllama_towers(vision)
+    tower = tower._replace(projector_weights=projector, projector_prefix="model")
+    return _whole(
+        c, "MllamaForConditionalGeneration", built._replace(outside=(embedding, *built.outside[1:])), tower, end
+    )
+
+
+def _mllama_towers(c: Config) -> tuple[Tower, Tower]:
+    """The local transformer and the gated global one after it."""
+    hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
+    image, patch, tiles = c.integer("image_size"), c.integer("patch_size"), c.integer("max_num_tiles")
+    ratios = len(c.items("supported_aspect_ratios")) or 8
+    positions = (image // patch) ** 2 + 1
+    outside = (
+        Weight("class_embedding", (hidden,), "embedding"),
+        Weight("patch_embedding.weight", (hidden, c.integer("num_channels", 3), patch, patch), "conv"),
+        Weight("gated_positional_embedding.gate", (1,), "other"),
+        Weight("gated_positional_embedding.embedding", (positions, hidden), "position"),
+        Weight(
+            "gated_positional_embedding.tile_embedding.weight", (ratios + 1, tiles * positions * hidden), "position"
+        ),
+        *(
+            weight
+            for name in ("pre", "post")
+            for weight in (
+                Weight(f"{name}_tile_positional_embedding.gate", (1,), "other"),
+                Weight(f"{name}_tile_positional_embedding.embedding.weight", (ratios + 1, tiles * hidden), "position"),
+            )
+        ),
+        *norm("layernorm_pre", hidden, True),
+        *norm("layernorm_post", hidden, True),
+    )
+    weights = tuple(
+        weight
+        for weight in towers.transformer_layer(
+            hidden, inner, out="o_proj", first_norm="input_layernorm", second_norm="post_attention_layernorm"
+        )
+        if not (weight.name.startswith("self_attn") and weight.kind == "bias")
+    )
+    tower = Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=c.layers(),
+        heads=c.integer("attention_heads"),
+        intermediate_size=inner,
+        patch_size=patch,
+        image_size=image,
+        max_tiles=tiles,
+        weights=outside,
+        layer_weights=weights,
+        tower_prefix="model.vision_model",
+    )
+    gates = (Weight("gate_attn", (1,), "other"), Weight("gate_ffn", (1,), "other"))
+    end = tower._replace(
+        layers=c.layers("num_global_layers"),
+        weights=(),
+        layer_weights=weights + gates,
+        tower_prefix="model.vision_model.global_transformer",
+    )
+    return tower, end
+
+
 FAMILIES = {
+    "mllama": mllama,
+    "qwen2_5_omni": qwen2_5_omni,
     "gemma3": gemma3,
     "shieldgemma2": gemma3,
     "glm4v": glm4v,

@@ -1,0 +1,77 @@
+"""Compares every configuration of the catalog with the classes of transformers on the meta device.
+
+Prints a table and fails where a parameter count differs. Families without a class in transformers
+(trust_remote_code) are listed with the count that memlint gives. Pass a part of an id to check few.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from memlint.architectures import UnsupportedConfig, from_config  # noqa: E402
+from memlint.architectures.model import parameters  # noqa: E402
+
+DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "catalog.jsonl"
+
+
+def real_count(config: dict[str, Any]) -> int | None:
+    """Parameters of transformers' own class, None where it has no class for this model_type."""
+    import torch
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    family = config["model_type"]
+    names = {**modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES}
+    values = {key: value for key, value in config.items() if key not in ("model_type", "quantization_config")}
+    if family == "qwen2_5_omni":
+        family, values = "qwen2_5_omni_thinker", values["thinker_config"]
+    if family not in names:
+        return None
+    with torch.device("meta"):
+        model = getattr(transformers, names[family])(transformers.CONFIG_MAPPING[family](**values))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def billions(identifier: str) -> float | None:
+    """The size that a model's name states, in 10^9 parameters."""
+    found = re.findall(r"(?<![\d.])(\d+(?:\.\d+)?)([bm])(?![a-z])", identifier.lower())
+    return float(found[0][0]) * (1 if found[0][1] == "b" else 0.001) if found else None
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+    different = exact = 0
+    for row in (row for row in rows if wanted.lower() in " ".join(row["ids"]).lower()):
+        started = time.perf_counter()
+        try:
+            ours: int | None = parameters(from_config(row["config"]))
+        except UnsupportedConfig as error:
+            print(f"{row['ids'][0]:<56} refused: {error}")
+            continue
+        theirs: int | str | None
+        try:
+            theirs = real_count(row["config"])
+        except Exception as error:  # a class that refuses the configuration is a finding of this table
+            theirs = f"{type(error).__name__}: {str(error)[:90]}"
+        verdict = "no class" if theirs is None else "exact" if theirs == ours else "DIFFERS"
+        different += verdict == "DIFFERS"
+        exact += verdict == "exact"
+        print(
+            f"{row['ids'][0]:<56} {ours:>16,} {verdict:<8} {'' if verdict != 'DIFFERS' else theirs} {time.perf_counter() - started:.1f}s"
+        )
+    print(f"{exact} exact, {different} different, of {len(rows)} configurations")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
