@@ -90,8 +90,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
             where = section if key == "mixed_precision" else config
             if where.value.get(key) is not None and as_bool(where.value.get(key)) is not False:
                 message = f"`{key}` may not stand beside `deepspeed_config_file`: accelerate raises ValueError"
-                severity = "warning" if key == "mixed_precision" else "error"
-                issues.append(where.issue("conflict", message, key, severity=severity, on_key=True))
+                issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
 
 

@@ -82,9 +82,7 @@ def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     """What the schema has against a DeepSpeed mapping. Keys that start with `_` or `comment` are remarks."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     return tuple(
-        issue._replace(pointer=section.pointer + issue.pointer)
-        for issue in found
-        if not _harmless(issue, section)
+        issue._replace(pointer=section.pointer + issue.pointer) for issue in found if not _harmless(issue, section)
     )
 
 

@@ -57,7 +57,7 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     apply_hardware(fields, config.context)
     apply_arguments(fields, config.args, config.context.versions)
     apply_model(fields, config)
-    apply_adapter(fields, config, None)
+    apply_adapter(fields, config)
     apply_stage(fields, config)
     if as_bool(config.section.value.get("use_unsloth")):
         fields.put("stack.use_unsloth", True, config.section.origin("use_unsloth"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_number
-from memlint.formats.suggest import distance, normal
+from memlint.formats.suggest import distance, nearest, normal
 from memlint.formats.trainer_config import Config
 from memlint.formats.validate import compiled_schema, schema_issues
 
@@ -34,11 +34,22 @@ def _judged(issue: Issue, config: Config) -> Issue | None:
     value = _value(config.section.value, issue.pointer)
     if issue.code in ("removed-key", "renamed-key"):
         return _outdated(issue, config)
+    if issue.pointer == ("optim",):
+        return _optimizer(issue, value)
     if isinstance(value, str) and issue.code == "wrong-type":
         return _text_for_number(issue, value, config) if as_number(value) is not None else None
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
+
+
+def _optimizer(issue: Issue, value: Any) -> Issue:
+    """`OptimizerNames(self.optim)` raises ValueError for a name that is not one of its members."""
+    options = compiled_schema(SCHEMA).schema["properties"]["optim"]["anyOf"][0]["enum"]
+    guess = nearest(value, options) if isinstance(value, str) else ""
+    hint = f": did you mean `{guess}`?" if guess else ""
+    message = f"`optim: {value}` is no optimizer of transformers{hint}"
+    return issue._replace(code="bad-value", message=message, suggestion=guess)
 
 
 def _value(value: Any, pointer: tuple[str | int, ...]) -> Any:

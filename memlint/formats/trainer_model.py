@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.formats.trainer_config import OPEN_INSTRUCT, Config
-from memlint.run import UNKNOWN, Origin
+from memlint.run import Origin
 
 DTYPES = {
     **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
@@ -147,8 +145,8 @@ def _four_bits(fields: Fields, config: Config, key: str) -> None:
         fields.infer("model.quantization.upcast_rest_to_fp32", True, reason)
 
 
-def apply_adapter(fields: Fields, config: Config, zero_stage: Any) -> None:
-    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise. `zero_stage` decides TRL's dtype."""
+def apply_adapter(fields: Fields, config: Config) -> None:
+    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
     key = _lora_key(config)
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
@@ -164,7 +162,7 @@ def apply_adapter(fields: Fields, config: Config, zero_stage: Any) -> None:
     for name in ("use_dora", "use_rslora"):
         if as_bool(config.section.value.get(name)):
             fields.put(f"method.{name}", True, config.section.origin(name))
-    _adapter_dtype(fields, config, zero_stage)
+    _adapter_dtype(fields, config)
 
 
 def _lora_key(config: Config) -> str:
@@ -210,15 +208,12 @@ def _targets(fields: Fields, config: Config) -> None:
         fields.put("method.target_parameters", parameters, config.section.origin("lora_target_parameters"))
 
 
-def _adapter_dtype(fields: Fields, config: Config, zero_stage: Any) -> None:
-    """peft makes adapters fp32 (autocast_adapter_dtype); TRL makes QLoRA's bf16 and leaves ZeRO-3's as the weights."""
+def _adapter_dtype(fields: Fields, config: Config) -> None:
+    """peft makes adapters fp32 (autocast_adapter_dtype); TRL makes QLoRA's bf16. DeepSpeed casts them all later."""
     quantized = "model.quantization.method" in fields.values
-    weights = fields.get("model.weights_dtype")
     if config.trl >= (0, 29) and quantized:
         fields.infer("method.adapter_dtype", "bfloat16", "trl turns QLoRA's adapters into bf16 (sft_trainer.py:900)")
     elif config.trl and quantized and config.args.flag("bf16"):
         fields.infer("method.adapter_dtype", "bfloat16", "trl's peft_module_casting_to_bf16")
-    elif config.trl >= (1, 16) and zero_stage == 3 and weights is not UNKNOWN:
-        fields.infer("method.adapter_dtype", weights, "trl passes autocast_adapter_dtype=False under ZeRO-3")
     else:
         fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))

@@ -47,8 +47,9 @@ def stage_of(config: Config) -> tuple[str, Origin]:
     """The stage where keys make it certain, else `dpo` for `beta` with a prompt length, else `sft`."""
     value = config.section.value
     for key in ("task_type", "task", "rlhf_type"):
-        if value.get(key) in _TASKS:
-            return _TASKS[value[key]], config.section.origin(key)
+        word = value.get(key)
+        if isinstance(word, str) and word.lower() in _TASKS:
+            return _TASKS[word.lower()], config.section.origin(key)
     loss = value.get("loss_type")
     if isinstance(loss, str) and loss in _LOSSES:
         return _LOSSES[loss], config.section.origin("loss_type")

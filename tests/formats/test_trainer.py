@@ -1,0 +1,281 @@
+"""Trainer and TRL files: recognition, what each key means (sources in the tables), slips, references, edits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.formats import recognise, trainer
+from memlint.formats.validate import compiled_schema
+from memlint.run import UNKNOWN, get
+from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
+
+PLAIN = {
+    "model_name_or_path": "some/model",
+    "output_dir": "out",
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 8,
+    "learning_rate": 1e-4,
+    "num_train_epochs": 1,
+    "bf16": True,
+}
+TRL = {**PLAIN, "dataset_num_proc": 4}
+DPO = {**TRL, "beta": 0.1, "max_prompt_length": 512}
+LORA = {**TRL, "use_peft": True}
+QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
+
+
+def parsed_of(value: Any, **fields: Any) -> Any:
+    return trainer.parse(document(value), context(**fields))
+
+
+@pytest.mark.parametrize(
+    ("value", "claimed"),
+    [
+        (PLAIN, "trainer"),
+        (DPO, "trainer"),
+        (
+            {"stage": "sft", "finetuning_type": "lora", "do_train": True, **PLAIN, "cutoff_len": 1024, "template": "x"},
+            "llamafactory",
+        ),
+        (
+            {
+                "base_model": "m",
+                "micro_batch_size": 2,
+                "adapter": "lora",
+                "learning_rate": 1,
+                "output_dir": "o",
+                "bf16": True,
+            },
+            "",
+        ),
+        ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
+        ({"training": PLAIN, "lora": {"r": 8}}, ""),
+        ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
+        ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
+        ([PLAIN], ""),
+        ("just text", ""),
+    ],
+)
+def test_recognised_by_keys(value: Any, claimed: str) -> None:
+    found = recognise(document(value, "file.json"))
+    assert (found[0].NAME if found else "") == claimed
+
+
+# Newest releases: transformers 5.23, trl 1.16, peft 0.21.
+@pytest.mark.parametrize(
+    ("training", "fields"),
+    [
+        (PLAIN, {"method.kind": "full", "method.stage": "sft", "loss.kind": "plain", "sequence.length": UNKNOWN}),
+        (PLAIN, {"model.weights_dtype": "bfloat16", "checkpointing.mode": "none", "stack.framework": "trainer"}),
+        (TRL, {"model.weights_dtype": "float32", "sequence.length": 1024, "loss.kind": "chunked", "loss.chunk_tokens": 4096}),
+        (TRL, {"checkpointing.mode": "full", "checkpointing.reentrant": False, "stack.framework": "trl"}),
+        ({**TRL, "gradient_checkpointing": False}, {"checkpointing.mode": "none"}),
+        ({**TRL, "bf16": None}, {"precision.compute": "bfloat16", "precision.autocast": True}),
+        ({**TRL, "bf16": None, "fp16": True}, {"precision.compute": "float16"}),
+        ({**PLAIN, "torch_dtype": "float16"}, {"model.weights_dtype": "float16", "precision.trainable_dtype": "float16"}),
+        ({**PLAIN, "use_liger_kernel": True}, {"loss.kind": "liger", "loss.liger_kernels": True}),
+        ({**TRL, "use_liger_kernel": True}, {"loss.kind": "chunked", "loss.liger_kernels": True}),
+        (LORA, {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("q_proj", "v_proj")}),
+        ({**LORA, "lora_target_modules": ["o_proj"]}, {"method.targets": ("o_proj",)}),
+        ({**LORA, "lora_target_modules": "all-linear"}, {"method.targets": ("all-linear",)}),
+        ({**LORA, "use_peft": False, "lora_r": 8}, {"method.kind": "full"}),
+        ({**LORA, "torch_dtype": "bfloat16"}, {"method.adapter_dtype": "float32"}),
+        (QLORA, {"method.adapter_dtype": "bfloat16", "model.quantization.bits": 4, "model.quantization.kind": "nf4"}),
+        (QLORA, {"model.quantization.double_quant": False, "model.quantization.upcast_rest_to_fp32": False}),
+        ({**QLORA, "use_bnb_nested_quant": True}, {"model.quantization.double_quant": True}),
+        ({**LORA, "load_in_8bit": True}, {"model.quantization.bits": 8, "model.quantization.kind": "int8"}),
+        ({**PLAIN, "lora_rank": 64}, {"method.kind": "lora", "method.rank": 64, "method.targets": ("all-linear",)}),
+        ({**PLAIN, "train_mode": "qlora", "lora_rank": 8}, {"model.quantization.bits": 4, "method.kind": "lora"}),
+        ({**PLAIN, "max_seq_length": 2048}, {"sequence.length": 2048}),
+        ({**TRL, "max_length": None}, {"sequence.length": UNKNOWN}),
+        ({**TRL, "packing": True}, {"sequence.packing": True, "sequence.neat_packing": True, "sequence.length_is_bound": False}),
+        ({**TRL, "packing": True, "packing_strategy": "wrapped"}, {"sequence.neat_packing": False}),
+        (DPO, {"method.stage": "dpo", "method.reference_model": "copy", "sequence.max_prompt_length": 512}),
+        ({**DPO, "use_peft": True}, {"method.reference_model": "shared"}),
+        ({**DPO, "precompute_ref_log_probs": True}, {"method.reference_model": "precomputed"}),
+        ({**DPO, "loss_type": "simpo"}, {"method.stage": "simpo", "method.reference_model": "none", "loss.preference": "simpo"}),
+        ({**DPO, "desirable_weight": 1.0}, {"method.stage": "kto", "method.reference_model": "copy"}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024}, {"method.stage": "grpo", "sequence.length": 1536}),
+        ({**TRL, "num_generations": 8}, {"sequence.length": UNKNOWN, "method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8, "beta": 0.04}, {"method.reference_model": "copy"}),
+        ({**PLAIN, "attn_implementation": "kernels-community/flash-attn2"}, {"attention.implementation": "flash_attention_2"}),
+        ({**PLAIN, "use_flash_attention_2": True}, {"attention.implementation": "flash_attention_2"}),
+        (PLAIN, {"attention.implementation": "sdpa", "parallelism.engine": "single"}),
+        ({**PLAIN, "with_tracking": True, "dataset_mixer": {}}, {"attention.implementation": "flash_attention_2", "stack.framework": "trainer"}),
+        ({**PLAIN, "fsdp": "full_shard auto_wrap"}, {"parallelism.engine": "fsdp", "parallelism.fsdp.version": 2}),
+        ({**PLAIN, "fsdp": True, "fsdp_config": {"version": 1}}, {"parallelism.fsdp.version": 1}),
+        ({**PLAIN, "fsdp": "shard_grad_op offload"}, {"parallelism.fsdp.reshard_after_forward": False, "parallelism.fsdp.cpu_offload": True}),
+        ({**PLAIN, "fsdp": ""}, {"parallelism.engine": "single"}),
+        ({**PLAIN, "num_processes": 4}, {"parallelism.world_size": 4, "parallelism.engine": "ddp"}),
+    ],
+)  # fmt: skip
+def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> None:
+    run = run_of(parsed_of(training))
+    assert {name: get(run, name) for name in fields} == fields
+    assert all(name in run.origins for name in fields if get(run, name) is not False)
+
+
+@pytest.mark.parametrize(
+    ("training", "versions", "fields"),
+    [
+        (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
+        (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
+        (QLORA, {"trl": (0, 19)}, {"model.quantization.upcast_rest_to_fp32": True, "method.adapter_dtype": "bfloat16"}),
+        ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        (PLAIN, {"transformers": (4, 57)}, {"model.weights_dtype": "float32", "checkpointing.reentrant": True}),
+        ({**PLAIN, "fsdp": "full_shard"}, {"transformers": (4, 57)}, {"parallelism.fsdp.version": 1}),
+    ],
+)
+def test_older_releases(training: dict[str, Any], versions: dict[str, Any], fields: dict[str, object]) -> None:
+    run = run_of(parsed_of(training, versions=versions))
+    assert {name: get(run, name) for name in fields} == fields
+
+
+def test_deepspeed_behind_a_path_and_inline() -> None:
+    config = {"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}, "bf16": {"enabled": "auto"}}
+    by_path = parsed_of({**PLAIN, "deepspeed": "ds.json"}, files={"ds.json": config})
+    inline = parsed_of({**PLAIN, "deepspeed": config})
+    for parsed in (by_path, inline):
+        run = run_of(parsed)
+        assert (run.parallelism.engine, run.parallelism.zero.stage) == ("deepspeed", 3)
+        assert run.parallelism.zero.reduce_bucket_size == 4096 * 4096
+        assert run.model.weights_dtype == "bfloat16"
+    assert run_of(by_path).related == ("ds.json",)
+    assert run_of(by_path).origins["parallelism.zero.stage"].kind == "companion"
+    assert run_of(inline).origins["parallelism.zero.stage"].pointer == ("deepspeed", "zero_optimization", "stage")
+
+
+def test_a_missing_deepspeed_file_is_said_and_leaves_the_stage_unknown() -> None:
+    parsed = parsed_of({**PLAIN, "deepspeed": "nowhere.json"})
+    assert codes(parsed) == ["missing-reference"]
+    assert run_of(parsed).parallelism.zero.stage is UNKNOWN
+
+
+def test_lora_under_zero3_checkpoints_reentrantly_in_trl() -> None:
+    config = {"zero_optimization": {"stage": 3}}
+    assert run_of(parsed_of({**LORA, "deepspeed": config})).checkpointing.reentrant is True
+    assert run_of(parsed_of({**TRL, "deepspeed": config})).checkpointing.reentrant is False
+
+
+def test_an_unknown_model_leaves_what_depends_on_it_unknown() -> None:
+    run = run_of(parsed_of(PLAIN, known=False))
+    assert (run.model.name, run.model.architecture, run.model.weights_dtype) == ("some/model", UNKNOWN, UNKNOWN)
+    assert run.origins["model.architecture"].detail == "not known"
+
+
+YAML = """model_name_or_path: some/model
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: {rate}
+num_train_epochs: 1
+{rest}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "rest", "found"),
+    [
+        ("1.0e-5", "", []),
+        ("1e-5", "", [("string-number", "error")]),
+        ("1e-5", "dataset_num_proc: 4", [("string-number", "warning")]),  # TrlParser converts it
+        ("1e-5", "warmup_steps: 1e2", [("string-number", "error"), ("string-number", "error")]),
+        ("0.1", "optim: adamw_trch", [("bad-value", "error")]),
+        ("0.1", "bf16: true\nfp16: true", [("conflict", "error")]),
+        ("0.1", "gradient_accumulation_step: 4", [("unknown-key", "warning")]),
+        ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
+        ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
+        ("0.1", "eval_strategy: no\nsave_strategy: no", []),
+        ("0.1", "max_seq_length: 512\ntorch_dtype: bfloat16", []),  # keys of the script
+        ("0.1", "evaluation_strategy: steps", []),
+        ("0.1", "overwrite_output_dir: true", [("removed-key", "info")]),
+        ("0.1", "max_seq_length: 512\npacking: true", [("renamed-key", "info")]),
+    ],
+)
+def test_what_there_is_to_say(rate: str, rest: str, found: list[tuple[str, str]]) -> None:
+    parsed = trainer.parse(document(YAML.format(rate=rate, rest=rest), "train.yaml"), context())
+    assert [(issue.code, issue.severity) for issue in parsed.issues] == found
+
+
+def test_a_number_that_is_text_is_suggested_with_a_dot() -> None:
+    parsed = trainer.parse(document(YAML.format(rate="1e-5", rest=""), "train.yaml"), context())
+    assert parsed.issues[0].suggestion == "1.0e-5"
+
+
+def test_json_numbers_are_numbers() -> None:
+    text = '{"model_name_or_path": "m", "output_dir": "o", "learning_rate": 1e-5, "num_train_epochs": 1}'
+    assert codes(trainer.parse(document(text), context())) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 32},
+        {"checkpointing.mode": "full"},
+        {"attention.implementation": "flash_attention_2"},
+        {"optimizer.name": "paged_adamw_8bit"},
+        {"evaluation.batch_size": 1, "evaluation.accumulation_steps": 4},
+        {"parallelism.zero.stage": 3, "offload.optimizer": "cpu"},
+    ],
+)
+def test_edits_say_what_was_asked_for(changes: dict[str, Any]) -> None:
+    ds = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}
+    training = {**PLAIN, "deepspeed": "ds.json"}
+    parsed = parsed_of(training, files={"ds.json": ds})
+    edits = trainer.edits(parsed, run_of(parsed), changes)
+    assert edits is not None
+    files = {"ds.json": applied(ds, edits, "ds.json")}
+    after = parsed_of(applied(training, edits, "train.json"), files=files)
+    kept = {
+        name: value for name, value in changes.items() if name != "optimizer.name" or "offload.optimizer" in changes
+    }
+    assert {name: get(run_of(after), name) for name in kept} == kept
+    assert codes(after) == []
+
+
+def test_edits_keep_the_spelling_of_the_file() -> None:
+    parsed = parsed_of({**PLAIN, "activation_checkpointing": False, "max_seq_length": 4096})
+    edits = trainer.edits(parsed, run_of(parsed), {"checkpointing.mode": "full", "sequence.length": 2048})
+    assert {edit.pointer[0]: (edit.action, edit.value) for edit in edits or ()} == {
+        "activation_checkpointing": ("set", True),
+        "max_seq_length": ("set", 2048),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallelism.zero.stage": 3},  # there is no DeepSpeed file
+        {"checkpointing.mode": "unsloth"},
+        {"sequence.length": 512},  # the script decides
+        {"parallelism.tensor_parallel_size": 2},
+        {"batch.micro_batch_size": 0},
+    ],
+)
+def test_edits_refuse_what_cannot_be_said(changes: dict[str, Any]) -> None:
+    parsed = parsed_of(PLAIN)
+    assert trainer.edits(parsed, run_of(parsed), changes) is None
+
+
+KEYS = sorted(compiled_schema("trainer.json").schema["properties"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), ANYTHING, max_size=8))
+def test_no_value_makes_it_raise(value: dict[str, Any]) -> None:
+    plain = document({})._replace(value={**PLAIN, **value})
+    trainer.recognise(plain)
+    parsed = trainer.parse(plain, context())
+    run = run_of(parsed)
+    assert all(name.split(".")[0] in run._fields for name in run.origins)
+    trainer.edits(parsed, run, {"batch.micro_batch_size": 1, "checkpointing.mode": "full"})
+
+
+@pytest.mark.parametrize("value", [None, True, 7, 1.5, "text", [], {}, [1, "a"], {"a": 1}, float("nan"), 10**30])
+def test_every_key_takes_every_kind_of_value(value: Any) -> None:
+    for key in KEYS:
+        parsed = trainer.parse(document({})._replace(value={**PLAIN, key: value}), context())
+        assert len(parsed.runs) == 1
