@@ -65,6 +65,21 @@ _TYPES: Mapping[str, Check] = {
 }
 
 
+class _Known(dict[str, "Check | None"]):
+    """Checks by property, each compiled when a file first uses it: a file has 30 keys of a schema's 500."""
+
+    def __init__(self, properties: Schema, root: Schema) -> None:
+        super().__init__()
+        self.properties = properties
+        self.root = root
+
+    def __missing__(self, key: str) -> Check | None:
+        check = _Compiler(self.root).compile(self.properties[key]) if key in self.properties else None
+        if check is not None:  # unknown keys are not kept: a hostile file has many
+            self[key] = check
+        return check
+
+
 class _Compiler:
     def __init__(self, root: Schema) -> None:
         self.root = root
@@ -137,7 +152,7 @@ class _Compiler:
         return lambda value: type(value) is not list or low <= len(value) <= high
 
     def properties(self, schema: Schema) -> Check:
-        known = {key: self.compile(part) for key, part in schema.get("properties", {}).items()}
+        known = _Known(schema.get("properties", {}), self.root)
         others = self.compile(schema.get("additionalProperties", True))
         required = schema.get("required", ())
 
@@ -145,7 +160,7 @@ class _Compiler:
             if type(value) is not dict:
                 return True
             for key, item in value.items():
-                if not known.get(key, others)(item) or type(key) is not str:
+                if type(key) is not str or not (known[key] or others)(item):
                     return False
             return all(key in value for key in required)
 

@@ -50,6 +50,7 @@ def edited(text: str, changes: dict[str, Any], files: dict[str, str] | None = No
     return llamafactory.parse(given._replace(value=applied(given.value, own)), context(others, gpus))
 
 
+NF4 = {"method": "bnb", "bits": 4, "kind": "nf4"}
 SAID: list[tuple[str, dict[str, Any]]] = [
     (LORA, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 16}),
     (LORA + "cutoff_len: 8192\n", {"sequence.length": 4096}),
@@ -64,7 +65,7 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     (LORA + "bf16: true\n", {"model.quantization": Quantization("bnb", 4, "nf4", True, "bfloat16")}),
     (
         LORA + "bf16: true\n",
-        {"model.quantization.method": "bnb", "model.quantization.bits": 4, "model.quantization.kind": "nf4"},
+        {f"model.quantization.{part}": value for part, value in NF4.items()},
     ),
     (LORA + "quantization_bit: 4\n", {"model.quantization": Quantization()}),
     (LORA, {"method.rank": 16, "method.targets": ("q_proj", "v_proj")}),

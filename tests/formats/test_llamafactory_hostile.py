@@ -41,10 +41,9 @@ def test_every_key_with_every_kind_of_value(odd: Any) -> None:
         survive({"model": "qwen3", "model_class": "llm", "train_dataset": "d", key: odd}, 8)
 
 
+WORDS = st.sampled_from(["auto", "llama"])
 values = st.recursive(
-    st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from(["auto", "llama"])
-    ),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), WORDS),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )

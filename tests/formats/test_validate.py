@@ -90,7 +90,8 @@ def test_a_keyword_that_is_not_handled_is_never_proven() -> None:
 def test_a_schema_that_refers_to_itself_ends() -> None:
     root = {"$defs": {"tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}}}}
     check = compile_check({"$ref": "#/$defs/tree"}, root)
-    assert check({}) and not check({"left": {"left": {}}})
+    assert check({}) and check({"left": {"left": {}}}) and not check({"left": {"left": 3}})
+    assert not compile_check({"anyOf": [{"$ref": "#/$defs/loop"}]}, {"$defs": {"loop": {"$ref": "#/$defs/loop"}}})(1)
 
 
 def test_a_clean_file_pays_for_no_validator() -> None:
