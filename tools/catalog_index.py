@@ -1,7 +1,7 @@
 """Rewrites memlint/architectures/catalog.jsonl in its normal form: sorted, with the look-up keys of each line.
 
-A key (see architectures/names.py) belongs to the line whose first id has it; a key that several lines
-claim with equal right belongs to none. With --check, fails where the file is not in normal form.
+A key (see architectures/names.py) belongs to the line that has an id of this very name; a name shortened
+by its suffixes belongs to a line only where all lines that could claim it have the same shape. With --check, fails where the file is not in normal form.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from memlint.architectures import names  # noqa: E402
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "catalog.jsonl"
 
 
-def keys(identifier: str) -> set[str]:
-    return {names.key(identifier.split("/")[-1])}
+# Fields that say nothing about the size of a parameter tensor.
+SHAPELESS = {"max_position_embeddings", "torch_dtype", "dtype", "sliding_window", "quantization_config", "head_dim"}
+
+
+def shape(row: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in row["config"].items() if name not in SHAPELESS}, sort_keys=True)
 
 
 def indexed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    owners: dict[str, set[int]] = {}
-    first: dict[str, set[int]] = {}
+    """Each row with its look-up keys: the literal one of every id, and the shortened ones it may claim."""
+    literal: dict[str, int] = {}
+    claims: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
-        for place, identifier in enumerate(row["ids"]):
-            for key in keys(identifier):
-                owners.setdefault(key, set()).add(number)
-                if place == 0:
-                    first.setdefault(key, set()).add(number)
+        for identifier in row["ids"]:
+            name = identifier.split("/")[-1]
+            literal.setdefault(names.literal(name), number)
+            claims.setdefault(names.key(name), []).append(number)
+    for key, numbers in claims.items():
+        if len({shape(rows[number]) for number in numbers}) == 1:
+            literal.setdefault(key, numbers[0])
     for number, row in enumerate(rows):
-        mine = [key for key, claims in owners.items() if (first.get(key) or claims) == {number}]
-        row["keys"] = sorted("=" + key for key in mine if len(key) >= 3) + sorted(
-            "=" + name for name in row.get("nicknames", ())
-        )
+        row["keys"] = sorted("=" + key for key, owner in literal.items() if owner == number and len(key) >= 3)
     return rows
 
 
 def main() -> int:
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     rows = indexed(sorted(rows, key=lambda row: str(row["ids"][0]).lower()))
-    ordered = [
-        {name: row[name] for name in ("ids", "keys", "nicknames", "config", "source", "parameters") if name in row}
-        for row in rows
-    ]
+    ordered = [{name: row[name] for name in ("ids", "keys", "config", "source") if name in row} for row in rows]
     text = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=True) + "\n" for row in ordered)
     if "--check" in sys.argv:
         return 0 if DATA.read_text(encoding="utf-8") == text else 1

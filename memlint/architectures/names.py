@@ -63,6 +63,13 @@ _FOLDERS = re.compile(
 )
 
 
+# Words after which a model has another shape than the one whose name it begins with.
+_RESHAPING = frozenset(
+    "pro expanded vision vl llava omni audio moe pruned width depth upscaled embedding embeddings draft mini nano tiny "
+    "small medium large flash lite math coder code multimodal merge frankenmoe x2 x4 minitron distill eagle mtp".split()
+)
+
+
 class Spelling(NamedTuple):
     """One reading of a name: the key to look up, how weights are stored, and which rule led there."""
 
@@ -83,15 +90,19 @@ def components(name: str) -> list[str]:
     return [part.split("--")[-1] if part.startswith("models--") else part for part in named][:6]
 
 
+def literal(name: str) -> str:
+    """`name` (without owner) in lower case without separators, and without a leading "Meta-"."""
+    return re.sub(r"[^a-z0-9+]", "", _PREFIX.sub("", name.lower().strip()))
+
+
 def key(name: str) -> str:
-    """`name` (without owner) in the form the catalog's keys have: no suffixes, no separators, lower case."""
+    """The literal key of `name` without the suffixes that do not change a model's shape."""
     text = name.lower().strip()
     while True:
         shorter = _SUFFIX.sub("", text)
         if shorter == text or not shorter:
-            break
+            return literal(text)
         text = shorter
-    return re.sub(r"[^a-z0-9+]", "", _PREFIX.sub("", text))
 
 
 def unquantized(name: str) -> tuple[str, StoredWeights] | None:
@@ -105,8 +116,26 @@ def unquantized(name: str) -> tuple[str, StoredWeights] | None:
 
 def spellings(part: str) -> list[Spelling]:
     """The readings of one path component, the most literal first."""
-    found = [Spelling(key(part), None, "suffixes and separators left out")]
     bare = unquantized(part)
+    found = [
+        Spelling(literal(part), None, "the same name"),
+        Spelling(key(part), None, "suffixes left out"),
+    ]
     if bare:
-        found.append(Spelling(key(bare[0]), bare[1], f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"))
+        rule = f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"
+        found += [Spelling(literal(bare[0]), bare[1], rule), Spelling(key(bare[0]), bare[1], rule)]
+    found += [Spelling(literal(start), None, "taken for a model tuned from it") for start in _beginnings(part)]
     return [spelling for spelling in found if len(spelling.key) >= 3]
+
+
+def _beginnings(part: str) -> list[str]:
+    """`part` with its last words left out, longest first; nothing where a word left out changes the shape."""
+    words = re.split(r"([-_])", part)
+    found = []
+    while len(words) > 2:
+        if words[-1].lower() in _RESHAPING or not words[-1]:
+            break
+        words = words[:-2]
+        if any(character.isdigit() for character in words[-1]):
+            found.append("".join(words))
+    return found
