@@ -20,7 +20,7 @@ from memlint.findings import Finding
 from memlint.formats import FORMATS, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory import estimate as closed_form
-from memlint.memory.model import Estimate
+from memlint.memory.model import Estimate, UnknownField
 from memlint.run import UNKNOWN, Run
 from memlint.source import redialect
 from memlint.source.document import Document
@@ -76,12 +76,21 @@ class Engine(NamedTuple):
         format_, recognition = claimed
         document = redialect(document, format_.DIALECT)
         parsed = format_.parse(document, context)
-        estimates = tuple(self.estimator(run) for run in parsed.runs)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
+        estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
         for index, estimate in enumerate(estimates):
             found.extend(self._judge(format_, parsed, index, estimate))
         return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
+
+    def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
+        """The estimate; one that says "unknown" where the estimator fails, so that the rest is still said."""
+        try:
+            return self.estimator(run)
+        except Exception as error:
+            found.append(Found(_internal_error(document, error, "while it estimated this run")))
+            unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
+            return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
     def _judge(self, format_: Format, parsed: Parsed, index: int, estimate: Estimate) -> Iterable[Found]:
         run = parsed.runs[index]

@@ -85,9 +85,14 @@ class Workspace:
         """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
         return Context(read=reader(self.cwd, self.root, self._files), find_model=self.find_model, **facts)
 
-    def find_model(self, name: str, from_path: str) -> Resolution:
-        """The architecture behind a name in the file at `from_path`; local folders are looked up beside it."""
+    def find_model(self, name: str, from_path: str, models: Mapping[str, Any] | None = None) -> Resolution:
+        """The architecture behind a name in the file at `from_path`; local folders are looked up beside it.
+
+        `models` maps names to folders or configs for this file alone, as its settings do.
+        """
         folder = posixpath.dirname(self._absolute(from_path))
+        if models:
+            return resolve(name, (self.cwd, folder), models, self._hub)
         if (name, folder) not in self._resolutions:
             self._resolutions[name, folder] = resolve(name, (self.cwd, folder), self._models, self._hub)
         return self._resolutions[name, folder]

@@ -5,10 +5,33 @@ To add one, write its module and name it in `MODULES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from memlint.checks.facts import Facts
+from memlint.checks.python import needless_offload
+from memlint.checks.rule import Hit
+
+
+class PythonRule(Protocol):
+    """The names that such a module has."""
+
+    FIELDS: Mapping[str, Any]
+
+    def check(self, facts: Facts) -> Iterable[Hit]:
+        """What the rule found in one run."""
+
+
+MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from memlint.checks.facts import Facts
+from memlint.checks.python import needless_offload
 from memlint.checks.rule import Hit
 
 
@@ -19,4 +42,4 @@ class PythonRule(Protocol):
     check: Callable[[Facts], Iterable[Hit]]
 
 
-MODULES: tuple[PythonRule, ...] = ()
+MODULES: tuple[PythonRule, ...] = (needless_offload,)
