@@ -124,7 +124,13 @@ def fms(row: Row) -> Run:
         loss=_fms_loss(row),
         optimizer=Optimizer("adamw_torch"),
         parallelism=_fsdp1(row, upcast) if row["n_gpus"] > 1 else Parallelism(1, 1, 1),
-        stack=Stack("trainer", transformers=(4, 45), torch=(2, 4), peft=(0, 13), accelerate=(1, 0)),
+        stack=Stack(
+            "trainer",
+            transformers=(4, 48) if "transformers 4.48" in notes else (4, 45),
+            torch=(2, 4),
+            peft=(0, 13),
+            accelerate=(1, 0),
+        ),
         hardware=Hardware(find(row["gpu"])),
     )
 

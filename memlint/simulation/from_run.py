@@ -44,6 +44,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         upcast_rest=run.model.quantization.upcast_rest_to_fp32,
         loss=_loss(run),
         chunk_tokens=run.loss.chunk_tokens or 256,
+        upcast_head=bool(run.loss.upcast_logits) and run.stack.transformers < (4, 46),
     )
 
 
@@ -54,8 +55,15 @@ def _require(run: Run) -> None:
         raise UnsupportedRun(f"no simulation of method.stage {run.method.stage!r}")
     if run.model.quantization.method not in ("none", "bnb"):
         raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")
+    if run.stack.transformers < (5,) and _has_experts(run):
+        raise UnsupportedRun("transformers 4 builds experts as separate layers")
     if run.parallelism.engine not in ("single", "ddp"):
         raise UnsupportedRun(f"no simulation of parallelism.engine {run.parallelism.engine!r}")
+
+
+def _has_experts(run: Run) -> bool:
+    architecture = run.model.architecture
+    return bool(architecture) and any(layer.mlp.kind == "moe" for layer in architecture.kinds)
 
 
 def _known(value: Any, name: str) -> Any:

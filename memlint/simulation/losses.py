@@ -12,13 +12,20 @@ import torch
 
 
 def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-    """transformers up to 4.49: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
+    """transformers up to 4.48: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
 
     models/llama/modeling_llama.py, LlamaForCausalLM.forward, v4.45.2; loss/loss_utils.py, ForCausalLMLoss, v4.48.1.
     """
     logits = logits.float()
     shifted = logits[..., :-1, :].contiguous()
     return torch.nn.functional.cross_entropy(shifted.view(-1, vocab_size), labels[..., 1:].reshape(-1))
+
+
+def upcast_head(causal: Any) -> None:
+    """`logits = logits.float()` in the model's forward: the half ones die (modeling_llama.py, v4.45.2)."""
+    head = causal.get_output_embeddings()
+    project = head.forward
+    head.forward = lambda hidden: project(hidden).float()
 
 
 class InPlaceCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
@@ -42,7 +49,7 @@ def fused(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options
 
 
 def fused_after_upcast(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-    """The same under transformers up to 4.49: float32 logits and a contiguous copy of the shifted ones first."""
+    """The same under transformers up to 4.48: float32 logits and a contiguous copy of the shifted ones first."""
     shifted = logits.float()[..., :-1, :].contiguous()
     result: torch.Tensor = InPlaceCrossEntropy.apply(shifted.view(-1, vocab_size))
     return result

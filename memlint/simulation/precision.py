@@ -1,14 +1,14 @@
 """Autocast as on CUDA, and what accelerate wraps around a model's forward.
 
 Autocast on CPU tensors has other operator lists than on CUDA: it leaves layer_norm, softmax, pow and
-others in half precision that CUDA runs in float32. `CudaAutocast` adds the casts that CUDA makes
+others in half precision that CUDA runs in float32. `CudaOperators` adds the casts that CUDA makes
 (aten/src/ATen/autocast_mode.h, AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, v2.13.0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -27,22 +27,51 @@ FP32_OUTPUT = frozenset(("prod", "softmax", "log_softmax", "cumprod", "cumsum", 
 HALF = (torch.float16, torch.bfloat16)
 
 
-class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]
-    """While CPU autocast is on, casts where CUDA autocast would."""
+class HalfToFloatSoftmax(torch.autograd.Function):  # type: ignore[misc]
+    """softmax(float16, dtype=float32) on CUDA: no float32 copy of the input, a float16 gradient.
+
+    bfloat16 is converted first (aten/src/ATen/native/SoftMax.cpp, softmax: `half_to_float` for kHalf only).
+    """
+
+    temporaries = True
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(scores, dtype=torch.float32)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        (out,) = ctx.saved_tensors
+        product = torch.empty_like(out) if HalfToFloatSoftmax.temporaries else None  # grad * output
+        result = torch.empty_like(out, dtype=torch.float16)
+        del product
+        return result
+
+
+class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
+    """Operators that go another way on CUDA; while CPU autocast is on, casts where CUDA autocast would."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not torch.is_autocast_enabled("cpu"):
-            return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if name in FP32_OUTPUT and kwargs.get("dtype") is None and _half(args[:1]):
-            kwargs = {**kwargs, "dtype": torch.float32}
-        elif name in FP32 and (_half(args) or _half(kwargs.values())):
-            args = tuple(_single(arg) for arg in args)
-            kwargs = {key: _single(value) for key, value in kwargs.items()}
+        if torch.is_autocast_enabled("cpu"):
+            args, kwargs = _cast(name, args, kwargs)
+        if name == "softmax" and kwargs.get("dtype") == torch.float32 and args[0].dtype == torch.float16:
+            return HalfToFloatSoftmax.apply(args[0])
         return func(*args, **kwargs)
+
+
+def _cast(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as CUDA autocast hands them to the operator `name`."""
+    if name in FP32_OUTPUT and kwargs.get("dtype") is None and _half(args[:1]):
+        return args, {**kwargs, "dtype": torch.float32}
+    if name in FP32 and (_half(args) or _half(kwargs.values())):
+        return tuple(_single(arg) for arg in args), {key: _single(value) for key, value in kwargs.items()}
+    return args, kwargs
 
 
 def _half(values: Any) -> bool:
@@ -55,11 +84,8 @@ def _single(value: Any) -> Any:
 
 @contextmanager
 def autocast(dtype: torch.dtype | None) -> Iterator[None]:
-    """CUDA's autocast in `dtype`; nothing when that is None."""
-    with ExitStack() as stack:
-        if dtype is not None:
-            stack.enter_context(torch.autocast("cpu", dtype=dtype))
-            stack.enter_context(CudaAutocast())
+    """Autocast in `dtype`; nothing when that is None. `CudaOperators` makes it CUDA's."""
+    with torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext():
         yield
 
 

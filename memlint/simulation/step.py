@@ -16,7 +16,6 @@ from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker
 
-
 # Losses over logits that exist; transformers calls them with its own arguments.
 LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
     "upcast": losses.upcast_first,
@@ -52,8 +51,9 @@ class Settings(NamedTuple):
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
-    loss: str = "plain"  # plain, upcast (transformers before 4.50), fused_ce, fused_ce_upcast, liger, chunked
+    loss: str = "plain"  # plain, upcast (transformers before 4.49), fused_ce, fused_ce_upcast, liger, chunked
     chunk_tokens: int = 256
+    upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
@@ -61,6 +61,7 @@ def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Se
     started = time.perf_counter()
     attention_functions.register()
     attention_functions.FlashCore.temporaries = settings.kernel_temporaries
+    precision.HalfToFloatSoftmax.temporaries = settings.kernel_temporaries
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = _build(config_class, config, settings)
@@ -100,6 +101,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
 
 
 def _set_loss(model: Any, settings: Settings) -> None:
+    if settings.upcast_head:
+        losses.upcast_head(model)
     if settings.loss in LOSSES:
         model.loss_function = LOSSES[settings.loss]
     elif settings.loss == "liger":
@@ -125,7 +128,7 @@ def _run(model: Any, tracker: Tracker, settings: Settings) -> _Figures:
             parameter.grad = torch.empty_like(parameter)
     names = ModuleNames(model)
     tracker.module = names.current
-    with names:
+    with names, precision.CudaOperators():
         end = _step(model, inputs, tracker, settings, optimizer, trained)
     return _Figures(_count(model.parameters()), _count(trained), base, states, *end)
 
