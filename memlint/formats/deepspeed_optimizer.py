@@ -7,14 +7,14 @@ from memlint.formats.fields import Fields, as_bool, as_number
 
 # engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded). Names as in memory/optimizers.yaml.
 _OWN = {
-    "adam": ("deepspeed_fused_adam", "deepspeed_cpu_adam"),
-    "adamw": ("deepspeed_fused_adam", "deepspeed_cpu_adam"),
-    "lamb": ("deepspeed_fused_lamb", "deepspeed_fused_lamb"),
-    "lion": ("deepspeed_fused_lion", "deepspeed_cpu_lion"),
-    "adagrad": ("adagrad", "deepspeed_cpu_adagrad"),
-    "muon": ("deepspeed_muon", "deepspeed_muon"),
-    "muadam": ("deepspeed_fused_adam", "deepspeed_cpu_adam"),
-    "muadamw": ("deepspeed_fused_adam", "deepspeed_cpu_adam"),
+    "adam": ("fused_adam", "cpu_adam"),
+    "adamw": ("fused_adam", "cpu_adam"),
+    "lamb": ("fused_lamb", "fused_lamb"),
+    "lion": ("fused_lion", "cpu_lion"),
+    "adagrad": ("adagrad", "cpu_adagrad"),
+    "muon": ("muon", "muon"),
+    "muadam": ("fused_adam", "cpu_adam"),
+    "muadamw": ("fused_adam", "cpu_adam"),
     "musgd": ("sgd", "sgd"),
     "sgd": ("sgd", "sgd"),
     "rmsprop": ("rmsprop", "rmsprop"),
@@ -23,9 +23,9 @@ _OWN = {
 _REMOVED = ("onebitadam", "zerooneadam", "onebitlamb")  # gone since deepspeed 0.19.7
 # accelerate 1.15 map_pytorch_optim_to_deepspeed: bitsandbytes' 32-bit optimizers have CPU twins, the rest becomes Adam.
 _ON_CPU = {
-    "adagrad": "deepspeed_cpu_adagrad",
-    "lion_32bit": "deepspeed_cpu_lion",
-    "paged_lion_32bit": "deepspeed_cpu_lion",
+    "adagrad": "cpu_adagrad",
+    "lion_32bit": "cpu_lion",
+    "paged_lion_32bit": "cpu_lion",
 }
 
 
@@ -53,7 +53,7 @@ def _own(fields: Fields, view: Config, kind: str) -> None:
         message = f"the optimizer `{kind}` is gone since deepspeed 0.19.7"
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "type", severity="warning"))
     name = _OWN.get(word, (word, word))[_offloaded(fields)]
-    engine = "deepspeed" if name.startswith("deepspeed") else "torch"
+    engine = "deepspeed" if name.startswith(("fused_", "cpu_", "muon")) else "torch"
     if word in ("adam", "adamw") and as_bool(params.get("torch_adam")):
         name, engine = "adamw_torch", "torch"
     fields.put("optimizer.name", name, origin)
@@ -69,6 +69,6 @@ def _from_arguments(fields: Fields, view: Config) -> None:
     if not _offloaded(fields) or not view.flag("zero_force_ds_cpu_optimizer", default=True):
         return
     name = fields.get("optimizer.name", "")
-    twin = _ON_CPU.get(name, "deepspeed_cpu_adam") if isinstance(name, str) else "deepspeed_cpu_adam"
+    twin = _ON_CPU.get(name, "cpu_adam") if isinstance(name, str) else "cpu_adam"
     fields.infer("optimizer.name", twin, "accelerate replaces an offloaded optimizer (map_pytorch_optim_to_deepspeed)")
     fields.put("optimizer.engine", "deepspeed", view.origin("zero_optimization", "offload_optimizer", "device"))

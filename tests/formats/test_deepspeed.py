@@ -205,9 +205,9 @@ def test_agreement_is_not_reported(config: dict[str, Any], training: dict[str, A
     ("config", "training", "name", "engine"),
     [
         ({}, {"optim": "adamw_torch"}, "adamw_torch", "torch"),
-        ({"optimizer": {"type": "AdamW", "params": {}}}, {"optim": "sgd"}, "deepspeed_fused_adam", "deepspeed"),
+        ({"optimizer": {"type": "AdamW", "params": {}}}, {"optim": "sgd"}, "fused_adam", "deepspeed"),
         ({"optimizer": {"type": "Adam", "params": {"torch_adam": True}}}, {}, "adamw_torch", "torch"),
-        ({"optimizer": {"type": "Lion"}}, {}, "deepspeed_fused_lion", "deepspeed"),
+        ({"optimizer": {"type": "Lion"}}, {}, "fused_lion", "deepspeed"),
     ],
 )
 def test_optimizer(config: dict[str, Any], training: dict[str, Any], name: str, engine: str) -> None:
@@ -218,9 +218,9 @@ def test_optimizer(config: dict[str, Any], training: dict[str, Any], name: str, 
 @pytest.mark.parametrize(
     ("optim", "forced", "name"),
     [
-        ("adamw_torch", True, "deepspeed_cpu_adam"),
-        ("adagrad", True, "deepspeed_cpu_adagrad"),
-        ("lion_32bit", True, "deepspeed_cpu_lion"),
+        ("adamw_torch", True, "cpu_adam"),
+        ("adagrad", True, "cpu_adagrad"),
+        ("lion_32bit", True, "cpu_lion"),
         ("adamw_torch", False, "adamw_torch"),
     ],
 )

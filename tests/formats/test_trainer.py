@@ -71,12 +71,23 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
     [
         (PLAIN, {"method.kind": "full", "method.stage": "sft", "loss.kind": "plain", "sequence.length": UNKNOWN}),
         (PLAIN, {"model.weights_dtype": "bfloat16", "checkpointing.mode": "none", "stack.framework": "trainer"}),
-        (TRL, {"model.weights_dtype": "float32", "sequence.length": 1024, "loss.kind": "chunked", "loss.chunk_tokens": 4096}),
+        (
+            TRL,
+            {
+                "model.weights_dtype": "float32",
+                "sequence.length": 1024,
+                "loss.kind": "chunked",
+                "loss.chunk_tokens": 4096,
+            },
+        ),
         (TRL, {"checkpointing.mode": "full", "checkpointing.reentrant": False, "stack.framework": "trl"}),
         ({**TRL, "gradient_checkpointing": False}, {"checkpointing.mode": "none"}),
         ({**TRL, "bf16": None}, {"precision.compute": "bfloat16", "precision.autocast": True}),
         ({**TRL, "bf16": None, "fp16": True}, {"precision.compute": "float16"}),
-        ({**PLAIN, "torch_dtype": "float16"}, {"model.weights_dtype": "float16", "precision.trainable_dtype": "float16"}),
+        (
+            {**PLAIN, "torch_dtype": "float16"},
+            {"model.weights_dtype": "float16", "precision.trainable_dtype": "float16"},
+        ),
         ({**PLAIN, "use_liger_kernel": True}, {"loss.kind": "liger", "loss.liger_kernels": True}),
         ({**TRL, "use_liger_kernel": True}, {"loss.kind": "chunked", "loss.liger_kernels": True}),
         (LORA, {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("q_proj", "v_proj")}),
@@ -92,27 +103,45 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
         ({**PLAIN, "train_mode": "qlora", "lora_rank": 8}, {"model.quantization.bits": 4, "method.kind": "lora"}),
         ({**PLAIN, "max_seq_length": 2048}, {"sequence.length": 2048}),
         ({**TRL, "max_length": None}, {"sequence.length": UNKNOWN}),
-        ({**TRL, "packing": True}, {"sequence.packing": True, "sequence.neat_packing": True, "sequence.length_is_bound": False}),
+        (
+            {**TRL, "packing": True},
+            {"sequence.packing": True, "sequence.neat_packing": True, "sequence.length_is_bound": False},
+        ),
         ({**TRL, "packing": True, "packing_strategy": "wrapped"}, {"sequence.neat_packing": False}),
         (DPO, {"method.stage": "dpo", "method.reference_model": "copy", "sequence.max_prompt_length": 512}),
         ({**DPO, "use_peft": True}, {"method.reference_model": "shared"}),
         ({**DPO, "precompute_ref_log_probs": True}, {"method.reference_model": "precomputed"}),
-        ({**DPO, "loss_type": "simpo"}, {"method.stage": "simpo", "method.reference_model": "none", "loss.preference": "simpo"}),
+        (
+            {**DPO, "loss_type": "simpo"},
+            {"method.stage": "simpo", "method.reference_model": "none", "loss.preference": "simpo"},
+        ),
         ({**DPO, "desirable_weight": 1.0}, {"method.stage": "kto", "method.reference_model": "copy"}),
-        ({**TRL, "num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024}, {"method.stage": "grpo", "sequence.length": 1536}),
+        (
+            {**TRL, "num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024},
+            {"method.stage": "grpo", "sequence.length": 1536},
+        ),
         ({**TRL, "num_generations": 8}, {"sequence.length": UNKNOWN, "method.reference_model": "none"}),
         ({**TRL, "num_generations": 8, "beta": 0.04}, {"method.reference_model": "copy"}),
-        ({**PLAIN, "attn_implementation": "kernels-community/flash-attn2"}, {"attention.implementation": "flash_attention_2"}),
+        (
+            {**PLAIN, "attn_implementation": "kernels-community/flash-attn2"},
+            {"attention.implementation": "flash_attention_2"},
+        ),
         ({**PLAIN, "use_flash_attention_2": True}, {"attention.implementation": "flash_attention_2"}),
         (PLAIN, {"attention.implementation": "sdpa", "parallelism.engine": "single"}),
-        ({**PLAIN, "with_tracking": True, "dataset_mixer": {}}, {"attention.implementation": "flash_attention_2", "stack.framework": "trainer"}),
+        (
+            {**PLAIN, "with_tracking": True, "dataset_mixer": {}},
+            {"attention.implementation": "flash_attention_2", "stack.framework": "trainer"},
+        ),
         ({**PLAIN, "fsdp": "full_shard auto_wrap"}, {"parallelism.engine": "fsdp", "parallelism.fsdp.version": 2}),
         ({**PLAIN, "fsdp": True, "fsdp_config": {"version": 1}}, {"parallelism.fsdp.version": 1}),
-        ({**PLAIN, "fsdp": "shard_grad_op offload"}, {"parallelism.fsdp.reshard_after_forward": False, "parallelism.fsdp.cpu_offload": True}),
+        (
+            {**PLAIN, "fsdp": "shard_grad_op offload"},
+            {"parallelism.fsdp.reshard_after_forward": False, "parallelism.fsdp.cpu_offload": True},
+        ),
         ({**PLAIN, "fsdp": ""}, {"parallelism.engine": "single"}),
         ({**PLAIN, "num_processes": 4}, {"parallelism.world_size": 4, "parallelism.engine": "ddp"}),
     ],
-)  # fmt: skip
+)
 def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> None:
     run = run_of(parsed_of(training))
     assert {name: get(run, name) for name in fields} == fields
