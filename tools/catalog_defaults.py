@@ -12,17 +12,39 @@ import dataclasses
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "defaults.jsonl"
 NOISE = ("_token_id", "_token_index", "_token", "initializer_range", "_eps", "_epsilon", "_coef", "_loss", "_std")
-NOISE_KEYS = {
-    "use_cache", "chunk_size_feed_forward", "return_dict", "output_hidden_states", "problem_type", "id2label",
-    "label2id", "architectures", "dtype", "transformers_version", "summary_type", "summary_use_proj", "initializer_factor",
-    "summary_proj_to_labels", "summary_first_dropout", "output_router_logits", "pretraining_tp", "is_encoder_decoder",
-    "norm_topk_prob", "logits_scaling", "residual_multiplier", "embedding_multiplier", "attention_multiplier",
-}  # fmt: skip
+NOISE_KEYS = set(
+    [
+        "use_cache",
+        "chunk_size_feed_forward",
+        "return_dict",
+        "output_hidden_states",
+        "problem_type",
+        "id2label",
+        "label2id",
+        "architectures",
+        "dtype",
+        "transformers_version",
+        "summary_type",
+        "summary_use_proj",
+        "initializer_factor",
+        "summary_proj_to_labels",
+        "summary_first_dropout",
+        "output_router_logits",
+        "pretraining_tp",
+        "is_encoder_decoder",
+        "norm_topk_prob",
+        "logits_scaling",
+        "residual_multiplier",
+        "embedding_multiplier",
+        "attention_multiplier",
+    ]
+)
 
 
 # Configurations of towers that model families name by their model_type.
@@ -55,7 +77,7 @@ def _described(name: str, cls: Any, depth: int) -> Iterator[str]:
     row = {"family": name, "defaults": _defaults(cls), "aliases": dict(cls.attribute_map)}
     yield json.dumps(row, separators=(",", ":"))
     for key, nested in sorted((getattr(cls, "sub_configs", None) or {}).items()):
-        if depth < 2 and dataclasses.is_dataclass(nested) and nested.__name__ != "AutoConfig":
+        if depth < 2 and dataclasses.is_dataclass(nested) and getattr(nested, "__name__", "") != "AutoConfig":
             yield from _described(f"{name}/{key}", nested, depth + 1)
 
 

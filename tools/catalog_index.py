@@ -1,7 +1,8 @@
 """Rewrites memlint/architectures/catalog.jsonl in its normal form: sorted, with the look-up keys of each line.
 
 A key (see architectures/names.py) belongs to the line that has an id of this very name; a name shortened
-by its suffixes belongs to a line only where all lines that could claim it have the same shape. With --check, fails where the file is not in normal form.
+by its suffixes belongs to a line only where all lines that could claim it have the same shape.
+With --check, fails where the file is not in normal form.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from memlint.architectures import names  # noqa: E402
+from memlint.architectures import names
 
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "catalog.jsonl"
 

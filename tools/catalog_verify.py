@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from memlint.architectures import UnsupportedConfig, from_config  # noqa: E402
-from memlint.architectures.model import parameters  # noqa: E402
+from memlint.architectures import UnsupportedConfig, from_config
+from memlint.architectures.model import parameters
 
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "catalog.jsonl"
 
@@ -37,7 +37,7 @@ def real_count(config: dict[str, Any]) -> int | None:
         return None
     with torch.device("meta"):
         model = getattr(transformers, names[family])(transformers.CONFIG_MAPPING[family](**values))
-    return sum(parameter.numel() for parameter in model.parameters())
+    return int(sum(parameter.numel() for parameter in model.parameters()))
 
 
 def billions(identifier: str) -> float | None:
@@ -66,9 +66,9 @@ def main() -> int:
         verdict = "no class" if theirs is None else "exact" if theirs == ours else "DIFFERS"
         different += verdict == "DIFFERS"
         exact += verdict == "exact"
-        print(
-            f"{row['ids'][0]:<56} {ours:>16,} {verdict:<8} {'' if verdict != 'DIFFERS' else theirs} {time.perf_counter() - started:.1f}s"
-        )
+        note = theirs if verdict == "DIFFERS" else ""
+        seconds = time.perf_counter() - started
+        print(f"{row['ids'][0]:<56} {ours:>16,} {verdict:<8} {note} {seconds:.1f}s")
     print(f"{exact} exact, {different} different, of {len(rows)} configurations")
     return 1 if different else 0
 

@@ -6,8 +6,9 @@ A line is found by searching the file's bytes for the id or key, so that one loo
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 from memlint.architectures import datafile, names
 from memlint.architectures.builder import from_config

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 LARGEST_EXTENT = 1 << 32  # no dimension of a real model comes near; keeps garbage from making huge numbers
 MOST_LAYERS = 2048

@@ -10,7 +10,7 @@ _texts: dict[str, bytes] = {}
 def text(name: str) -> bytes:
     """The bytes of a file beside this module, read once; a newline stands before the first line too."""
     if name not in _texts:
-        with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:  # noqa: PTH118, PTH120
+        with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
             _texts[name] = b"\n" + file.read()
     return _texts[name]
 

@@ -6,7 +6,8 @@ Nothing but config.json is downloaded and no remote code is ever run.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from memlint.architectures.local import read_json
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 LARGEST_CONFIG = 1 << 20  # bytes; config.json files are a few KiB
 
@@ -25,28 +26,28 @@ def folder(name: str, base_dirs: Sequence[str]) -> str | None:
     """The directory that `name` points to, as it stands or below one of `base_dirs`."""
     if "\0" in name or not name.strip():
         return None
-    name = os.path.expanduser(name)  # noqa: PTH111
-    candidates = [name] if os.path.isabs(name) else [os.path.join(base, name) for base in base_dirs]  # noqa: PTH117, PTH118
+    name = os.path.expanduser(name)
+    candidates = [name] if os.path.isabs(name) else [os.path.join(base, name) for base in base_dirs]
     return next((path for path in candidates if _is_folder(path)), None)
 
 
 def _is_folder(path: str) -> bool:
     try:
-        return os.path.isdir(path)  # noqa: PTH112
+        return os.path.isdir(path)
     except (OSError, ValueError):
         return False
 
 
 def config_of(directory: str) -> tuple[str, Mapping[str, Any]] | None:
     """`config.json` of a folder: its path and content."""
-    path = os.path.join(directory, "config.json")  # noqa: PTH118
+    path = os.path.join(directory, "config.json")
     config = read_json(path)
     return None if config is None else (path, config)
 
 
 def adapter_base(directory: str) -> str | None:
     """The base model that the folder's `adapter_config.json` names."""
-    config = read_json(os.path.join(directory, "adapter_config.json"))  # noqa: PTH118
+    config = read_json(os.path.join(directory, "adapter_config.json"))
     base = config.get("base_model_name_or_path") if config else None
     return base if isinstance(base, str) and base else None
 
@@ -55,9 +56,9 @@ def cached(name: str) -> tuple[str, Mapping[str, Any]] | None:
     """The config of a model that huggingface_hub has downloaded: the snapshot of `main`, else any."""
     if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name):
         return None
-    root = os.path.join(_hub_cache(), "models--" + name.replace("/", "--"))  # noqa: PTH118
+    root = os.path.join(_hub_cache(), "models--" + name.replace("/", "--"))
     for snapshot in _snapshots(root):
-        found = config_of(os.path.join(root, "snapshots", snapshot))  # noqa: PTH118
+        found = config_of(os.path.join(root, "snapshots", snapshot))
         if found:
             return found
     return None
@@ -65,10 +66,10 @@ def cached(name: str) -> tuple[str, Mapping[str, Any]] | None:
 
 def _snapshots(root: str) -> list[str]:
     try:
-        snapshots = sorted(os.listdir(os.path.join(root, "snapshots")))[:64]  # noqa: PTH118, PTH208
+        snapshots = sorted(os.listdir(os.path.join(root, "snapshots")))[:64]
     except OSError:
         return []
-    main = _first_line(os.path.join(root, "refs", "main"))  # noqa: PTH118
+    main = _first_line(os.path.join(root, "refs", "main"))
     return [name for name in snapshots if name == main] + [name for name in snapshots if name != main]
 
 
@@ -85,6 +86,6 @@ def _hub_cache() -> str:
     environment = os.environ
     if environment.get("HF_HUB_CACHE"):
         return environment["HF_HUB_CACHE"]
-    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")  # noqa: PTH118
-    home = environment.get("HF_HOME") or os.path.join(caches, "huggingface")  # noqa: PTH118
-    return os.path.expanduser(os.path.join(home, "hub"))  # noqa: PTH111, PTH118
+    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    home = environment.get("HF_HOME") or os.path.join(caches, "huggingface")
+    return os.path.expanduser(os.path.join(home, "hub"))

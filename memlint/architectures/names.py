@@ -51,8 +51,8 @@ _SUFFIX = re.compile(
 )
 _PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
 _PLACEHOLDER = re.compile(
-    r"^\s*$|\$\{|\{\{|^<.*>$|path[-_/ ]?to[-_/ ]|^/?your[-_/ ]|^(?:none|null|todo|xxx+|model|models|model_path|model_name|"
-    r"base_model|path|\.|\./|/)$",
+    r"^\s*$|\$\{|\{\{|^<.*>$|path[-_/ ]?to[-_/ ]|^/?your[-_/ ]|"
+    r"^(?:none|null|todo|xxx+|model|models|model_path|model_name|base_model|path|\.|\./|/)$",
     re.IGNORECASE,
 )
 _FOLDERS = re.compile(
@@ -65,8 +65,9 @@ _FOLDERS = re.compile(
 
 # Words after which a model has another shape than the one whose name it begins with.
 _RESHAPING = frozenset(
-    "pro expanded vision vl llava omni audio moe pruned width depth upscaled embedding embeddings draft mini nano tiny "
-    "small medium large flash lite math coder code multimodal merge frankenmoe x2 x4 minitron distill eagle mtp".split()
+    {"pro", "expanded", "vision", "vl", "llava", "omni", "audio", "moe", "pruned", "width", "depth", "upscaled"}
+    | {"embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
+    | {"math", "coder", "code", "multimodal", "merge", "frankenmoe", "x2", "x4", "minitron", "distill", "eagle", "mtp"}
 )
 
 

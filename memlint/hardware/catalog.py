@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from functools import lru_cache
-from typing import Any, Mapping
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 from memlint.hardware.model import Gpu
 
@@ -77,18 +78,18 @@ def _spellings(name: str) -> tuple[str, ...]:
     return key, key + "gb", bare, bare + "gb"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _gpus() -> tuple[Gpu, ...]:
     return tuple(_gpu(row) for row in _rows())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _rows() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = _load("gpus.json")
     return rows
 
 
-@lru_cache(maxsize=None)
+@cache
 def _names() -> Mapping[str, Gpu]:
     names: dict[str, Gpu] = {}
     for row, gpu in zip(_rows(), _gpus()):
@@ -97,13 +98,13 @@ def _names() -> Mapping[str, Gpu]:
     return names
 
 
-@lru_cache(maxsize=None)
+@cache
 def _instances() -> Mapping[str, tuple[str, int]]:
     return {name.lower(): (gpu, count) for name, (gpu, count) in _load("instances.json").items()}
 
 
 def _load(name: str) -> Any:
-    with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:  # noqa: PTH118, PTH120
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
         return json.loads(file.read())
 
 

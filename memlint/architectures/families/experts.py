@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, mixture, norms
 from memlint.architectures.config import Config
 from memlint.architectures.families.latent import dense_first, shared_mixture
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
 from memlint.architectures.windows import alternating, window_size, windows
 
 TWO = ("input_layernorm", "post_attention_layernorm")
@@ -38,8 +39,8 @@ def sparse(
     spans = windows(c) if keys is None else list(keys)
     which: Sequence[str] = ["sparse"] * len(spans) if kinds is None else kinds
 
-    def make(key: Hashable) -> Any:
-        kind, window = key  # type: ignore[misc]
+    def make(key: tuple[str, int]) -> Layer:
+        kind, window = key
         mixer = attention(window) if attention else grouped_query(c, bias=bias, out_bias=bias, window=window)
         mlp = moe if kind == "sparse" else gated(c, prefix=mlp_prefix, size=dense_size, bias=dense_bias)
         names = norms(c.integer("hidden_size"), *norm_names, bias=norm_bias)

@@ -14,8 +14,7 @@ ALTUP = "Gemma 3n carries several residual streams (AltUp) through every layer"
 def _layer_kinds(c: Config, every: int) -> list[bool]:
     """Which layers attend fully; the last one always does."""
     kinds = c.items("layer_types")
-    full = [kind == "full_attention" for kind in kinds] or [(i + 1) % every == 0 for i in range(c.layers())]
-    return full
+    return [kind == "full_attention" for kind in kinds] or [(i + 1) % every == 0 for i in range(c.layers())]
 
 
 def gemma3n_text(c: Config) -> Architecture:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, latent, layer, linear, mixture, norms

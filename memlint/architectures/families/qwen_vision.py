@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import Config
 from memlint.architectures.model import Tower, Weight
@@ -13,7 +15,7 @@ def _patches(c: Config, hidden: int, bias: bool) -> Weights:
     return (weight, Weight("patch_embed.proj.bias", (hidden,), "bias")) if bias else (weight,)
 
 
-def _tower(c: Config, hidden: int, inner: int, prefix: str, **traits: object) -> Tower:
+def _tower(c: Config, hidden: int, inner: int, prefix: str, **traits: Any) -> Tower:
     return Tower(
         kind="vision",
         hidden_size=hidden,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, head_size, latent, layer, linear, norm, norms
