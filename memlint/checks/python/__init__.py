@@ -22,24 +22,4 @@ class PythonRule(Protocol):
         """What the rule found in one run."""
 
 
-MODULES`.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
-
-from memlint.checks.facts import Facts
-from memlint.checks.python import needless_offload
-from memlint.checks.rule import Hit
-
-
-class PythonRule(Protocol):
-    """The names that such a module has."""
-
-    FIELDS: Mapping[str, Any]
-    check: Callable[[Facts], Iterable[Hit]]
-
-
 MODULES: tuple[PythonRule, ...] = (needless_offload,)
