@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# `split_arg` leaves what is no string as it is (hparams/data_args.py:152, finetuning_args.py:572): lists work.
+# `split_arg` leaves what is no string as it is (hparams/data_args.py:148, finetuning_args.py:580): lists work.
 LISTS = {
     "dataset",
     "eval_dataset",
@@ -61,10 +61,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "per_device_train_batch_size": {"type": "integer", "minimum": 1},
     "per_device_eval_batch_size": {"type": "integer", "minimum": 1},
     "gradient_accumulation_steps": {"type": "integer", "minimum": 1},
-    "quantization_bit": {"enum": [None, 1, 2, 3, 4, 5, 6, 8]},  # model_utils/quantization.py:169-212
-    "ref_model_quantization_bit": {"enum": [None, 4, 8]},  # hparams/finetuning_args.py:589
+    "quantization_bit": {"enum": [None, 1, 2, 3, 4, 5, 6, 8]},  # model_utils/quantization.py:177-226
+    "ref_model_quantization_bit": {"enum": [None, 4, 8]},  # hparams/finetuning_args.py:596
     "reward_model_quantization_bit": {"enum": [None, 4, 8]},
-    "export_quantization_bit": {"enum": [None, 2, 3, 4, 8]},  # model_utils/quantization.py:137
+    "export_quantization_bit": {"enum": [None, 2, 3, 4, 8]},  # model_utils/quantization.py:145
     "image_max_pixels": {"type": "integer", "minimum": 1},
     "image_min_pixels": {"type": "integer", "minimum": 1},
     "image_resolution": {"type": "integer"},
@@ -152,7 +152,7 @@ VALUE_ALIASES: dict[str, dict[str, Any]] = {
     "logging_strategy": {"false": "'no' (with quotes)"},
 }
 
-# mcore_adapter's Seq2SeqTrainingArguments take the place of transformers' with USE_MCA=1 (hparams/training_args.py:27).
+# mcore_adapter's Seq2SeqTrainingArguments take the place of transformers' with USE_MCA=1 (hparams/training_args.py:32).
 # Its own fields, as of alibaba/ROLL@1bc1205, mcore_adapter/src/mcore_adapter/training_args.py.
 _INT: dict[str, Any] = {"type": ["integer", "null"]}
 _TEXT: dict[str, Any] = {"type": ["string", "null"]}
@@ -184,7 +184,7 @@ MCA: dict[str, dict[str, Any]] = {
     "additional_configs": {"type": ["object", "string", "null"]},
 }
 
-# v1 plugin families: the dataclasses of their parameters (strict, v1/utils/plugin.py:71) and their names.
+# v1 plugin families: the dataclasses of their parameters (strict, v1/utils/plugin.py:72) and their names.
 PLUGIN_PARAMETERS: dict[str, dict[str, Any]] = {
     "peft_config": {"classes": ("LoraParams", "FreezeParams"), "name": {"enum": ["lora", "freeze"]}},
     "quant_config": {"classes": ("BnbParams",), "name": {"enum": ["bnb", "auto"]}},

@@ -39,7 +39,7 @@ class Config(NamedTuple):
     role: str = "training"
 
     def words(self, key: str) -> tuple[str, ...]:
-        """A comma-separated string or a list, as `split_arg` does (hparams/finetuning_args.py:572)."""
+        """A comma-separated string or a list, as `split_arg` does (hparams/finetuning_args.py:580)."""
         value = self.own.get(key)
         items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
         return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())

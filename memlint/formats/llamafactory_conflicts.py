@@ -55,7 +55,7 @@ class View(NamedTuple):
 Rule = tuple[str, str, Callable[[View], bool]]
 
 _ALWAYS: tuple[Rule, ...] = (
-    # parser.py:222-243 _verify_model_args
+    # parser.py:233-252 _verify_model_args
     (
         "adapter_name_or_path",
         "adapters are only valid with `finetuning_type: lora`",
@@ -82,7 +82,7 @@ _ALWAYS: tuple[Rule, ...] = (
         "a quantised model takes a single adapter: merge them first",
         lambda v: v.bits is not None and v.adapters > 1,
     ),
-    # finetuning_args.py:588-633
+    # finetuning_args.py:596-635
     (
         "stage",
         "stage ppo needs a `reward_model`",
@@ -119,7 +119,7 @@ _ALWAYS: tuple[Rule, ...] = (
         "`loraplus_lr_ratio` works with LoRA alone",
         lambda v: v.config.own.get("loraplus_lr_ratio") is not None and v.config.tuning != "lora",
     ),
-    # data_args.py:164-184
+    # data_args.py:160-183
     (
         "val_size",
         "`val_size` needs a `dataset`",
@@ -142,7 +142,7 @@ _ALWAYS: tuple[Rule, ...] = (
         "`mask_history` and `train_on_prompt` exclude each other",
         lambda v: v.on("mask_history") and v.on("train_on_prompt"),
     ),
-    # model_args.py:344
+    # model_args.py:348
     (
         "image_max_pixels",
         "`image_max_pixels` is smaller than `image_min_pixels`",
@@ -151,7 +151,7 @@ _ALWAYS: tuple[Rule, ...] = (
 )
 
 _TRAINING: tuple[Rule, ...] = (
-    # parser.py:387-500 get_train_args
+    # parser.py:395-540 get_train_args
     *(
         (key, f"`{key}` works in stage sft alone", lambda v, key=key: v.config.stage != "sft" and v.on(key))
         for key in ("predict_with_generate", "neat_packing", "train_on_prompt", "mask_history")
@@ -225,7 +225,7 @@ _TRAINING: tuple[Rule, ...] = (
         "vLLM and SGLang serve inference, they cannot train",
         lambda v: v.config.own.word("infer_backend") in ("vllm", "sglang"),
     ),
-    # model_utils/quantization.py:88-213
+    # model_utils/quantization.py:94-226
     (
         "quantization_bit",
         "ZeRO-3 and FSDP do not work with 8-bit models, HQQ or EETQ",
@@ -246,7 +246,7 @@ _TRAINING: tuple[Rule, ...] = (
         "EETQ quantises to 8 bits",
         lambda v: v.bits not in (None, 8) and _method(v) == "eetq" and _stored(v) in ("none", ""),
     ),
-    # train/trainer_utils.py:246-259
+    # train/trainer_utils.py:246-250
     *(
         (
             "optim",

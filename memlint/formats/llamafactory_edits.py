@@ -272,7 +272,7 @@ def _sharding_edits(
 
 
 def _not_under_zero3(value: Mapping[str, Any], run: Run) -> bool:
-    """hparams/parser.py:455-511 and model_utils/quantization.py:93."""
+    """hparams/parser.py:495-538 and model_utils/quantization.py:105."""
     refused = ("pure_bf16", "use_unsloth", "use_kt", "pissa_init", "predict_with_generate", "use_badam")
     quantization = run.model.quantization
     eight = quantization.method != "none" and (quantization.prequantized or quantization.bits != 4)

@@ -35,7 +35,7 @@ class Companion(NamedTuple):
 
 
 def apply_world(fields: Fields, config: Config) -> None:
-    """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:71)."""
+    """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
     for document in config.context.companions:
         if accelerate.recognise(document).confidence != "no":
             accelerate.apply_world(fields, root(document, "companion"))
@@ -44,13 +44,13 @@ def apply_world(fields: Fields, config: Config) -> None:
         if config.own.written("ray_num_workers") and workers:
             fields.put("parallelism.world_size", workers, config.own.origin("ray_num_workers"))
         else:
-            reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:71)"
+            reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:66)"
             fields.unknown("parallelism.world_size", reason)
     _find_unused(fields, config)
 
 
 def _find_unused(fields: Fields, config: Config) -> None:
-    """Off for LoRA (hparams/parser.py:578) and, as the Trainer has it, wherever activations are checkpointed."""
+    """Off for LoRA (hparams/parser.py:602) and, as the Trainer has it, wherever activations are checkpointed."""
     if not config.hf.written("ddp_find_unused_parameters"):
         lora = config.tuning == "lora"
         off = lora or fields.get("checkpointing.mode", "none") != "none"
@@ -83,7 +83,7 @@ def _launched(fields: Fields, config: Config) -> tuple[Companion, ...]:
 
 
 def _fsdp2(fields: Fields) -> None:
-    """model_utils/checkpointing.py:162: not reentrant under FSDP2."""
+    """model_utils/checkpointing.py:181: not reentrant under FSDP2."""
     if fields.get("parallelism.engine") == "fsdp" and fields.get("parallelism.fsdp.version") == 2:
         fields.infer("checkpointing.reentrant", False, "LLaMA-Factory switches it off under FSDP2")
 
@@ -214,5 +214,5 @@ def apply_rest(fields: Fields, config: Config) -> None:
     engine = fields.get("parallelism.engine")
     launcher = not any(accelerate.recognise(document).confidence != "no" for document in config.context.companions)
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
-        reason = "launcher.py:85 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
+        reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
         fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# src/llamafactory/model/model_utils/visual.py:203-420, _register_composite_model: where the freeze_* switches work.
+# src/llamafactory/model/model_utils/visual.py:213-451, _register_composite_model: where the freeze_* switches work.
 COMPOSITE_MODELS = frozenset(
     {
         *("dots_ocr", "gemma3", "gemma3n", "gemma4", "glm4v", "glm4v_moe", "glm_ocr", "internvl", "interns1", "Keye"),
@@ -13,7 +13,7 @@ COMPOSITE_MODELS = frozenset(
     }
 )
 
-# model_utils/liger_kernel.py:42-93: every other model_type gets no Liger kernel, with a warning in the log.
+# model_utils/liger_kernel.py:42-92: every other model_type gets no Liger kernel, with a warning in the log.
 LIGER_MODELS = frozenset(
     {
         *("gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llama", "llava", "mistral"),

@@ -9,8 +9,8 @@ from memlint.formats.llamafactory_model import other_model
 from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")
-_WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:585, `use_ref_model`
-_VALUE_HEAD = ("rm", "ppo")  # train/rm/workflow.py:45, train/ppo/workflow.py:50
+_WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_ref_model`
+_VALUE_HEAD = ("rm", "ppo")  # train/rm/workflow.py:46, train/ppo/workflow.py:46
 
 
 def apply_method(fields: Fields, config: Config) -> None:
@@ -34,7 +34,7 @@ def _stage(config: Config) -> str:
 
 
 def _adapter(fields: Fields, config: Config) -> None:
-    """_setup_lora_tuning (model/adapter.py:140-300)."""
+    """_setup_lora_tuning (model/adapter.py:147-310)."""
     lora = config.tuning == "lora"
     target = "lora_target" if lora else "oft_target"
     names = config.words(target)
@@ -52,11 +52,11 @@ def _adapter(fields: Fields, config: Config) -> None:
 def _lora(fields: Fields, config: Config) -> None:
     rank = config.whole("lora_rank", 8)
     config.put(fields, "method.rank", "lora_rank", rank)
-    if config.own.integer("lora_alpha"):  # hparams/finetuning_args.py:579: `lora_alpha or lora_rank * 2`
+    if config.own.integer("lora_alpha"):  # hparams/finetuning_args.py:587: `lora_alpha or lora_rank * 2`
         config.put(fields, "method.alpha", "lora_alpha", config.whole("lora_alpha"))
     else:
         fields.put("method.alpha", 2 * rank, default_origin(config.versions, "lora_alpha = 2 * lora_rank"))
-    if config.stage in _PREFERENCE:  # train/dpo/trainer.py:62, train/kto/trainer.py: disable_dropout=True
+    if config.stage in _PREFERENCE:  # train/dpo/trainer.py:51, train/kto/trainer.py: disable_dropout=True
         fields.infer("method.dropout", 0.0, f"the {config.stage} trainer switches dropout off")
     else:
         config.put(fields, "method.dropout", "lora_dropout", float(config.own.number("lora_dropout") or 0))
@@ -68,10 +68,10 @@ def _lora(fields: Fields, config: Config) -> None:
 
 
 def _resized(fields: Fields, config: Config) -> None:
-    """A resized vocabulary trains both embeddings unless `additional_target` is given (model/adapter.py:237)."""
+    """A resized vocabulary trains both embeddings unless `additional_target` is given (model/adapter.py:246)."""
     grows = config.own.flag("resize_vocab") or bool(fields.get("model.new_special_tokens", 0))
     if grows and not config.words("additional_target"):
-        detail = "the vocabulary is resized: LLaMA-Factory trains the embeddings (model/adapter.py:237)"
+        detail = "the vocabulary is resized: LLaMA-Factory trains the embeddings (model/adapter.py:246)"
         fields.infer("method.modules_to_save", ("embed_tokens", "lm_head"), detail)
 
 
@@ -87,7 +87,7 @@ def _freeze(fields: Fields, config: Config) -> None:
 
 
 def _towers(fields: Fields, config: Config) -> None:
-    """get_forbidden_modules (model_utils/visual.py:158): the switches work for registered models only."""
+    """get_forbidden_modules (model_utils/visual.py:173): the switches work for registered models only."""
     keys = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
     towers = config.architecture is not None and bool(config.architecture.towers)
     if towers and config.family not in COMPOSITE_MODELS:
@@ -99,7 +99,7 @@ def _towers(fields: Fields, config: Config) -> None:
 
 
 def _adapters(fields: Fields, config: Config) -> None:
-    """Adapters are merged into the base, except the one that training resumes (model/adapter.py:168)."""
+    """Adapters are merged into the base, except the one that training resumes (model/adapter.py:182)."""
     names = config.words("adapter_name_or_path")
     if names:
         config.put(fields, "method.adapters_loaded", "adapter_name_or_path", len(names))
@@ -123,7 +123,7 @@ def needs_reference(config: Config) -> bool:
 
 
 def _reference(fields: Fields, config: Config, extra: list[Model]) -> None:
-    """create_ref_model (train/trainer_utils.py:102): a named one, LoRA's own base, or a second copy (OFT too)."""
+    """create_ref_model (train/trainer_utils.py:116): a named one, LoRA's own base, or a second copy (OFT too)."""
     if not needs_reference(config):
         fields.infer("method.reference_model", "none", "this stage and loss compare with no reference")
     elif config.text("ref_model"):
@@ -136,7 +136,7 @@ def _reference(fields: Fields, config: Config, extra: list[Model]) -> None:
 
 
 def _reward(fields: Fields, config: Config, extra: list[Model]) -> None:
-    """create_reward_model (train/trainer_utils.py:150)."""
+    """create_reward_model (train/trainer_utils.py:151)."""
     kind = config.own.word("reward_model_type") or "lora"
     config.put(fields, "method.reward_model", "reward_model_type", kind)
     if kind == "full" and config.text("reward_model"):

@@ -9,7 +9,7 @@ from memlint.formats.fields import Fields
 from memlint.formats.llamafactory_config import Config, default_origin
 from memlint.run import UNKNOWN, Model, Origin, Quantization
 
-# model_utils/quantization.py:104-122: these checkpoints are dequantised while they load.
+# model_utils/quantization.py:107-127: these checkpoints are dequantised while they load.
 _DEQUANTIZED = ("mxfp4", "fp8")
 
 
@@ -44,7 +44,7 @@ def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> No
 
 
 def _weights_dtype(fields: Fields, config: Config, origin: Origin) -> None:
-    """`torch_dtype="auto"` since 0.9.4 (patcher.py:155): the checkpoint's dtype; before, the compute dtype."""
+    """`torch_dtype="auto"` since 0.9.4 (model/loader.py:154): the checkpoint's dtype; before, the compute dtype."""
     if not config.since(0, 9, 4) and compute_dtype(config):
         fields.infer("model.weights_dtype", compute_dtype(config), "LLaMA-Factory < 0.9.4 loads in the compute dtype")
     elif config.architecture is None:
@@ -55,14 +55,14 @@ def _weights_dtype(fields: Fields, config: Config, origin: Origin) -> None:
 
 
 def compute_dtype(config: Config) -> str:
-    """hparams/parser.py:628: `bf16` or `pure_bf16`, else `fp16`, else "" (the model's own)."""
+    """hparams/parser.py:641: `bf16` or `pure_bf16`, else `fp16`, else "" (the model's own)."""
     if config.hf.flag("bf16") or config.own.flag("pure_bf16"):
         return "bfloat16"
     return "float16" if config.hf.flag("fp16") else ""
 
 
 def quantization_of(config: Config, fields: Fields) -> tuple[Quantization, Origin]:
-    """Priority (model_utils/quantization.py:84): quantised checkpoint, then `quantization_bit`."""
+    """Priority (model_utils/quantization.py:86): quantised checkpoint, then `quantization_bit`."""
     stored: StoredWeights = config.architecture.stored if config.architecture is not None else StoredWeights()
     bits = config.own.integer("quantization_bit")
     origin = config.own.origin("quantization_bit")
@@ -107,7 +107,7 @@ def _on_the_fly(config: Config, fields: Fields, bits: int) -> Quantization:
 
 
 def bnb(config: Config, bits: int) -> Quantization:
-    """BitsAndBytesConfig of model_utils/quantization.py:171-183; the storage dtype is the compute dtype."""
+    """BitsAndBytesConfig of model_utils/quantization.py:178-190; the storage dtype is the compute dtype."""
     if bits == 8:
         return Quantization(method="bnb", bits=8, kind="int8")
     if bits != 4:
@@ -127,7 +127,7 @@ def _ignored(fields: Fields, config: Config, message: str) -> None:
 
 
 def _tokens(fields: Fields, config: Config) -> None:
-    """`add_tokens`, `add_special_tokens` (`new_special_tokens` up to 0.9.2) grow the vocabulary (patcher.py:283)."""
+    """`add_tokens`, `add_special_tokens` (`new_special_tokens` up to 0.9.2) grow the vocabulary (patcher.py:333)."""
     keys = ("add_tokens", "add_special_tokens", "new_special_tokens")
     written = [key for key in keys if config.words(key)]
     if written:
@@ -136,7 +136,7 @@ def _tokens(fields: Fields, config: Config) -> None:
 
 
 def other_model(config: Config, name: str, bits: int | None) -> Model:
-    """A reference or reward model that stands beside the trained one (train/trainer_utils.py:110, 171)."""
+    """A reference or reward model that stands beside the trained one (train/trainer_utils.py:123, 177)."""
     found = config.context.find_model(name, config.section.document.path)
     architecture: Any = found.architecture if found.architecture is not None else UNKNOWN
     quantization = bnb(config, bits) if bits in (4, 8) else Quantization()

@@ -1,4 +1,4 @@
-"""LLaMA-Factory: dtypes of what trains, and mixed precision (model/adapter.py:306-345)."""
+"""LLaMA-Factory: dtypes of what trains, and mixed precision (model/adapter.py:317-349)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def apply_precision(fields: Fields, config: Config) -> None:
 
 
 def upcasts(config: Config, zero_stage: object = 0) -> tuple[bool, str]:
-    """Whether trainable parameters become fp32, and the key that prevents it (model/adapter.py:320-331)."""
+    """Whether trainable parameters become fp32, and the key that prevents it (model/adapter.py:336-349)."""
     for key in ("pure_bf16", "use_badam"):
         if config.own.flag(key):
             return False, key

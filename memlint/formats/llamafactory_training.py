@@ -7,7 +7,7 @@ from memlint.formats.llamafactory_config import Config, default_origin
 from memlint.formats.llamafactory_facts import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, SHIFT_ATTENTION_MODELS
 from memlint.run import Origin
 
-_FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:159, `require_logits`
+_FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
 _OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")  # train/sft/trainer.py:108-127
 
 
@@ -31,7 +31,7 @@ def apply_sequence(fields: Fields, config: Config) -> None:
 
 
 def _packing(fields: Fields, config: Config) -> None:
-    """None means: when pre-training (hparams/parser.py:633); `neat_packing` switches it on (data_args.py:186)."""
+    """None means: when pre-training (hparams/parser.py:645); `neat_packing` switches it on (data_args.py:185)."""
     neat = config.own.flag("neat_packing")
     written = config.own.get("packing")
     packing = neat or (config.stage == "pt" if as_bool(written) is None else bool(as_bool(written)))
@@ -47,7 +47,7 @@ def _packing(fields: Fields, config: Config) -> None:
 
 
 def _pixels(fields: Fields, config: Config) -> None:
-    """hparams/model_args.py:300: 768 * 768 pixels an image, 256 * 256 a frame, 128 frames."""
+    """hparams/model_args.py:306: 768 * 768 pixels an image, 256 * 256 a frame, 128 frames."""
     if config.architecture is not None and not config.architecture.towers:
         return
     for name, key in (
@@ -97,7 +97,7 @@ def _plain_attention(fields: Fields, said: str, origin: Origin) -> None:
 
 
 def apply_checkpointing(fields: Fields, config: Config) -> None:
-    """On unless `disable_gradient_checkpointing` (model_utils/checkpointing.py:174); the Trainer can add it again."""
+    """On unless `disable_gradient_checkpointing` (model_utils/checkpointing.py:184); the Trainer can add it again."""
     disabled = config.own.flag("disable_gradient_checkpointing")
     asked = config.hf.flag("gradient_checkpointing")
     if config.family == "gemma3n" and not asked:  # model/patcher.py:477
@@ -219,7 +219,7 @@ def apply_optimizer(fields: Fields, config: Config) -> None:
 
 
 def _low_rank(fields: Fields, config: Config, key: str) -> None:
-    """GaLore and APOLLO: the projected optimizer follows `optim` (train/trainer_utils.py:245, 345)."""
+    """GaLore and APOLLO: the projected optimizer follows `optim` (train/trainer_utils.py:240, 331)."""
     name = key.removeprefix("use_")
     optim = config.hf.word("optim")
     suffix = "_8bit" if "8bit" in optim else ""

@@ -75,7 +75,7 @@ def _interpolation(view: Config, key: str, value: str) -> Issue:
     if "${" in value:
         message = (
             f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
-            "`resolve=True` (hparams/parser.py:106), the text arrives as it stands"
+            "`resolve=True` (hparams/parser.py:120), the text arrives as it stands"
         )
     else:
         message = f"`{key}: {value[:60]}` looks like a template's variable; its value is not known here"
@@ -95,7 +95,7 @@ def apply_stack(fields: Fields, view: Config) -> None:
 
 
 def apply_evaluation(fields: Fields, view: Config) -> None:
-    """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:84)."""
+    """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
     if view.hf.flag("predict_with_generate"):
         view.put(fields, "evaluation.max_new_tokens", "max_new_tokens", view.whole("max_new_tokens", 1024))
         beams = view.whole("eval_num_beams") or view.hf.integer("generation_num_beams") or 1

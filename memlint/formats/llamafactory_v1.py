@@ -123,7 +123,7 @@ def _quantization(fields: Fields, view: Config) -> None:
 
 
 def _method(fields: Fields, view: Config) -> None:
-    """v1/core/model_engine.py:187-203 and plugins/model_plugins/peft.py. No part of a model is frozen by name."""
+    """v1/core/model_engine.py:204-220 and plugins/model_plugins/peft.py. No part of a model is frozen by name."""
     plugin = _plugin(view, "peft_config")
     name = _name(plugin)
     preference = any(view.own.written(key) for key in ("pref_loss", "pref_beta", "pref_ftx", "simpo_gamma"))
@@ -168,12 +168,12 @@ def _freeze(fields: Fields, plugin: Section) -> None:
 
 
 def _precision(fields: Fields, view: Config) -> None:
-    """Full tuning turns the model to fp32 (v1/core/model_engine.py:191); there is no autocast, `bf16` is FSDP2's."""
+    """Full tuning turns the model to fp32 (v1/core/model_engine.py:207); there is no autocast, `bf16` is FSDP2's."""
     plugin = _plugin(view, "peft_config")
     full = view.training and _name(plugin) not in ("lora", "freeze")
     dtype = fields.get("model.weights_dtype")
     if full:
-        fields.infer("model.weights_dtype", "float32", "v1/core/model_engine.py:191: `model.to(torch.float32)`")
+        fields.infer("model.weights_dtype", "float32", "v1/core/model_engine.py:207: `model.to(torch.float32)`")
         dtype = "float32"
     cast = _flag(plugin, "cast_trainable_params_to_fp32", True)
     trains = "float32" if full or (_name(plugin) == "freeze" and cast) else dtype
@@ -222,16 +222,16 @@ def _sequence(fields: Fields, view: Config) -> None:
     fields.put("attention.requested", said if view.own.written("flash_attn") else "", view.own.origin("flash_attn"))
     on = view.training and view.own.flag("enable_activation_checkpointing")
     view.put(fields, "checkpointing.mode", "enable_activation_checkpointing", "full" if on else "none")
-    fields.infer("checkpointing.reentrant", False, "v1/core/base_trainer.py:87: use_reentrant False")
+    fields.infer("checkpointing.reentrant", False, "v1/core/base_trainer.py:92: use_reentrant False")
 
 
 def _loss(fields: Fields, view: Config) -> None:
-    """The trainer takes log-probabilities of fp32 logits itself (v1/core/base_trainer.py:190): nothing is fused."""
+    """The trainer takes log-probabilities of fp32 logits itself (v1/core/base_trainer.py:243): nothing is fused."""
     kernels = _plugin(view, "kernel_config")
     liger = "liger_kernel" in _words(kernels.value.get("name")) and view.family in LIGER_MODELS_V1
     reason = "v1 computes the loss from the logits: it asks Liger to keep them" if liger else ""
-    fields.infer("loss.kind", "plain", "v1/core/base_trainer.py:190 computes the loss from the logits")
-    fields.infer("loss.upcast_logits", True, "v1/core/base_trainer.py:188: `outputs.logits.float()`")
+    fields.infer("loss.kind", "plain", "v1/core/base_trainer.py:243 computes the loss from the logits")
+    fields.infer("loss.upcast_logits", True, "v1/core/base_trainer.py:240: `outputs.logits.float()`")
     _put(fields, kernels, "loss.liger_kernels", "name", liger)
     _put(fields, kernels, "loss.fallback_reason", "name", reason)
     if view.own.written("pref_loss"):
@@ -243,7 +243,7 @@ def _optimizer(fields: Fields, view: Config) -> None:
     if _name(plugin) == "muon":
         fields.put("optimizer.name", "muon", plugin.origin("name"))
     else:
-        fields.infer("optimizer.name", "adamw_torch", "v1/core/base_trainer.py:174: torch.optim.AdamW")
+        fields.infer("optimizer.name", "adamw_torch", "v1/core/base_trainer.py:209: torch.optim.AdamW")
     norm = view.own.number("max_grad_norm")
     view.put(fields, "optimizer.max_grad_norm", "max_grad_norm", float(1.0 if norm is None else norm))
     fields.infer("evaluation.enabled", False, "the v1 trainer does not evaluate")
@@ -266,7 +266,7 @@ def _engine(fields: Fields, view: Config) -> tuple[Companion, ...]:
 
 
 def _deepspeed_arguments(view: Config) -> Arguments:
-    """v1 fills `auto` itself: bf16 where the file leaves it open (v1/plugins/model_plugins/deepspeed_utils.py:49)."""
+    """v1 fills `auto` itself: bf16 where the file leaves it open (v1/plugins/model_plugins/deepspeed_utils.py:55)."""
     filled: Mapping[str, Any] = {
         "bf16": True,
         "fp16": False,
@@ -278,7 +278,7 @@ def _deepspeed_arguments(view: Config) -> Arguments:
 
 
 def _fsdp2(fields: Fields, view: Config, plugin: Section) -> None:
-    """FSDP2Engine (v1/plugins/trainer_plugins/distributed/fsdp2.py:150): fp32 reductions, bf16 parameters."""
+    """FSDP2Engine (v1/plugins/trainer_plugins/distributed/fsdp2.py:181): fp32 reductions, bf16 parameters."""
     half = "bfloat16" if view.own.flag("bf16") else "float32"
     fields.put("parallelism.engine", "fsdp", plugin.origin("name"))
     fields.put("parallelism.fsdp.version", 2, plugin.origin("name"))

@@ -8,27 +8,27 @@ from llamafactory_files import BASE, messages, parse
 ZERO3 = {"z3.json": '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'}
 
 REFUSED = [
-    ("quantization_bit: 4", "full", "LoRA or OFT"),  # hparams/parser.py:226
-    ("quantization_bit: 4\npissa_init: true", "lora", "PiSSA"),  # parser.py:229
-    ("quantization_bit: 4\nresize_vocab: true", "lora", "resized"),  # parser.py:232
-    ("adapter_name_or_path: a", "full", "adapters"),  # parser.py:222
-    ("use_galore: true", "lora", "GaLore"),  # finetuning_args.py:607
-    ("use_galore: true\nuse_badam: true", "full", "exclude"),  # finetuning_args.py:610
-    ("use_dora: true", "full", "LoRA alone"),  # finetuning_args.py:623
-    ("use_llama_pro: true", "full", "LLaMA Pro"),  # finetuning_args.py:604
-    ("pure_bf16: true\ndeepspeed: z3.json", "full", "ZeRO-3"),  # parser.py:466
-    ("quantization_bit: 8\ndeepspeed: z3.json", "lora", "8-bit"),  # model_utils/quantization.py:189
-    ("use_galore: true\ndeepspeed: z3.json", "full", "DeepSpeed"),  # parser.py:485
-    ("fp8: true\nquantization_bit: 4", "lora", "FP8"),  # parser.py:491
-    ("eval_strategy: steps", "lora", "eval_dataset"),  # parser.py:436
-    ("val_size: 0.1\neval_dataset: e", "lora", "exclude"),  # data_args.py:167
-    ("streaming: true", "lora", "max_steps"),  # parser.py:430
-    ("streaming: true\nmax_steps: 10\nmax_samples: 5", "lora", "streaming"),  # data_args.py:183
-    ("quantization_bit: 3", "lora", "4 or 8 bits"),  # model_utils/quantization.py:185
-    ("infer_backend: vllm", "lora", "inference"),  # parser.py:499
-    ("image_max_pixels: 1", "lora", "image_min_pixels"),  # model_args.py:344
+    ("quantization_bit: 4", "full", "LoRA or OFT"),  # hparams/parser.py:237
+    ("quantization_bit: 4\npissa_init: true", "lora", "PiSSA"),  # parser.py:240
+    ("quantization_bit: 4\nresize_vocab: true", "lora", "resized"),  # parser.py:243
+    ("adapter_name_or_path: a", "full", "adapters"),  # parser.py:233
+    ("use_galore: true", "lora", "GaLore"),  # finetuning_args.py:616
+    ("use_galore: true\nuse_badam: true", "full", "exclude"),  # finetuning_args.py:619
+    ("use_dora: true", "full", "LoRA alone"),  # finetuning_args.py:632
+    ("use_llama_pro: true", "full", "LLaMA Pro"),  # finetuning_args.py:613
+    ("pure_bf16: true\ndeepspeed: z3.json", "full", "ZeRO-3"),  # parser.py:503
+    ("quantization_bit: 8\ndeepspeed: z3.json", "lora", "8-bit"),  # model_utils/quantization.py:199
+    ("use_galore: true\ndeepspeed: z3.json", "full", "DeepSpeed"),  # parser.py:519
+    ("fp8: true\nquantization_bit: 4", "lora", "FP8"),  # parser.py:527
+    ("eval_strategy: steps", "lora", "eval_dataset"),  # parser.py:483
+    ("val_size: 0.1\neval_dataset: e", "lora", "exclude"),  # data_args.py:163
+    ("streaming: true", "lora", "max_steps"),  # parser.py:475
+    ("streaming: true\nmax_steps: 10\nmax_samples: 5", "lora", "streaming"),  # data_args.py:180
+    ("quantization_bit: 3", "lora", "4 or 8 bits"),  # model_utils/quantization.py:192
+    ("infer_backend: vllm", "lora", "inference"),  # parser.py:530
+    ("image_max_pixels: 1", "lora", "image_min_pixels"),  # model_args.py:348
     ("use_galore: true\ngalore_layerwise: true\ngradient_accumulation_steps: 8", "full", "accumulation"),
-    ("use_galore: true\noptim: lion_8bit", "full", "takes only"),  # train/trainer_utils.py:251
+    ("use_galore: true\noptim: lion_8bit", "full", "takes only"),  # train/trainer_utils.py:246
 ]
 
 

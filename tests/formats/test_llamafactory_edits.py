@@ -104,13 +104,13 @@ def test_what_is_said_is_read_again(text: str, changes: dict[str, Any]) -> None:
         (LORA, {"no.such_field": 1}),
         (LORA, {"sequence.length": "long"}),
         (LORA, {"sequence.length": 0}),
-        (FULL, {"model.quantization": Quantization("bnb", 4, "nf4", True)}),  # hparams/parser.py:226
-        (LORA.replace("sft", "dpo"), {"loss.kind": "liger"}),  # model/loader.py:159
-        (LORA.replace(": llama\n", ": opt\n", 1), {"loss.kind": "liger"}),  # liger_kernel.py:92
-        (FULL + "pure_bf16: true\n", {"parallelism.zero.stage": 3}),  # hparams/parser.py:466
-        (LORA + "quantization_bit: 8\n", {"parallelism.zero.stage": 3}),  # model_utils/quantization.py:189
-        (FULL + "use_galore: true\n", {"parallelism.zero.stage": 2}),  # hparams/parser.py:485
-        (FULL + "use_galore: true\n", {"method.kind": "lora"}),  # finetuning_args.py:607
+        (FULL, {"model.quantization": Quantization("bnb", 4, "nf4", True)}),  # hparams/parser.py:237
+        (LORA.replace("sft", "dpo"), {"loss.kind": "liger"}),  # model/loader.py:142
+        (LORA.replace(": llama\n", ": opt\n", 1), {"loss.kind": "liger"}),  # liger_kernel.py:94
+        (FULL + "pure_bf16: true\n", {"parallelism.zero.stage": 3}),  # hparams/parser.py:503
+        (LORA + "quantization_bit: 8\n", {"parallelism.zero.stage": 3}),  # model_utils/quantization.py:199
+        (FULL + "use_galore: true\n", {"parallelism.zero.stage": 2}),  # hparams/parser.py:519
+        (FULL + "use_galore: true\n", {"method.kind": "lora"}),  # finetuning_args.py:616
         (LORA + "quantization_bit: 4\n", {"method.kind": "full"}),
         (LORA, {"optimizer.name": "no_such_optimizer"}),
         (FULL + "deepspeed: ds.json\nbf16: true\n", {"precision.trainable_dtype": "bfloat16"}),

@@ -12,29 +12,29 @@ from memlint.run import UNKNOWN, Origin, Quantization
 # (keys, finetuning type, field, value, place in LLaMA-Factory's source)
 FACTS: list[tuple[str, str, str, Any, str]] = [
     # upcasting of trainable parameters
-    ("bf16: true", "full", "precision.trainable_dtype", "float32", "model/adapter.py:331"),
+    ("bf16: true", "full", "precision.trainable_dtype", "float32", "model/adapter.py:349"),
     ("bf16: true", "full", "precision.autocast", True, "transformers trainer, accelerate"),
-    ("bf16: true", "full", "precision.compute", "bfloat16", "hparams/parser.py:628"),
-    ("pure_bf16: true", "full", "precision.trainable_dtype", "bfloat16", "model/adapter.py:325"),
-    ("pure_bf16: true", "full", "precision.autocast", False, "hparams/parser.py:628: training_args.bf16 stays off"),
+    ("bf16: true", "full", "precision.compute", "bfloat16", "hparams/parser.py:641"),
+    ("pure_bf16: true", "full", "precision.trainable_dtype", "bfloat16", "model/adapter.py:343"),
+    ("pure_bf16: true", "full", "precision.autocast", False, "hparams/parser.py:641: training_args.bf16 stays off"),
     ("pure_bf16: true\nbf16: true", "full", "precision.autocast", True, "training_args.bf16 is on"),
     ("pure_bf16: true", "full", "precision.outputs_to_fp32", False, "no mixed precision in accelerate"),
-    ("use_badam: true\nbf16: true", "full", "precision.trainable_dtype", "bfloat16", "model/adapter.py:325"),
-    ("bf16: true", "lora", "method.adapter_dtype", "float32", "model/adapter.py:300"),
+    ("use_badam: true\nbf16: true", "full", "precision.trainable_dtype", "bfloat16", "model/adapter.py:343"),
+    ("bf16: true", "lora", "method.adapter_dtype", "float32", "model/adapter.py:310"),
     ("pure_bf16: true", "lora", "method.adapter_dtype", "float32", "peft 0.18 autocast_adapter_dtype=True"),
-    ("bf16: true", "lora", "model.weights_dtype", "bfloat16", 'model/loader.py:172: torch_dtype="auto"'),
-    ("fp16: true", "lora", "precision.compute", "float16", "hparams/parser.py:631"),
+    ("bf16: true", "lora", "model.weights_dtype", "bfloat16", 'model/loader.py:154: torch_dtype="auto"'),
+    ("fp16: true", "lora", "precision.compute", "float16", "hparams/parser.py:643"),
     ("", "full", "precision.compute", "float32", "no mixed precision"),
-    ("upcast_layernorm: true", "lora", "precision.upcast_layernorm", True, "model_utils/checkpointing.py:154"),
-    ("upcast_lmhead_output: true", "lora", "precision.upcast_lmhead_output", True, "checkpointing.py:189"),
-    ("fp8: true", "full", "precision.fp8", "torchao", "hparams/training_args.py:131"),
-    ("fp8: true\nfp8_backend: te", "full", "precision.fp8", "te", "hparams/training_args.py:138"),
+    ("upcast_layernorm: true", "lora", "precision.upcast_layernorm", True, "model_utils/checkpointing.py:171"),
+    ("upcast_lmhead_output: true", "lora", "precision.upcast_lmhead_output", True, "checkpointing.py:200"),
+    ("fp8: true", "full", "precision.fp8", "torchao", "hparams/training_args.py:123"),
+    ("fp8: true\nfp8_backend: te", "full", "precision.fp8", "te", "hparams/training_args.py:130"),
     # checkpointing
-    ("", "lora", "checkpointing.mode", "full", "model_utils/checkpointing.py:174"),
+    ("", "lora", "checkpointing.mode", "full", "model_utils/checkpointing.py:184"),
     ("", "lora", "checkpointing.reentrant", True, "hparams/model_args.py:149"),
     ("use_reentrant_gc: false", "lora", "checkpointing.reentrant", False, "hparams/model_args.py:149"),
-    ("disable_gradient_checkpointing: true", "lora", "checkpointing.mode", "none", "checkpointing.py:174"),
-    ("gradient_checkpointing: false", "lora", "checkpointing.mode", "full", "checkpointing.py:174"),
+    ("disable_gradient_checkpointing: true", "lora", "checkpointing.mode", "none", "checkpointing.py:184"),
+    ("gradient_checkpointing: false", "lora", "checkpointing.mode", "full", "checkpointing.py:184"),
     (
         "disable_gradient_checkpointing: true\ngradient_checkpointing: true",
         "lora",
@@ -42,98 +42,98 @@ FACTS: list[tuple[str, str, str, Any, str]] = [
         "full",
         "transformers Trainer calls model.gradient_checkpointing_enable itself",
     ),
-    ("use_unsloth_gc: true", "lora", "checkpointing.mode", "unsloth", "checkpointing.py:55"),
-    ("use_unsloth_gc: true", "lora", "checkpointing.offload", True, "checkpointing.py:69: hidden_states.to('cpu')"),
+    ("use_unsloth_gc: true", "lora", "checkpointing.mode", "unsloth", "checkpointing.py:63"),
+    ("use_unsloth_gc: true", "lora", "checkpointing.offload", True, "checkpointing.py:75: hidden_states.to('cpu')"),
     # sequence
     ("", "lora", "sequence.length", 2048, "hparams/data_args.py:47"),
     ("cutoff_len: 4096", "lora", "sequence.length", 4096, "hparams/data_args.py:47"),
-    ("", "lora", "sequence.packing", False, "hparams/parser.py:633"),
-    ("packing: true", "lora", "sequence.packing", True, "hparams/parser.py:633"),
+    ("", "lora", "sequence.packing", False, "hparams/parser.py:645"),
+    ("packing: true", "lora", "sequence.packing", True, "hparams/parser.py:645"),
     ("packing: true", "lora", "sequence.length_is_bound", False, "data/processor/supervised.py:218"),
-    ("neat_packing: true", "lora", "sequence.packing", True, "hparams/data_args.py:186"),
+    ("neat_packing: true", "lora", "sequence.packing", True, "hparams/data_args.py:185"),
     ("shift_attn: true", "lora", "sequence.shift_attention", True, "model_utils/longlora.py:359"),
-    ("rope_scaling: yarn", "lora", "sequence.rope_scaling", "yarn", "model_utils/rope.py:33"),
+    ("rope_scaling: yarn", "lora", "sequence.rope_scaling", "yarn", "model_utils/rope.py:35"),
     # attention
-    ("", "lora", "attention.implementation", "sdpa", "model_utils/attention.py:66 leaves transformers' default"),
-    ("flash_attn: fa2", "lora", "attention.implementation", "flash_attention_2", "model_utils/attention.py:83"),
-    ("flash_attn: disabled", "lora", "attention.implementation", "eager", "model_utils/attention.py:70"),
-    ("flash_attn: sdpa", "lora", "attention.implementation", "sdpa", "model_utils/attention.py:77"),
-    ("flash_attn: flash_attention_2", "lora", "attention.implementation", UNKNOWN, "attention.py:93 raises"),
+    ("", "lora", "attention.implementation", "sdpa", "model_utils/attention.py:65 leaves transformers' default"),
+    ("flash_attn: fa2", "lora", "attention.implementation", "flash_attention_2", "model_utils/attention.py:84"),
+    ("flash_attn: disabled", "lora", "attention.implementation", "eager", "model_utils/attention.py:69"),
+    ("flash_attn: sdpa", "lora", "attention.implementation", "sdpa", "model_utils/attention.py:76"),
+    ("flash_attn: flash_attention_2", "lora", "attention.implementation", UNKNOWN, "attention.py:94 raises"),
     # adapters
     ("", "lora", "method.rank", 8, "hparams/finetuning_args.py: lora_rank"),
-    ("lora_rank: 64", "lora", "method.alpha", 128, "hparams/finetuning_args.py:579"),
-    ("lora_rank: 64\nlora_alpha: 16", "lora", "method.alpha", 16, "hparams/finetuning_args.py:579"),
-    ("", "lora", "method.targets", ("all-linear",), "model/adapter.py:214"),
-    ("lora_target: q_proj, v_proj", "lora", "method.targets", ("q_proj", "v_proj"), "finetuning_args.py:580"),
-    ("lora_target: [q_proj, v_proj]", "lora", "method.targets", ("q_proj", "v_proj"), "finetuning_args.py:572"),
-    ("additional_target: lm_head", "lora", "method.modules_to_save", ("lm_head",), "model/adapter.py:256"),
-    ("resize_vocab: true", "lora", "method.modules_to_save", ("embed_tokens", "lm_head"), "model/adapter.py:237"),
-    ("add_tokens: a,b,c", "lora", "model.new_special_tokens", 3, "model/patcher.py:284"),
-    ("use_dora: true", "lora", "method.use_dora", True, "model/adapter.py:255"),
-    ("use_rslora: true", "lora", "method.use_rslora", True, "model/adapter.py:254"),
-    ("pissa_init: true", "lora", "method.init", "pissa_niter_16", "model/adapter.py:283"),
-    ("pissa_init: true\npissa_iter: -1", "lora", "method.init", "pissa", "model/adapter.py:280"),
+    ("lora_rank: 64", "lora", "method.alpha", 128, "hparams/finetuning_args.py:587"),
+    ("lora_rank: 64\nlora_alpha: 16", "lora", "method.alpha", 16, "hparams/finetuning_args.py:587"),
+    ("", "lora", "method.targets", ("all-linear",), "model/adapter.py:230"),
+    ("lora_target: q_proj, v_proj", "lora", "method.targets", ("q_proj", "v_proj"), "finetuning_args.py:588"),
+    ("lora_target: [q_proj, v_proj]", "lora", "method.targets", ("q_proj", "v_proj"), "finetuning_args.py:580"),
+    ("additional_target: lm_head", "lora", "method.modules_to_save", ("lm_head",), "model/adapter.py:265"),
+    ("resize_vocab: true", "lora", "method.modules_to_save", ("embed_tokens", "lm_head"), "model/adapter.py:246"),
+    ("add_tokens: a,b,c", "lora", "model.new_special_tokens", 3, "model/patcher.py:333"),
+    ("use_dora: true", "lora", "method.use_dora", True, "model/adapter.py:264"),
+    ("use_rslora: true", "lora", "method.use_rslora", True, "model/adapter.py:263"),
+    ("pissa_init: true", "lora", "method.init", "pissa_niter_16", "model/adapter.py:294"),
+    ("pissa_init: true\npissa_iter: -1", "lora", "method.init", "pissa", "model/adapter.py:291"),
     ("", "oft", "method.oft_block_size", 32, "hparams/finetuning_args.py: oft_block_size"),
-    ("adapter_name_or_path: a,b", "lora", "method.adapters_loaded", 2, "hparams/model_args.py:203"),
+    ("adapter_name_or_path: a,b", "lora", "method.adapters_loaded", 2, "hparams/model_args.py:211"),
     ("", "freeze", "method.freeze_trainable_layers", 2, "hparams/finetuning_args.py: freeze_trainable_layers"),
-    ("freeze_trainable_layers: -3", "freeze", "method.freeze_trainable_layers", -3, "model/adapter.py:92"),
-    ("freeze_extra_modules: lm_head", "freeze", "method.freeze_extra_modules", ("lm_head",), "model/adapter.py:118"),
-    ("use_llama_pro: true", "freeze", "method.use_llama_pro", True, "model/adapter.py:81"),
+    ("freeze_trainable_layers: -3", "freeze", "method.freeze_trainable_layers", -3, "model/adapter.py:91"),
+    ("freeze_extra_modules: lm_head", "freeze", "method.freeze_extra_modules", ("lm_head",), "model/adapter.py:115"),
+    ("use_llama_pro: true", "freeze", "method.use_llama_pro", True, "model/adapter.py:80"),
     # stages
-    ("stage: dpo", "lora", "method.reference_model", "shared", "train/trainer_utils.py:124"),
-    ("stage: dpo", "full", "method.reference_model", "copy", "train/trainer_utils.py:127"),
-    ("stage: dpo", "oft", "method.reference_model", "copy", "train/trainer_utils.py:124: only lora shares"),
-    ("stage: dpo\npref_loss: orpo", "full", "method.reference_model", "none", "finetuning_args.py:585"),
-    ("stage: dpo\npref_loss: simpo", "full", "method.reference_model", "none", "finetuning_args.py:585"),
-    ("stage: dpo\nref_model: llama", "lora", "method.reference_model", "named", "train/trainer_utils.py:110"),
-    ("stage: kto", "full", "method.reference_model", "copy", "train/kto/workflow.py:62"),
-    ("use_asft_loss: true", "full", "method.reference_model", "copy", "train/sft/workflow.py:58"),
-    ("stage: dpo\nlora_dropout: 0.1", "lora", "method.dropout", 0.0, "train/dpo/trainer.py:60 disable_dropout"),
+    ("stage: dpo", "lora", "method.reference_model", "shared", "train/trainer_utils.py:137"),
+    ("stage: dpo", "full", "method.reference_model", "copy", "train/trainer_utils.py:140"),
+    ("stage: dpo", "oft", "method.reference_model", "copy", "train/trainer_utils.py:137: only lora shares"),
+    ("stage: dpo\npref_loss: orpo", "full", "method.reference_model", "none", "finetuning_args.py:593"),
+    ("stage: dpo\npref_loss: simpo", "full", "method.reference_model", "none", "finetuning_args.py:593"),
+    ("stage: dpo\nref_model: llama", "lora", "method.reference_model", "named", "train/trainer_utils.py:123"),
+    ("stage: kto", "full", "method.reference_model", "copy", "train/kto/workflow.py:60"),
+    ("use_asft_loss: true", "full", "method.reference_model", "copy", "train/sft/workflow.py:56"),
+    ("stage: dpo\nlora_dropout: 0.1", "lora", "method.dropout", 0.0, "train/dpo/trainer.py:51 disable_dropout"),
     ("stage: dpo", "lora", "loss.preference", "sigmoid", "hparams/finetuning_args.py: pref_loss"),
     ("stage: dpo", "lora", "loss.upcast_logits", True, "train/dpo/trainer.py:230"),
-    ("stage: rm", "lora", "method.value_model", True, "train/rm/workflow.py:45"),
-    ("stage: ppo\nreward_model: x", "lora", "method.reward_model", "lora", "train/trainer_utils.py:158"),
-    ("stage: ppo\nreward_model: llama\nreward_model_type: full", "lora", "method.reward_model", "full", "same:181"),
+    ("stage: rm", "lora", "method.value_model", True, "train/rm/workflow.py:46"),
+    ("stage: ppo\nreward_model: x", "lora", "method.reward_model", "lora", "train/trainer_utils.py:159"),
+    ("stage: ppo\nreward_model: llama\nreward_model_type: full", "lora", "method.reward_model", "full", "same:177"),
     # loss
     ("", "lora", "loss.kind", "plain", "model_utils/liger_kernel.py:37"),
     ("enable_liger_kernel: true", "lora", "loss.kind", "liger", "model_utils/liger_kernel.py:101"),
-    ("enable_liger_kernel: true\nstage: dpo", "lora", "loss.kind", "plain", "model/loader.py:159 require_logits"),
+    ("enable_liger_kernel: true\nstage: dpo", "lora", "loss.kind", "plain", "model/loader.py:142 require_logits"),
     ("enable_liger_kernel: true\nstage: dpo", "lora", "loss.liger_kernels", True, "liger_kernel.py:99"),
     ("enable_liger_kernel: true\nuse_dft_loss: true", "lora", "loss.kind", "plain", "train/sft/trainer.py:108"),
     # optimizer
     ("", "lora", "optimizer.name", "adamw_torch_fused", "transformers 4.57 default_optim with torch >= 2.8"),
     ("optim: paged_adamw_8bit", "lora", "optimizer.name", "paged_adamw_8bit", "transformers"),
-    ("use_galore: true\noptim: adamw_torch", "full", "optimizer.name", "galore_adamw", "trainer_utils.py:245"),
-    ("use_galore: true\noptim: adamw_8bit", "full", "optimizer.name", "galore_adamw_8bit", "trainer_utils.py:247"),
+    ("use_galore: true\noptim: adamw_torch", "full", "optimizer.name", "galore_adamw", "trainer_utils.py:240"),
+    ("use_galore: true\noptim: adamw_8bit", "full", "optimizer.name", "galore_adamw_8bit", "trainer_utils.py:242"),
     ("use_galore: true", "full", "optimizer.rank", 16, "hparams/finetuning_args.py: galore_rank"),
-    ("use_galore: true\ngalore_layerwise: true", "full", "optimizer.layerwise", True, "trainer_utils.py:256"),
+    ("use_galore: true\ngalore_layerwise: true", "full", "optimizer.layerwise", True, "trainer_utils.py:248"),
     ("use_apollo: true\napollo_rank: 256", "full", "optimizer.rank", 256, "finetuning_args.py: apollo_rank"),
     ("use_badam: true", "full", "optimizer.badam_mode", "layer", "finetuning_args.py: badam_mode"),
     ("use_muon: true", "full", "optimizer.name", "muon", "train/trainer_utils.py:547"),
     ("use_adam_mini: true", "full", "optimizer.name", "adam_mini", "train/trainer_utils.py:544"),
     # quantisation
-    ("quantization_bit: 8", "lora", "model.quantization", Quantization("bnb", 8, "int8"), "quantization.py:174"),
+    ("quantization_bit: 8", "lora", "model.quantization", Quantization("bnb", 8, "int8"), "quantization.py:181"),
     (
         "quantization_bit: 4\nquantization_method: hqq",
         "lora",
         "model.quantization.method",
         "hqq",
-        "quantization.py:196",
+        "quantization.py:214",
     ),
     # evaluation and batches
     ("", "lora", "batch.micro_batch_size", 8, "transformers TrainingArguments"),
     ("val_size: 0.1\neval_strategy: steps", "lora", "evaluation.enabled", True, "transformers TrainingArguments"),
     ("val_size: 0.1\neval_strategy: steps", "lora", "evaluation.batch_size", 8, "transformers TrainingArguments"),
     ("val_size: 500\neval_strategy: steps", "lora", "evaluation.samples", 500, "hparams/data_args.py: val_size"),
-    ("", "lora", "evaluation.keeps_logits", False, "train/sft/workflow.py:84: no compute_metrics"),
+    ("", "lora", "evaluation.keeps_logits", False, "train/sft/workflow.py:75: no compute_metrics"),
     # launch
-    ("", "lora", "parallelism.world_size", UNKNOWN, "launcher.py:71"),
-    ("ray_num_workers: 4", "lora", "parallelism.world_size", 4, "train/tuner.py:281"),
-    ("", "lora", "parallelism.find_unused_parameters", False, "hparams/parser.py:578"),
-    ("tensor_model_parallel_size: 2", "full", "parallelism.engine", "megatron", "hparams/training_args.py:27"),
+    ("", "lora", "parallelism.world_size", UNKNOWN, "launcher.py:66"),
+    ("ray_num_workers: 4", "lora", "parallelism.world_size", 4, "train/tuner.py:308"),
+    ("", "lora", "parallelism.find_unused_parameters", False, "hparams/parser.py:602"),
+    ("tensor_model_parallel_size: 2", "full", "parallelism.engine", "megatron", "hparams/training_args.py:32"),
     ("tensor_model_parallel_size: 2", "full", "parallelism.tensor_parallel_size", 2, "megatron_bridge_args.py"),
     ("", "lora", "stack.transformers", (5, 8), "pyproject.toml: transformers<=5.8.0"),
-    ("use_kt: true", "lora", "checkpointing.reentrant", False, "model_utils/checkpointing.py:45"),
+    ("use_kt: true", "lora", "checkpointing.reentrant", False, "model_utils/checkpointing.py:43"),
 ]
 
 
@@ -150,44 +150,44 @@ def test_a_key_means_what_the_source_says(keys: str, kind: str, name: str, value
 
 def test_packing_is_on_in_pre_training() -> None:
     parsed = parse("model_name_or_path: llama\nstage: pt\ndo_train: true\nfinetuning_type: full\ndataset: d\n")
-    assert parsed.runs[0].sequence.packing is True  # hparams/parser.py:633
+    assert parsed.runs[0].sequence.packing is True  # hparams/parser.py:645
     assert parsed.runs[0].sequence.length_is_bound is False
 
 
 def test_four_bits_are_nf4_with_double_quantisation_stored_in_the_compute_dtype() -> None:
     found = field("quantization_bit: 4\nbf16: true", "model.quantization")
-    assert found == Quantization("bnb", 4, "nf4", True, "bfloat16")  # model_utils/quantization.py:176-183
+    assert found == Quantization("bnb", 4, "nf4", True, "bfloat16")  # model_utils/quantization.py:184-190
 
 
 def test_a_quantised_checkpoint_wins_over_quantization_bit() -> None:
     parsed = parse(BASE.format(kind="lora").replace(": llama\n", ": gptq\n", 1) + "quantization_bit: 4\n")
     quantization = parsed.runs[0].model.quantization
     assert (quantization.method, quantization.prequantized, quantization.group_size) == ("gptq", True, 128)
-    assert "ignored" in messages(parsed, "ignored-key")[0]  # model_utils/quantization.py:85
+    assert "ignored" in messages(parsed, "ignored-key")[0]  # model_utils/quantization.py:96
 
 
 def test_mxfp4_checkpoints_are_dequantised_while_they_load() -> None:
     parsed = parse(BASE.format(kind="lora").replace(": llama\n", ": gpt_oss\n", 1))
-    assert parsed.runs[0].model.quantization.method == "none"  # model_utils/quantization.py:104
+    assert parsed.runs[0].model.quantization.method == "none"  # model_utils/quantization.py:107
     assert parsed.runs[0].attention.implementation == "flash_attention_3"  # model_utils/attention.py:34
 
 
 @pytest.mark.parametrize(
     ("model", "keys", "name", "value"),
     [
-        ("opt", "enable_liger_kernel: true", "loss.kind", "plain"),  # liger_kernel.py:92: not supported
+        ("opt", "enable_liger_kernel: true", "loss.kind", "plain"),  # liger_kernel.py:94: not supported
         ("opt", "enable_liger_kernel: true", "loss.liger_kernels", False),
         ("granite", "enable_liger_kernel: true", "loss.kind", "fused_ce"),  # liger monkey_patch.py:187
         ("gemma2", "", "attention.implementation", UNKNOWN),  # attention.py:46: depends on the environment
         ("gemma2", "flash_attn: fa2", "attention.implementation", "flash_attention_2"),
         ("gemma3n", "", "checkpointing.mode", "none"),  # model/patcher.py:477
-        ("vlm", "", "method.freeze_vision_tower", True),  # model_utils/visual.py:164
+        ("vlm", "", "method.freeze_vision_tower", True),  # model_utils/visual.py:178
         ("vlm", "freeze_vision_tower: false", "method.freeze_vision_tower", False),
-        ("foreign-vlm", "", "method.freeze_vision_tower", False),  # visual.py:161: not registered
-        ("vlm", "", "sequence.image_max_pixels", 768 * 768),  # hparams/model_args.py:301
-        ("vlm", "", "sequence.video_max_length", 128),  # hparams/model_args.py:330
+        ("foreign-vlm", "", "method.freeze_vision_tower", False),  # visual.py:177: not registered
+        ("vlm", "", "sequence.image_max_pixels", 768 * 768),  # hparams/model_args.py:306
+        ("vlm", "", "sequence.video_max_length", 128),  # hparams/model_args.py:333
         ("llama", "", "sequence.image_max_pixels", 0),
-        ("fp32", "bf16: true", "model.weights_dtype", "float32"),  # loader.py:172: the checkpoint's dtype
+        ("fp32", "bf16: true", "model.weights_dtype", "float32"),  # loader.py:154: the checkpoint's dtype
         ("fp32", "pure_bf16: true", "precision.trainable_dtype", "float32"),
         ("nobody", "enable_liger_kernel: true", "loss.kind", UNKNOWN),
         ("nobody", "", "model.weights_dtype", UNKNOWN),
@@ -218,7 +218,7 @@ def test_bitsandbytes_is_a_name_of_the_past() -> None:
     assert parse(text).runs[0].model.quantization.method == "bnb"
     assert "0.9.3" in messages(parse(text), "removed-value")[0]
     new = parse(text, versions={"llamafactory": (0, 9, 5)})
-    assert new.runs[0].model.quantization.method == "none"  # quantization.py:169: no branch matches
+    assert new.runs[0].model.quantization.method == "none"  # quantization.py:178: no branch matches
     assert not messages(parse(text, versions={"llamafactory": (0, 9, 2)}), "removed-value")
 
 
@@ -270,11 +270,11 @@ def test_an_accelerate_file_beside_the_config_gives_processes_and_fsdp2() -> Non
     companions = (document(text, "/repo/fsdp.yaml"),)
     run = parse(BASE.format(kind="full") + "bf16: true\n", companions=companions).runs[0]
     assert (run.parallelism.world_size, run.parallelism.fsdp.version) == (4, 2)
-    assert run.checkpointing.reentrant is False  # model_utils/checkpointing.py:162
+    assert run.checkpointing.reentrant is False  # model_utils/checkpointing.py:181
 
 
 def test_distributed_training_gets_expandable_segments_from_the_launcher() -> None:
-    assert run_of("", gpus=8).stack.expandable_segments is True  # launcher.py:85
+    assert run_of("", gpus=8).stack.expandable_segments is True  # launcher.py:82
     assert run_of("", gpus=1).stack.expandable_segments is False
     assert run_of("", gpus=8).parallelism.engine == "ddp"
     assert run_of("", gpus=1).parallelism.engine == "single"
@@ -284,7 +284,7 @@ def test_an_interpolation_is_unknown_and_said_to_arrive_as_text() -> None:
     parsed = parse(BASE.format(kind="lora") + "cutoff_len: ${length}\nlength: 12\n")
     assert parsed.runs[0].sequence.length is UNKNOWN
     assert parsed.runs[0].origins["sequence.length"].kind == "unknown"
-    assert "resolve=True" in messages(parsed, "interpolation")[0]  # hparams/parser.py:106
+    assert "resolve=True" in messages(parsed, "interpolation")[0]  # hparams/parser.py:120
     assert not messages(parsed, "wrong-type")
 
 
@@ -316,18 +316,18 @@ V1 = "model: qwen3\nmodel_class: llm\ntrain_dataset: d.yaml\nmicro_batch_size: 2
     ("keys", "name", "value"),
     [
         ("", "method.kind", "full"),
-        ("", "precision.trainable_dtype", "float32"),  # v1/core/model_engine.py:191
+        ("", "precision.trainable_dtype", "float32"),  # v1/core/model_engine.py:207
         ("", "precision.autocast", False),
-        ("", "checkpointing.reentrant", False),  # v1/core/base_trainer.py:87
+        ("", "checkpointing.reentrant", False),  # v1/core/base_trainer.py:92
         ("enable_activation_checkpointing: false", "checkpointing.mode", "none"),
         ("", "attention.implementation", "sdpa"),  # v1/config/model_args.py
         ("flash_attn: flash_attention_2", "attention.implementation", "flash_attention_2"),
-        ("", "optimizer.name", "adamw_torch"),  # v1/core/base_trainer.py:174
+        ("", "optimizer.name", "adamw_torch"),  # v1/core/base_trainer.py:209
         ("optim_config: {name: muon}", "optimizer.name", "muon"),
         ("kernel_config: {name: liger_kernel}", "loss.kind", "plain"),  # require_logits=is_train
         ("kernel_config: {name: liger_kernel}", "loss.liger_kernels", True),
         ("peft_config: {name: lora, r: 16}", "method.rank", 16),
-        ("peft_config: {name: lora}", "method.dropout", 0.05),  # v1/plugins/model_plugins/peft.py:38
+        ("peft_config: {name: lora}", "method.dropout", 0.05),  # v1/plugins/model_plugins/peft.py:42
         ("peft_config: {name: lora}\nquant_config: {name: bnb}", "model.quantization.bits", 4),
         ("dist_config: {name: fsdp2}", "parallelism.fsdp.param_dtype", "bfloat16"),
         ("dist_config: {name: fsdp2}", "parallelism.fsdp.reduce_dtype", "float32"),
