@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from memlint.formats import accelerate, references
+from memlint.formats.accelerate import accelerate_issues, apply_accelerate
+from memlint.formats.accelerate import apply_world as apply_launched_world
+from memlint.formats.accelerate import recognise as recognise_accelerate
 from memlint.formats.accelerate_fsdp import STRATEGIES, TRAINER_DEFAULTS, Options, apply_fsdp
 from memlint.formats.base import Missing
 from memlint.formats.deepspeed import apply_deepspeed, config_issues
 from memlint.formats.deepspeed import recognise as recognise_deepspeed
 from memlint.formats.fields import Fields, Section, as_words, root
 from memlint.formats.llamafactory_config import Config
+from memlint.formats.references import issue as reference_issue
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
 from memlint.source.document import Document, Path
@@ -37,8 +40,8 @@ class Companion(NamedTuple):
 def apply_world(fields: Fields, config: Config) -> None:
     """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
     for document in config.context.companions:
-        if accelerate.recognise(document).confidence != "no":
-            accelerate.apply_world(fields, root(document, "companion"))
+        if recognise_accelerate(document).confidence != "no":
+            apply_launched_world(fields, root(document, "companion"))
     if not isinstance(fields.get("parallelism.world_size"), int):
         workers = config.own.integer("ray_num_workers")
         if config.own.written("ray_num_workers") and workers:
@@ -68,10 +71,10 @@ def _launched(fields: Fields, config: Config) -> tuple[Companion, ...]:
     """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
     found = []
     for document in config.context.companions:
-        if accelerate.recognise(document).confidence != "no":
+        if recognise_accelerate(document).confidence != "no":
             section = root(document, "companion")
-            fields.issues.extend(accelerate.accelerate_issues(section, config.context))
-            named = accelerate.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
+            fields.issues.extend(accelerate_issues(section, config.context))
+            named = apply_accelerate(fields, section, config.hf, config.context, config.architecture)
             found.append(Companion("accelerate", document, document.value))
             if named is not None:
                 found.append(Companion("deepspeed", named.document, named.value, named.pointer))
@@ -104,7 +107,7 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     if isinstance(config.hf.get("fsdp_config"), str):
         document = config.context.read(config.hf.get("fsdp_config"), config.section.document.path)
         if isinstance(document, Missing):
-            fields.issues.append(references.issue(document, config.section.document.path, ("fsdp_config",)))
+            fields.issues.append(reference_issue(document, config.section.document.path, ("fsdp_config",)))
         else:
             section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
     source = f"transformers {'.'.join(map(str, config.versions['transformers']))} TrainingArguments"
@@ -172,7 +175,7 @@ def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
 def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
     found = read(name, section.document.path)
     if isinstance(found, Missing):
-        fields.issues.append(references.issue(found, section.document.path, pointer))
+        fields.issues.append(reference_issue(found, section.document.path, pointer))
         return None
     if not isinstance(found.value, dict) or recognise_deepspeed(found).confidence == "no":
         message = f"`{name}` is no DeepSpeed configuration"
@@ -212,7 +215,7 @@ def apply_rest(fields: Fields, config: Config) -> None:
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
         )
     engine = fields.get("parallelism.engine")
-    launcher = not any(accelerate.recognise(document).confidence != "no" for document in config.context.companions)
+    launcher = not any(recognise_accelerate(document).confidence != "no" for document in config.context.companions)
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
         reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
         fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint.formats import training_arguments
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
@@ -21,6 +20,7 @@ from memlint.formats.llamafactory_training import (
     apply_optimizer,
     apply_sequence,
 )
+from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.formats.validate import schema_issues
 from memlint.run import Origin
 from memlint.source.document import Document
@@ -34,7 +34,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     view, origin, name = find_model(config(root(document), context, role))
     fields = Fields()
     apply_stack(fields, view)
-    training_arguments.apply(fields, view.hf, view.versions)
+    apply_training_arguments(fields, view.hf, view.versions)
     apply_hardware(fields, context)
     apply_model(fields, view, origin, name)
     apply_method(fields, view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.formats import accelerate
+from memlint.formats.accelerate import recognise as recognise_accelerate
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_number, root
 from memlint.formats.hardware import apply_hardware
@@ -261,7 +261,7 @@ def _engine(fields: Fields, view: Config) -> tuple[Companion, ...]:
         _fsdp2(fields, view, plugin)
     if not view.training:
         return ()
-    launched = [d for d in view.context.companions if accelerate.recognise(d).confidence != "no"]
+    launched = [d for d in view.context.companions if recognise_accelerate(d).confidence != "no"]
     return tuple(Companion("accelerate", document, document.value) for document in launched)
 
 
