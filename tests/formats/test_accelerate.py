@@ -70,6 +70,18 @@ def test_recognised_by_keys(value: Any, confidence: str) -> None:
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False}},
             {"parallelism.fsdp.version": 2, "parallelism.fsdp.reshard_after_forward": False},
         ),
+        (  # accelerator.py:1674: FSDP2 has a mixed precision policy and no autocast
+            {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
+            {
+                "precision.autocast": False,
+                "precision.outputs_to_fp32": False,
+                "parallelism.fsdp.param_dtype": "bfloat16",
+            },
+        ),
+        (
+            {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}},
+            {"precision.autocast": True, "parallelism.fsdp.upcasts_trainable": True},
+        ),
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_activation_checkpointing": True}},
             {"checkpointing.mode": "full", "checkpointing.reentrant": False},
