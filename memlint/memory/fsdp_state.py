@@ -7,6 +7,7 @@ from typing import NamedTuple
 from memlint.memory import optimizer
 from memlint.memory.fsdp_plan import Plan, stored_element
 from memlint.memory.model import Tensor, Unit
+from memlint.memory.storage import BYTES
 from memlint.memory.zero_layout import ranks_per_node
 from memlint.run import Run
 
@@ -61,6 +62,4 @@ def accumulates(run: Run) -> bool:
 
 def reduce_element(run: Run, element: int) -> int:
     """Bytes of one element of a gradient on its way through the reduction."""
-    from memlint.memory.storage import BYTES
-
     return BYTES.get(run.parallelism.fsdp.reduce_dtype, element)

@@ -14,22 +14,15 @@ _UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 t
 
 
 class Layout(NamedTuple):
-    """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable
-    element counts in model order (decayed, undecayed), `partition` elements of each group's share."""
+    """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable element
+    counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest."""
 
     element: int
     accumulation: int
     ranks: int
     groups: tuple[tuple[int, ...], ...]
-
-    @property
-    def trainable(self) -> int:
-        return sum(sum(group) for group in self.groups)
-
-    @property
-    def largest(self) -> int:
-        """Elements of the largest trainable tensor."""
-        return max((numel for group in self.groups for numel in group), default=0)
+    trainable: int
+    largest: int
 
 
 def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
@@ -39,13 +32,17 @@ def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
     decayed: list[int] = []
     undecayed: list[int] = []
     for unit in units:
-        for _ in range(unit.repeat):
-            for tensor in unit.tensors:
-                if tensor.trainable:
-                    group = undecayed if tensor.kind in _UNDECAYED else decayed
-                    group.extend([tensor.numel] * tensor.copies)
+        matrices: list[int] = []
+        others: list[int] = []
+        for tensor in unit.tensors:
+            if tensor.trainable:
+                (others if tensor.kind in _UNDECAYED else matrices).extend([tensor.numel] * tensor.copies)
+        decayed += matrices * unit.repeat
+        undecayed += others * unit.repeat
     groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
-    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups)
+    trainable = sum(map(sum, groups))
+    largest = max(map(max, groups), default=0)
+    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest)
 
 
 def engine_dtype(run: Run) -> str:

@@ -9,7 +9,7 @@ from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.zero_host import stage3_optimizer_host_bytes
 from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node, tied_elements, tied_gradient
-from memlint.memory.zero_trace import Gathered, Knobs, Module, Replay, replay
+from memlint.memory.zero_trace import Gathered, Knobs, Module, Replay, Stretch, replay
 from memlint.run import UNKNOWN, Run
 
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
@@ -144,26 +144,17 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
         known(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
         known(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
         known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
-        run.checkpointing.mode not in ("none", UNKNOWN),
     )
-    modules = [_modules(unit, weights.threshold) for unit in units]
+    checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
+    stretches = [
+        Stretch(_modules(unit, weights.threshold), unit.repeat, checkpointing and unit.name == "layer")
+        for unit in units
+    ]
     tied = tied_elements(run, units)
     if tied:
-        kept = tied <= weights.threshold
-        modules[-1] = (*modules[-1], Module((), tied) if kept else Module((), tied=True))
-    expanded = tuple(m for unit, m in zip(units, modules, strict=True) for _ in range(unit.repeat))
-    checkpointed = tuple(unit.name == "layer" for unit in units for _ in range(unit.repeat))
-    return _folded(units, replay(expanded, checkpointed, knobs))
-
-
-def _folded(units: tuple[Unit, ...], replayed: Replay) -> Replay:
-    """One figure for a unit's repetitions: the largest."""
-    peaks = iter(replayed.units)
-    found = []
-    for unit in units:
-        mine = [next(peaks) for _ in range(unit.repeat)]
-        found.append(Gathered(max(p.forward for p in mine), max(p.backward for p in mine)))
-    return Replay(tuple(found), replayed.at_loss)
+        head = Module((), tied) if tied <= weights.threshold else Module((), tied=True)
+        stretches[-1] = stretches[-1]._replace(modules=(*stretches[-1].modules, head))
+    return replay(tuple(stretches), knobs)
 
 
 def _modules(unit: Unit, threshold: int) -> tuple[Module, ...]:

@@ -5,12 +5,16 @@ deepspeed 0.19.8 runtime/zero/stage_1_and_2.py unless said otherwise.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+
 from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.memory.zero_host import partition_host_bytes
 from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node, tied_gradient
 from memlint.run import Run
 
+_RANKS_LOOKED_AT = 64  # beyond, partitions are smaller than the first tensors and look alike
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py
 
 
@@ -193,14 +197,15 @@ def _owned(group: tuple[int, ...], ranks: int, least: int = 0) -> int:
     """Elements of all tensors (larger than `least`) that overlap a rank's partition, for the rank with most: gradients
     are kept whole where a tensor crosses the border (`grads_in_partition`, :2178)."""
     share = _share(group, ranks)
-    position = 0
-    totals = [0] * ranks
-    for numel in group:
-        if numel > least:
-            for rank in range(position // share, min((position + numel - 1) // share, ranks - 1) + 1):
-                totals[rank] += numel
-        position += numel
-    return max(totals)
+    ends = list(accumulate(group))
+    counted = ends if not least else list(accumulate(numel if numel > least else 0 for numel in group))
+    most = 0
+    for rank in range(min(ranks, _RANKS_LOOKED_AT)):
+        first = bisect_right(ends, rank * share)
+        last = min(bisect_left(ends, (rank + 1) * share), len(ends) - 1)
+        if first < len(ends):
+            most = max(most, counted[last] - (counted[first - 1] if first else 0))
+    return most
 
 
 def _trainable(unit: Unit) -> int:

@@ -12,6 +12,7 @@ DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py. Three facts deci
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -27,13 +28,12 @@ class Module(NamedTuple):
 
 
 class Knobs(NamedTuple):
-    """Counts in elements; `ranks` share a parameter; `checkpointing`: layers run forward again in backward."""
+    """Counts in elements; `ranks` share a parameter."""
 
     ranks: int
     prefetch_bucket_size: int
     max_live_parameters: int
     max_reuse_distance: int
-    checkpointing: bool
 
 
 class Gathered(NamedTuple):
@@ -50,52 +50,70 @@ class Replay(NamedTuple):
     at_loss: int
 
 
+class Stretch(NamedTuple):
+    """`repeat` equal units one after the other; `checkpointed`: each runs forward again in the backward."""
+
+    modules: tuple[Module, ...]
+    repeat: int = 1
+    checkpointed: bool = False
+
+
 class _Visit(NamedTuple):
-    unit: int
-    forward: bool
+    stretch: int
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
 
 @lru_cache(maxsize=512)
-def replay(units: tuple[tuple[Module, ...], ...], checkpointed: tuple[bool, ...], knobs: Knobs) -> Replay:
-    """Peak gathered elements per unit, in forward and in backward, in a step whose trace is known (the third on)."""
-    sizes, visits = _visits(units, checkpointed, knobs)
-    coordinator = _Coordinator(sizes, visits, knobs)
-    forward = [0] * len(units)
-    backward = [0] * len(units)
-    turn = sum(len(modules) for modules in units)
-    at_loss = 0
-    for index, visit in enumerate(visits):
-        peak = coordinator.visit(index)
-        side = forward if index < turn else backward
-        side[visit.unit] = max(side[visit.unit], peak)
-        if index == turn - 1:
-            at_loss = coordinator.held
-    return Replay(tuple(Gathered(*pair) for pair in zip(forward, backward, strict=True)), at_loss)
-
-
-def _visits(
-    units: tuple[tuple[Module, ...], ...], checkpointed: tuple[bool, ...], knobs: Knobs
-) -> tuple[list[int], list[_Visit]]:
+def replay(stretches: tuple[Stretch, ...], knobs: Knobs) -> Replay:
+    """Peak gathered elements per stretch, in forward and in backward, in a step whose trace is known (the third on)."""
     sizes: list[int] = []
-    forward = [_forward_visits(unit, modules, sizes) for unit, modules in enumerate(units)]
+    forward = [visits for i, stretch in enumerate(stretches) for visits in _forward(i, stretch, sizes, knobs)]
     order = [visit for visits in forward for visit in visits]
-    for unit in range(len(units) - 1, -1, -1):
-        if knobs.checkpointing and checkpointed[unit]:
-            order.extend(forward[unit])
-        order.extend(visit._replace(forward=False) for visit in reversed(forward[unit]))
-    return sizes, order
+    turn = len(order)
+    for visits in reversed(forward):
+        if stretches[visits[0].stretch].checkpointed:
+            order.extend(visits)
+        order.extend(reversed(visits))
+    coordinator = _Coordinator(sizes, order, knobs)
+    before = _peaks(coordinator, range(turn), len(stretches))
+    at_loss = coordinator.held
+    after = _peaks(coordinator, range(turn, len(order)), len(stretches))
+    return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss)
 
 
-def _forward_visits(unit: int, modules: tuple[Module, ...], sizes: list[int]) -> list[_Visit]:
-    visits = []
-    for module in modules:
-        first = len(sizes)
-        sizes.extend(module.gathered)
-        parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
-        visits.append(_Visit(unit, True, parameters, sum(sizes[p] for p in parameters) + module.persistent))
-    return visits
+def _peaks(coordinator: _Coordinator, visits: range, stretches: int) -> list[int]:
+    peaks = [0] * stretches
+    for index in visits:
+        held = coordinator.visit(index)
+        stretch = coordinator.visits[index].stretch
+        if held > peaks[stretch]:
+            peaks[stretch] = held
+    return peaks
+
+
+def _forward(number: int, stretch: Stretch, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
+    """The visits of each unit of a stretch, which is cut to the length beyond which nothing changes."""
+    return [
+        [_visit(number, module, sizes) for module in stretch.modules]
+        for _ in range(min(stretch.repeat, _length(stretch, knobs)))
+    ]
+
+
+def _visit(number: int, module: Module, sizes: list[int]) -> _Visit:
+    first = len(sizes)
+    sizes.extend(module.gathered)
+    parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
+    return _Visit(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
+
+
+def _length(stretch: Stretch, knobs: Knobs) -> int:
+    """Units that the prefetcher and the reuse distance can span on both sides of the turn, and some."""
+    size = sum(sum(module.gathered) for module in stretch.modules)
+    if not size:
+        return 3
+    ahead = knobs.max_live_parameters if knobs.prefetch_bucket_size else 0
+    return 4 + 2 * (ahead // size + 1) + knobs.max_reuse_distance // (2 * size)
 
 
 class _Coordinator:
@@ -109,92 +127,87 @@ class _Coordinator:
         self.queue = [(parameter, index) for index, visit in enumerate(visits) for parameter in visit.parameters]
         self.next_in_queue = 0
         self.fetched_for = [-1] * len(sizes)
-        self.batch: list[int] = [-1] * len(sizes)  # the gather a parameter is in flight with
+        self.batch = [-1] * len(sizes)  # the gather a parameter is in flight with
         self.available = [False] * len(sizes)
-        self.buffers: list[tuple[int, list[int]]] = []  # elements, parameters
-        self.waiting: list[int] = []
-        self.arrived: list[bool] = []
+        self.gathers: list[_Gather] = []
         self.holds = [0] * len(sizes)  # elements of each parameter's own storage
         self.live = 0  # what the limit counts
         self.held = 0  # what memory holds
-        self._reuse()
+        self.kept = self._reused()
 
-    def _reuse(self) -> None:
+    def _reused(self) -> list[bool]:
         """Whether each visit's parameters are used again within the reuse distance."""
-        total = 0
-        before = []
-        for visit in self.visits:
-            before.append(total)
-            total += visit.numel
-        before.append(total)
+        before = [0, *accumulate(visit.numel for visit in self.visits)]
         upcoming: dict[tuple[int, ...], int] = {}
-        self.kept = [False] * len(self.visits)
+        kept = [False] * len(self.visits)
         for index in range(len(self.visits) - 1, -1, -1):
             parameters = self.visits[index].parameters
             following = upcoming.get(parameters)
             if following is not None:
-                self.kept[index] = before[following] - before[index + 1] < self.knobs.max_reuse_distance
+                kept[index] = before[following] - before[index + 1] < self.knobs.max_reuse_distance
             upcoming[parameters] = index
+        return kept
 
     def visit(self, index: int) -> int:
         """Fetch, wait, prefetch, release; the most elements held meanwhile."""
         parameters = self.visits[index].parameters
-        missing = [p for p in parameters if not self.available[p] and self.batch[p] < 0]
-        self._gather(missing)
-        peak = self.held
-        for parameter in parameters:
-            if self.batch[parameter] >= 0:
-                peak = max(peak, self._wait(parameter))
-        self._prefetch(index, parameters)
+        peak = 0
+        if parameters:
+            self._gather([p for p in parameters if not self.available[p] and self.batch[p] < 0])
+            for parameter in parameters:
+                if self.batch[parameter] >= 0:
+                    peak = max(peak, self._wait(parameter))
+            self._pass(index, parameters)
+        self._prefetch()
         peak = max(peak, self.held)
-        self._release(index, parameters)
+        if not self.kept[index]:
+            self._release(index, parameters)
         return peak
 
     def _gather(self, parameters: list[int]) -> None:
         if not parameters:
             return
-        number = len(self.buffers)
-        self.buffers.append((sum(self.padded[p] for p in parameters), parameters))
-        self.waiting.append(len(parameters))
-        self.arrived.append(False)
+        size = sum(self.padded[p] for p in parameters)
         for parameter in parameters:
-            self.batch[parameter] = number
+            self.batch[parameter] = len(self.gathers)
             self.live += self.sizes[parameter]
-        self.held += self.buffers[number][0]
+        self.gathers.append(_Gather(size, parameters))
+        self.held += size
         if len(parameters) == 1:
-            self.holds[parameters[0]] = self.padded[parameters[0]]
+            self.holds[parameters[0]] = size
 
     def _wait(self, parameter: int) -> int:
-        number = self.batch[parameter]
-        size, together = self.buffers[number]
-        alone = len(together) == 1
-        if not self.arrived[number]:
-            self.arrived[number] = True
+        """The first wait copies every parameter out of the flat buffer; the last one frees it."""
+        gather = self.gathers[self.batch[parameter]]
+        together = gather.parameters
+        if not gather.arrived:
+            gather.arrived = True
             for other in together:
                 self.available[other] = True
-                if not alone:
+                if len(together) > 1:
                     self.holds[other] = self.sizes[other]
                     self.held += self.sizes[other]
         peak = self.held
         self.batch[parameter] = -1
-        self.waiting[number] -= 1
-        if not self.waiting[number] and not alone:
-            self.held -= size
+        gather.waiting -= 1
+        if not gather.waiting and len(together) > 1:
+            self.held -= gather.size
         return peak
 
-    def _prefetch(self, index: int, parameters: tuple[int, ...]) -> None:
-        queue, fetched_for = self.queue, self.fetched_for
+    def _pass(self, index: int, parameters: tuple[int, ...]) -> None:
+        """What is used now leaves the queue, unless a prefetch took it already."""
+        fetched_for = self.fetched_for
         for _ in [p for p in parameters if fetched_for[p] < index]:
-            parameter, use = queue[self.next_in_queue]
+            parameter, use = self.queue[self.next_in_queue]
             self.next_in_queue += 1
             fetched_for[parameter] = use
+
+    def _prefetch(self) -> None:
         room = min(self.knobs.max_live_parameters - self.live, self.knobs.prefetch_bucket_size)
-        if self.knobs.prefetch_bucket_size <= 0:
-            return
+        queue, fetched_for = self.queue, self.fetched_for
         wanted: list[int] = []
         count = 0
-        end = len(queue)
-        while self.next_in_queue < end and count < room:
+        while count < room and self.next_in_queue < len(queue):
             parameter, use = queue[self.next_in_queue]
             self.next_in_queue += 1
             if fetched_for[parameter] < use:
@@ -205,10 +218,20 @@ class _Coordinator:
         self._gather(wanted)
 
     def _release(self, index: int, parameters: tuple[int, ...]) -> None:
-        if self.kept[index]:
-            return
         for parameter in parameters:
             if self.available[parameter] and self.fetched_for[parameter] <= index + 1:
                 self.available[parameter] = False
                 self.live -= self.sizes[parameter]
                 self.held -= self.holds[parameter]
+
+
+class _Gather:
+    """One all-gather: its flat buffer's elements and the parameters in it."""
+
+    __slots__ = ("arrived", "parameters", "size", "waiting")
+
+    def __init__(self, size: int, parameters: list[int]) -> None:
+        self.size = size
+        self.parameters = parameters
+        self.waiting = len(parameters)
+        self.arrived = False
