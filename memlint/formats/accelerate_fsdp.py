@@ -160,15 +160,14 @@ def _checkpointing(fields: Fields, options: Options) -> None:
 def _precision(fields: Fields, version: int) -> None:
     """Mixed precision becomes FSDP's policy, and trainable parameters are turned into fp32 (accelerator.py:1999).
 
-    Version 2 gives the model no autocast and leaves its outputs alone (accelerator.py:1674, _prepare_fsdp2), and turns
-    nothing into fp32 beside 4-bit weights (fsdp_utils.py:815).
+    Version 2 computes in the policy's dtype as autocast would and leaves the model's outputs alone (accelerator.py:1674,
+    _prepare_fsdp2), and turns nothing into fp32 beside 4-bit weights (fsdp_utils.py:815).
     """
     mixed = bool(fields.get("precision.autocast", False))
     four_bits = fields.get("model.quantization.bits", 16) == 4
     reason = "accelerate turns low-precision trainable parameters into fp32 under mixed precision"
     fields.infer("parallelism.fsdp.upcasts_trainable", mixed and not (version == 2 and four_bits), reason)
     if version == 2:
-        fields.infer("precision.autocast", False, "accelerate 1.15 prepares FSDP2 models without autocast")
         fields.infer("precision.outputs_to_fp32", False, "accelerate 1.15 leaves the outputs of FSDP2 models")
     compute = fields.get("precision.compute", "")
     if mixed and isinstance(compute, str) and compute:

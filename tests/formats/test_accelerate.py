@@ -70,10 +70,10 @@ def test_recognised_by_keys(value: Any, confidence: str) -> None:
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False}},
             {"parallelism.fsdp.version": 2, "parallelism.fsdp.reshard_after_forward": False},
         ),
-        (  # accelerator.py:1674: FSDP2 has a mixed precision policy and no autocast
+        (  # accelerator.py:1674: FSDP2 has a mixed precision policy and converts no outputs
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
             {
-                "precision.autocast": False,
+                "precision.compute": "bfloat16",
                 "precision.outputs_to_fp32": False,
                 "parallelism.fsdp.param_dtype": "bfloat16",
             },
