@@ -5,7 +5,13 @@ from __future__ import annotations
 from memlint.source.document import Document, Path, place
 
 
-def locate(document: Document, path: Path, offset: int) -> tuple[int, int]:
+def locate_key(document: Document, path: Path) -> tuple[int, int]:
+    """Line and column of the key at `path`; of the value where it has none."""
+    found = place(document, path)
+    return (found.key.line, found.key.column) if found is not None and found.key is not None else locate(document, path)
+
+
+def locate(document: Document, path: Path, offset: int = 0) -> tuple[int, int]:
     """Line and column (1-based) of character `offset` of the text at `path`.
 
     YAML only adds or drops space, quotes and a block's header around a text, so the place is found by

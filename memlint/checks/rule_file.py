@@ -7,18 +7,20 @@ from typing import Any, NamedTuple, TypeVar
 
 from memlint.checks.expression import Program, compile_expression
 from memlint.checks.expression_build import Form
-from memlint.checks.expression_check import PACKAGES, Entry, Name
-from memlint.checks.expression_place import locate
+from memlint.checks.expression_check import CONSTANTS, PACKAGES, Entry, Name
+from memlint.checks.expression_functions import FUNCTIONS
+from memlint.checks.expression_place import locate, locate_key
 from memlint.checks.expression_syntax import ExpressionError
 from memlint.checks.expression_template import Template, compile_template
 from memlint.checks.expression_types import BOOL, NULL, comparable, text
 from memlint.checks.rule import PROFILES, Compiled, FixTemplate, Rule, RuleError, Texts
-from memlint.checks.vocabulary import Vocabulary
+from memlint.checks.vocabulary import SECTIONS, Vocabulary
 from memlint.formats.suggest import nearest
 from memlint.formats.validate import schema_issues
 from memlint.source.document import Document, Path
 
 SCHEMA = "rule.json"
+_TAKEN = frozenset({*SECTIONS, *CONSTANTS, *FUNCTIONS})
 T = TypeVar("T")
 
 
@@ -35,6 +37,10 @@ class _File(NamedTuple):
 
     def error(self, path: Path, message: str, offset: int = 0) -> RuleError:
         return RuleError(self.document.path, *locate(self.document, path, offset), message)
+
+    def key_error(self, path: Path, message: str) -> RuleError:
+        """An error that is about the key at `path`, not about its value."""
+        return RuleError(self.document.path, *locate_key(self.document, path), message)
 
     def compiled(self, path: Path, source: str, compiler: Callable[[str, Vocabulary], T], skip: int = 0) -> T:
         try:
@@ -73,8 +79,24 @@ def parse_python_rule(document: Document, check: Any) -> Rule:
 def _check_shape(document: Document) -> None:
     for problem in document.problems:
         raise RuleError(document.path, problem.span.line, problem.span.column, problem.message)
+    odd = _odd_key(document.value, ())
+    if odd is not None:
+        raise RuleError(document.path, *locate_key(document, odd), f"`{odd[-1]}` is no text: write the key in quotes")
     for issue in schema_issues(document.value, document.path, SCHEMA):
-        raise RuleError(document.path, *locate(document, issue.pointer, 0), issue.message)
+        find = locate_key if issue.on_key else locate
+        raise RuleError(document.path, *find(document, issue.pointer), issue.message)
+
+
+def _odd_key(value: Any, path: Path) -> Path | None:
+    """The path of the first key that YAML read as a number or a truth value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(value, dict) and not isinstance(key, str):
+            return (*path, key)
+        found = _odd_key(item, (*path, key))
+        if found is not None:
+            return found
+    return None
 
 
 def _common(file: _File) -> Rule:
@@ -112,8 +134,8 @@ def _variables(file: _File) -> dict[str, Compiled]:
     compiled = {}
     for name, source in file.fields.get("variables", {}).items():
         path = ("variables", name)
-        if not name.isidentifier() or file.names.lookup((name,)) is not None or name in file.names.sections:
-            raise file.error(path, f"`{name}` cannot name a variable")
+        if not name.isidentifier() or file.names.lookup((name,)) is not None or name in _TAKEN:
+            raise file.key_error(path, f"`{name}` cannot name a variable")
         program = file.compiled(path, str(source), compile_expression)
         compiled[name] = Compiled(program.form)
         file.names.variables[name] = program.type
@@ -134,7 +156,7 @@ def _version_range(file: _File, package: str, ranges: str) -> list[Form]:
     path = ("applies", package)
     if package not in PACKAGES:
         meant = nearest(package, PACKAGES)
-        raise file.error(path, f"unknown package `{package}`" + (f", did you mean `{meant}`?" if meant else ""))
+        raise file.key_error(path, f"unknown package `{package}`" + (f", did you mean `{meant}`?" if meant else ""))
     return [_version_bound(file, path, package, part.strip()) for part in ranges.split(",")]
 
 
@@ -163,12 +185,13 @@ def _place_name(file: _File, path: Path, name: str) -> str:
     return name
 
 
-def _entry(file: _File, path: Path, name: str) -> Entry:
+def _entry(file: _File, path: Path, name: str, on_key: bool = False) -> Entry:
     parts: Name = tuple(name.split("."))
     entry = file.names.lookup(parts)
     if entry is None:
         meant = file.names.suggest(parts)
-        raise file.error(path, f"unknown name `{name}`" + (f", did you mean `{meant}`?" if meant else ""))
+        error = file.key_error if on_key else file.error
+        raise error(path, f"unknown name `{name}`" + (f", did you mean `{meant}`?" if meant else ""))
     return entry
 
 
@@ -202,9 +225,9 @@ def _fix(file: _File, path: Path, item: Mapping[str, Any]) -> FixTemplate:
 
 
 def _change(file: _File, path: Path, name: str, value: Any) -> Form:
-    entry = _entry(file, path, name)
+    entry = _entry(file, path, name, on_key=True)
     if entry.form[0] != "field":
-        raise file.error(path, f"`{name}` cannot be set: name a field of the run, or use `set_key`")
+        raise file.key_error(path, f"`{name}` cannot be set: name a field of the run, or use `set_key`")
     form, kinds, choices = _new_value(file, path, value)
     if not comparable(kinds, entry.type.kinds):
         raise file.error(path, f"`{name}` is {text(entry.type.kinds)}, never {text(kinds)}")
@@ -223,11 +246,12 @@ def _new_value(file: _File, path: Path, value: Any) -> tuple[Form, frozenset[str
     return ["value", value], frozenset({kind}), (value,) if isinstance(value, str) else ()
 
 
-def _key(file: _File, path: Path, name: str) -> tuple[str, tuple[str, ...]]:
+def _key(file: _File, path: Path, name: str, on_key: bool = True) -> tuple[str, tuple[str, ...]]:
     section, *pointer = name.split(".")
     if section not in file.names.sections or not pointer:
-        raise file.error(path, f"`{name}` is no key: begin with {', '.join(file.names.sections)}")
-    _entry(file, path, name)
+        error = file.key_error if on_key else file.error
+        raise error(path, f"`{name}` is no key: begin with {', '.join(file.names.sections)}")
+    _entry(file, path, name, on_key)
     return section, tuple(pointer)
 
 
@@ -236,7 +260,7 @@ def _set_keys(file: _File, path: Path, item: Mapping[str, Any]) -> list[Any]:
     for name, value in item.get("set_key", {}).items():
         here = (*path, "set_key", name)
         form, kinds, _ = _new_value(file, here, value)
-        entry = _entry(file, here, name)
+        entry = _entry(file, here, name, on_key=True)
         if not comparable(kinds, entry.type.kinds - NULL.kinds):
             raise file.error(here, f"`{name}` is {text(entry.type.kinds)}, never {text(kinds)}")
         found.append(("set", *_key(file, here, name), form))
@@ -246,7 +270,7 @@ def _set_keys(file: _File, path: Path, item: Mapping[str, Any]) -> list[Any]:
 def _removed_keys(file: _File, path: Path, item: Mapping[str, Any]) -> list[Any]:
     names = item.get("remove_key", [])
     listed = [names] if isinstance(names, str) else names
-    return [("remove", *_key(file, (*path, "remove_key"), name), None) for name in listed]
+    return [("remove", *_key(file, (*path, "remove_key"), name, on_key=False), None) for name in listed]
 
 
 def _renamed_keys(file: _File, path: Path, item: Mapping[str, Any]) -> list[Any]:

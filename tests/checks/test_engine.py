@@ -1,0 +1,125 @@
+"""One document through all stages, with made-up rules and estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.checks.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
+from memlint.checks.facts import Facts
+from memlint.checks.rule import Hit, Rule
+from memlint.checks.rule_file import parse_rule
+from memlint.checks.workspace import in_memory
+from memlint.memory.model import Estimate
+from memlint.run import Origin, Run
+from memlint.source import load
+
+CONFIG = """\
+# a comment
+model_name_or_path: meta-llama/Meta-Llama-3-8B
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: demo
+template: llama3
+cutoff_len: 4096
+bf16: true
+output_dir: out
+"""
+RULE = """\
+id: TST001
+name: test/some-slug
+title: A rule for tests
+severity: error
+when: {when}
+at: [{at}]
+message: length {{sequence.length}}
+why: Because this is a rule for tests and nothing else.
+sources: [https://example.org]
+examples: [passes: a, fails: b]
+"""
+
+
+def rule(when: str, at: str = "sequence.length") -> Rule:
+    return parse_rule(load(RULE.format(when=when, at=at).encode(), "TST001.yaml", dialect="yaml12")[0])
+
+
+def run(*rules: Rule, text: str = CONFIG) -> Analysis:
+    workspace = in_memory({"train.yaml": text})
+    return analyse(workspace.documents("train.yaml")[0], workspace.context(), rules)
+
+
+def test_a_true_condition_is_a_finding_at_the_origin() -> None:
+    (finding,) = run(rule("sequence.length > 2048")).findings
+
+    assert (finding.rule, finding.severity, finding.message) == ("TST001", "error", "length 4096")
+    assert (finding.location.line, finding.location.column, finding.location.pointer) == (8, 13, ("cutoff_len",))
+
+
+def test_only_true_is_a_finding() -> None:
+    assert run(rule("sequence.length > 5000"), rule("config.nothing > 1"), rule("hardware.bf16")).findings == ()
+
+
+def test_the_first_name_with_a_place_wins() -> None:
+    lines = [
+        run(rule("1 < 2", at)).findings[0].location.line
+        for at in (
+            "config.nothing, config.stage",
+            "evaluation.batch_size, config.bf16",
+            "config",
+            "evaluation.batch_size",
+        )
+    ]
+
+    assert lines == [3, 9, 2, 2]
+
+
+def test_a_crash_of_a_rule_is_a_finding_that_names_both() -> None:
+    def check(facts: Facts) -> Iterator[Hit]:
+        raise RuntimeError("oh")
+        yield
+
+    broken = rule("1 < 2")._replace(check=check, path="mine.yaml")
+    found = run(broken, rule("sequence.length > 2048")._replace(id="TST002")).findings
+
+    assert [finding.rule for finding in found] == [INTERNAL_ERROR, "TST002"]
+    assert "TST001 (mine.yaml)" in found[0].message
+    assert "RuntimeError: oh" in found[0].message
+    assert "check" in found[0].data["report"]
+
+
+def test_a_crash_of_the_estimator_leaves_the_other_rules() -> None:
+    def estimator(run: Run) -> Estimate:
+        raise KeyError("x")
+
+    workspace = in_memory({"train.yaml": CONFIG})
+    engine = Engine((rule("sequence.length > 2048"),), estimator)
+    analysis = engine.analyse(workspace.documents("train.yaml")[0], workspace.context())
+
+    assert [finding.rule for finding in analysis.findings] == [INTERNAL_ERROR, "TST001"]
+    assert analysis.estimates[0].verdict == "unknown"
+
+
+def test_a_file_that_nobody_claims_has_its_problems_only() -> None:
+    assert run(rule("1 < 2"), text="a: 1\n").findings == ()
+    assert [finding.rule for finding in run(rule("1 < 2"), text="a: [1\n").findings] == ["SRC001"]
+
+
+def test_an_inferred_model_lowers_error_to_warning() -> None:
+    analysis = run(rule("sequence.length > 2048"))
+    assert analysis.parsed is not None
+    inferred = analysis.runs[0]._replace(origins={"model.architecture": Origin("inferred")})
+
+    assert _weight(rule("1 < 2"), inferred) == ("medium", "warning")
+    assert _weight(rule("1 < 2"), analysis.runs[0]) == ("high", "error")
+
+
+def test_findings_come_in_the_order_of_places_and_once() -> None:
+    late, early = rule("1 < 2", "config.bf16"), rule("1 < 2", "config.stage")._replace(id="TST002")
+
+    assert [finding.rule for finding in run(late, early, early).findings] == ["TST002", "TST001"]
+
+
+def test_the_same_input_gives_the_same_answer() -> None:
+    rules = (rule("1 < 2"), rule("sequence.length > 2048", "config.stage"))
+
+    assert run(*rules).findings == run(*rules).findings

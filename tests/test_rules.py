@@ -1,0 +1,78 @@
+"""Every shipped rule: its examples hold, its file stands where it belongs, its page has what a page needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlint._data import folder
+from memlint.checks import examples
+from memlint.checks.python import MODULES
+from memlint.checks.rule import Rule
+from memlint.checks.rule_file import parse_python_rule
+from memlint.checks.rule_folder import DIALECT, read_rule, rule_files
+from memlint.checks.shipped import fields_document, shipped
+from memlint.source import load
+from memlint.source.document import Document
+
+RULES = Path(folder("rules"))
+FILES = rule_files(str(RULES))
+
+
+def documents() -> dict[str, tuple[Rule, Document]]:
+    found = {}
+    for name in FILES:
+        document = load((RULES / name).read_bytes(), name, dialect=DIALECT)[0]
+        found[name] = (read_rule(str(RULES / name), name), document)
+    for module in MODULES:
+        document = fields_document(module)
+        found[document.path] = (parse_python_rule(document, module.check), document)
+    return found
+
+
+CASES = documents()
+EXAMPLES = [
+    pytest.param(rule, example, id=f"{rule.id}-{example.number}-{example.expected}")
+    for rule, document in CASES.values()
+    for example in examples.examples(document)
+]
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_example_holds(rule: Rule, example: examples.Example) -> None:
+    (outcome,) = examples.run(rule, (example,))
+
+    assert outcome.problem == ""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_rule_file_is_named_after_its_rule(name: str) -> None:
+    rule, _ = CASES[name]
+
+    assert name == f"{rule.family}/{rule.id}.yaml"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_has_an_example_of_each_kind(name: str) -> None:
+    rule, document = CASES[name]
+    listed = examples.examples(document)
+
+    assert {example.expected for example in listed} == {"fails", "passes"}
+    assert len(listed) == len(document.value["examples"])
+    assert rule.texts().sources
+
+
+def test_ids_and_names_are_used_once() -> None:
+    rules = shipped()
+
+    assert len({rule.id for rule in rules}) == len(rules) == len(CASES)
+    assert len({rule.name for rule in rules}) == len(rules)
+
+
+def test_one_prefix_belongs_to_one_family() -> None:
+    families: dict[str, set[str]] = {}
+    for rule in shipped():
+        families.setdefault(rule.id[:3], set()).add(rule.family)
+
+    assert {prefix: names for prefix, names in families.items() if len(names) > 1} == {}
