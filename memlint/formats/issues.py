@@ -90,6 +90,13 @@ ISSUES: Mapping[str, IssueRule] = {
         "warning",
         "Newer versions refuse the value, or match none of their cases with it.",
     ),
+    "unreadable-config": IssueRule(
+        "CFG012",
+        "config/unreadable",
+        "The framework cannot read a file like this",
+        "warning",
+        "The file is well formed, but the framework's own reader fails on it.",
+    ),
     "missing-reference": IssueRule(
         "REF001",
         "reference/missing",

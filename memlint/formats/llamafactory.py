@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.base import Context, Parsed, Recognition
+from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.llamafactory_edits import llamafactory_edits
 from memlint.formats.llamafactory_recognise import is_v1, recognise_document
 from memlint.formats.llamafactory_v0 import parse_v0
@@ -30,7 +30,16 @@ def parse(document: Document, context: Context) -> Parsed:
         return Parsed(NAME, (), (), (document,))
     role = recognise_document(document).role
     parse_layout = parse_v1 if is_v1(document.value) else parse_v0
-    return parse_layout(document, context, role)
+    parsed = parse_layout(document, context, role)
+    return parsed._replace(issues=(*_unreadable(document, context), *parsed.issues))
+
+
+def _unreadable(document: Document, context: Context) -> tuple[Issue, ...]:
+    """`json.load(Path(...))` (hparams/parser.py:123, since 0.9.5) cannot work: a path is no file."""
+    if document.syntax != "json" or context.versions.get("llamafactory", (0, 9, 5)) < (0, 9, 5):
+        return ()
+    message = "LLaMA-Factory 0.9.5 cannot read JSON configs (it hands json.load a path): write it as YAML"
+    return (Issue("unreadable-config", message, document.path, (), "warning"),)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

@@ -121,6 +121,7 @@ def _configured(fields: Fields, config: Config) -> tuple[Companion, ...]:
         return ()
     if config.own.flag("use_hyper_parallel"):
         config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
+        fields.infer("parallelism.fsdp.version", 2, "train/hyper_parallel/trainer.py: fsdp2_prepare_model")
         size = config.whole("hyper_parallel_cp_size", 1)
         config.put(fields, "parallelism.context_parallel_size", "hyper_parallel_cp_size", size)
         return ()
@@ -201,6 +202,13 @@ def _megatron(fields: Fields, config: Config) -> bool:
     return True
 
 
+def _global_batch(fields: Fields, ranks: int) -> None:
+    sizes = (fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps"))
+    if "batch.global_batch_size" not in fields.values and all(isinstance(size, int) for size in sizes):
+        reason = "micro batch x accumulation x data-parallel ranks"
+        fields.infer("batch.global_batch_size", sizes[0] * sizes[1] * ranks, reason)
+
+
 def apply_rest(fields: Fields, config: Config) -> None:
     """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
     world = fields.get("parallelism.world_size")
@@ -214,6 +222,7 @@ def apply_rest(fields: Fields, config: Config) -> None:
         fields.infer(
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
         )
+        _global_batch(fields, world // model_ranks)
     engine = fields.get("parallelism.engine")
     launcher = not any(recognise_accelerate(document).confidence != "no" for document in config.context.companions)
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):

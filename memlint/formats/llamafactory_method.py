@@ -84,6 +84,16 @@ def _freeze(fields: Fields, config: Config) -> None:
     extra = config.words("freeze_extra_modules")
     config.put(fields, "method.freeze_extra_modules", "freeze_extra_modules", extra)
     config.put(fields, "method.use_llama_pro", "use_llama_pro", config.own.flag("use_llama_pro"))
+    if config.tuning == "lora" and config.architecture is not None:
+        _expanded(fields, layers, len(config.architecture.pattern))
+
+
+def _expanded(fields: Fields, trained: int, layers: int) -> None:
+    """LLaMA Pro with LoRA adapts its expanded blocks alone (model_utils/misc.py:67, find_expanded_modules)."""
+    if trained > 0 and layers and layers % trained == 0:
+        stride = layers // trained
+        blocks = tuple(range(stride - 1, layers + stride - 1, stride))
+        fields.infer("method.layers_to_transform", blocks, f"every {stride}th layer is an expanded block")
 
 
 def _towers(fields: Fields, config: Config) -> None:

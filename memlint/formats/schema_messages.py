@@ -87,7 +87,7 @@ def unknown_key(
 ) -> Issue:
     """A key that the schema does not list, with the one that was probably meant."""
     alias = aliases.get(key)
-    if alias:
+    if alias and alias["key"] in known:
         name = alias["key"]
         wanted = f"{name}: {_word(alias['value'])}" if "value" in alias else name
     else:

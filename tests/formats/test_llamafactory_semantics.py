@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llamafactory_files import BASE, field, messages, parse, run_of
+from llamafactory_files import BASE, MODELS, context, document, field, messages, parse, run_of
 
+from memlint.formats import llamafactory
 from memlint.run import UNKNOWN, Origin, Quantization
 
 # (keys, finetuning type, field, value, place in LLaMA-Factory's source)
@@ -265,8 +266,6 @@ def test_fsdp_through_the_trainers_keys() -> None:
 
 def test_an_accelerate_file_beside_the_config_gives_processes_and_fsdp2() -> None:
     text = "distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n"
-    from llamafactory_files import document
-
     companions = (document(text, "/repo/fsdp.yaml"),)
     run = parse(BASE.format(kind="full") + "bf16: true\n", companions=companions).runs[0]
     assert (run.parallelism.world_size, run.parallelism.fsdp.version) == (4, 2)
@@ -298,6 +297,24 @@ def test_every_field_that_is_set_says_where_it_comes_from() -> None:
         for name, value in getattr(run, group)._asdict().items():
             if value != getattr(getattr(plain, group), name) and name not in ("zero", "fsdp"):
                 assert f"{group}.{name}" in run.origins
+
+
+def test_llama_pro_adapts_its_expanded_blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "llama", MODELS["llama"]._replace(pattern=(0,) * 8))
+    run = run_of("use_llama_pro: true\nfreeze_trainable_layers: 2\n")
+    assert run.method.layers_to_transform == (3, 7)  # model_utils/misc.py:67
+
+
+def test_json_configs_are_beyond_the_newest_version() -> None:
+    text = '{"model_name_or_path": "llama", "stage": "sft", "finetuning_type": "lora", "template": "x", "dataset": "d"}'
+    given = document(text, "/repo/train.json")
+    assert [issue.code for issue in llamafactory.parse(given, context()).issues] == ["unreadable-config"]
+    assert not llamafactory.parse(given, context(versions={"llamafactory": (0, 9, 4)})).issues
+
+
+def test_the_global_batch_is_the_product() -> None:
+    run = run_of("per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n", gpus=8)
+    assert run.batch.global_batch_size == 64
 
 
 def test_inference_and_export_are_no_training() -> None:

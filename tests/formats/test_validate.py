@@ -131,6 +131,11 @@ def test_messages(value: Any, code: str, message: str) -> None:
     assert found[0].pointer == tuple(value)
 
 
+def test_another_frameworks_name_is_offered_only_where_the_layout_has_the_key() -> None:
+    [issue] = schema_issues({"model": "m", "batch_size": 1}, "f", "llamafactory.json#v1")
+    assert issue.suggestion != "per_device_train_batch_size"
+
+
 def test_versions_silence_what_they_still_have() -> None:
     old = {"evaluation_strategy": "no", "cpu_infer": 3}
     assert schema_issues(old, "f", V0, {"transformers": (4, 45), "llamafactory": (0, 9, 4)}) == ()
