@@ -52,6 +52,8 @@ class View(NamedTuple):
         return isinstance(self.world, int) and self.world > 1
 
 
+ABSENT = "unless the command line gives it, "  # `llamafactory-cli train x.yaml dataset=d` adds keys
+
 Rule = tuple[str, str, Callable[[View], bool]]
 
 _ALWAYS: tuple[Rule, ...] = (
@@ -85,7 +87,7 @@ _ALWAYS: tuple[Rule, ...] = (
     # finetuning_args.py:596-635
     (
         "stage",
-        "stage ppo needs a `reward_model`",
+        ABSENT + "stage ppo needs a `reward_model`",
         lambda v: v.config.stage == "ppo" and v.config.own.get("reward_model") is None,
     ),
     (
@@ -122,7 +124,7 @@ _ALWAYS: tuple[Rule, ...] = (
     # data_args.py:160-183
     (
         "val_size",
-        "`val_size` needs a `dataset`",
+        ABSENT + "`val_size` needs a `dataset`",
         lambda v: (
             v.config.own.get("dataset") is None and "dataset" not in v.config.held and v.number("val_size") > 1e-6
         ),
@@ -164,17 +166,17 @@ _TRAINING: tuple[Rule, ...] = (
     ("shift_attn", "stage ppo does not work with shift_attn", lambda v: v.config.stage == "ppo" and v.on("shift_attn")),
     (
         "streaming",
-        "streaming needs `max_steps`",
+        ABSENT + "streaming needs `max_steps`",
         lambda v: v.on("streaming") and (v.config.hf.number("max_steps") or -1) == -1,
     ),
     (
         "do_train",
-        "training needs a `dataset`",
+        ABSENT + "training needs a `dataset`",
         lambda v: v.hf("do_train") and v.config.own.get("dataset") is None and "dataset" not in v.config.held,
     ),
     (
         "eval_strategy",
-        "evaluation needs `eval_dataset` or `val_size`",
+        ABSENT + "evaluation needs `eval_dataset` or `val_size`",
         lambda v: v.evaluates and v.config.own.get("eval_dataset") is None and v.number("val_size") < 1e-6 and _free(v),
     ),
     (
@@ -277,7 +279,9 @@ def conflicts(view: View) -> Iterator[Issue]:
         if refused(view):
             place = key if view.config.own.written(key) else ""
             keys = (place,) if place else ()
-            yield view.config.section.issue("conflict", f"LLaMA-Factory refuses this: {message}", *keys)
+            severity = "warning" if message.startswith(ABSENT) else "error"
+            text = f"LLaMA-Factory refuses this: {message}"
+            yield view.config.section.issue("conflict", text, *keys, severity=severity)
 
 
 def _reward(view: View) -> str:

@@ -66,3 +66,8 @@ def test_layerwise_optimizers_need_one_gpu() -> None:
     assert messages(parse(BASE.format(kind="full") + keys, gpus=2), "conflict")
     assert not messages(parse(BASE.format(kind="full") + keys, gpus=1), "conflict")
     assert not messages(parse(BASE.format(kind="full") + keys), "conflict")  # how many is not known: no guess
+
+
+def test_what_the_command_line_may_still_add_is_a_warning() -> None:
+    text = BASE.format(kind="lora").replace("dataset: d\n", "")
+    assert [issue.severity for issue in parse(text).issues if issue.code == "conflict"] == ["warning"]
