@@ -160,8 +160,8 @@ def _checkpointing(fields: Fields, options: Options) -> None:
 def _precision(fields: Fields, version: int) -> None:
     """Mixed precision becomes FSDP's policy, and trainable parameters are turned into fp32 (accelerator.py:1999).
 
-    Version 2 computes in the policy's dtype as autocast would and leaves the model's outputs alone (accelerator.py:1674,
-    _prepare_fsdp2), and turns nothing into fp32 beside 4-bit weights (fsdp_utils.py:815).
+    Version 2 computes in the policy's dtype as autocast would and leaves the model's outputs alone
+    (accelerator.py:1674, _prepare_fsdp2), and turns nothing into fp32 beside 4-bit weights (fsdp_utils.py:815).
     """
     mixed = bool(fields.get("precision.autocast", False))
     four_bits = fields.get("model.quantization.bits", 16) == 4

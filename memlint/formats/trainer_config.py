@@ -12,7 +12,7 @@ from memlint.formats.training_arguments import Arguments, Version, arguments
 # Keys of TRL's configurations and its ModelConfig that plain Trainer scripts do not have.
 _TRL = frozenset(
     {
-        *("use_peft", "lora_r", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_dora"),
+        *("use_peft", "lora_modules_to_save", "lora_task_type", "use_dora", "lora_target_parameters"),
         *("packing", "packing_strategy", "dataset_text_field", "dataset_num_proc", "dataset_kwargs", "eval_packing"),
         *("dataset_train_split", "dataset_test_split", "dataset_mixture", "dataset_mixer", "model_init_kwargs"),
         *("max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "use_vllm"),

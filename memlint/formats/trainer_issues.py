@@ -81,7 +81,8 @@ def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
         f"`{key}: {value}` is text in YAML 1.1, not a number: HfArgumentParser.parse_yaml_file passes it on and "
         f"the run fails {when} (TrlParser converts it); write `{_dotted(value, number)}`"
     )
-    severity = "warning" if config.trl else "error"
+    certain = not config.trl and "model_name_or_path" in config.section.value  # fragments feed command lines
+    severity = "error" if certain else "warning"
     return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))
 
 

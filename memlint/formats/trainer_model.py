@@ -57,7 +57,7 @@ def _architecture(fields: Fields, config: Config, name: str, origin: Origin) -> 
 
 def _weights_dtype(fields: Fields, config: Config) -> None:
     """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
-    word, key = config.text("dtype", "torch_dtype", "model_dtype")
+    word, key = config.text("dtype", "torch_dtype", "model_dtype", "base_dtype")
     if word.lower() in DTYPES:
         fields.put("model.weights_dtype", DTYPES[word.lower()], config.section.origin(key))
     elif word.lower() == "auto":
@@ -112,8 +112,8 @@ def _quantization(fields: Fields, config: Config) -> None:
     """bitsandbytes through TRL's ModelConfig keys, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`."""
     value = config.section.value
     four = next((key for key in ("load_in_4bit", "use_qlora") if as_bool(value.get(key))), "")
-    if value.get("train_mode") == "qlora":
-        four = "train_mode"
+    if _mode(config) == "qlora":
+        four = "train_mode" if "train_mode" in value else "method"
     if as_int(value.get("bits")) == 4:
         four = "bits"
     eight = "load_in_8bit" if as_bool(value.get("load_in_8bit")) else "bits" if as_int(value.get("bits")) == 8 else ""
@@ -135,7 +135,7 @@ def _four_bits(fields: Fields, config: Config, key: str) -> None:
         fields.put(
             "model.quantization.double_quant", bool(as_bool(config.section.value[said])), config.section.origin(said)
         )
-    elif key in ("use_qlora", "train_mode", "bits"):
+    elif key in ("use_qlora", "train_mode", "method", "bits"):
         fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
     storage, where = config.text("bnb_4bit_quant_storage")
     if storage:
@@ -172,12 +172,18 @@ def _lora_key(config: Config) -> str:
         said = as_bool(value.get(key))
         if said is not None:
             return key if said else ""
-    mode = value.get("train_mode")
-    if isinstance(mode, str):
-        return "train_mode" if mode.lower() in ("lora", "qlora") else ""
+    if _mode(config):
+        key = "train_mode" if "train_mode" in value else "method"
+        return key if _mode(config) in ("lora", "qlora") else ""
     if as_bool(value.get("full_finetune")):
         return ""
     return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
+
+
+def _mode(config: Config) -> str:
+    """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
+    word = config.text("train_mode", "method")[0].lower()
+    return word if word in ("full", "lora", "qlora") else ""
 
 
 def _number(fields: Fields, config: Config, field: str, keys: tuple[str, ...], default: float) -> None:

@@ -65,8 +65,8 @@ def recognise(document: Document) -> Recognition:
     known, core = len(keys & _ARGUMENTS), len(keys & _CORE)
     if core < 2 or known < 3 or _belongs_elsewhere(keys, value) or not _plain(value):
         return Recognition("no")
-    if not keys & {"output_dir", "model_name_or_path"}:  # scripts with a parser of their own
-        return Recognition("no")
+    if not keys & {"output_dir", "model_name_or_path"} and (known < 10 or 3 * known < 2 * len(keys)):
+        return Recognition("no")  # scripts with a parser of their own share a few names
     reason = f"{known} TrainingArguments keys"
     if keys & _MODEL and core >= 3:
         return Recognition("certain", reason=reason)

@@ -28,7 +28,10 @@ _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
-_LENGTHS = ("max_length", "max_seq_length", "model_max_length", "block_size", "max_source_length")
+_LENGTHS = (
+    *("max_length", "max_seq_length", "model_max_length", "block_size", "max_source_length"),
+    *("cutoff_len", "seq_len", "seq_length", "max_len"),
+)
 
 
 def apply_stage(fields: Fields, config: Config) -> None:

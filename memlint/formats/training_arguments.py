@@ -48,7 +48,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "gradient_checkpointing": ("activation_checkpointing", "gradient_checkpointing"),  # 5.2x training_args.py:1535
     "gradient_checkpointing_kwargs": ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"),
     "eval_strategy": ("eval_strategy", "evaluation_strategy"),
-    "per_device_train_batch_size": ("per_device_train_batch_size", "per_gpu_train_batch_size"),
+    "per_device_train_batch_size": ("per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size"),
     "per_device_eval_batch_size": ("per_device_eval_batch_size", "per_gpu_eval_batch_size"),
     "use_liger_kernel": ("use_liger_kernel", "use_liger"),
     "torch_empty_cache_steps": ("torch_empty_cache_steps",),

@@ -308,3 +308,34 @@ def test_every_key_takes_every_kind_of_value(value: Any) -> None:
     for key in KEYS:
         parsed = trainer.parse(document({})._replace(value={**PLAIN, key: value}), context())
         assert len(parsed.runs) == 1
+
+
+def test_scripts_with_their_own_names_for_things() -> None:
+    # model_id, micro_batch_size, seq_len, method and optimizer instead of TrainingArguments' names
+    own = {
+        "model_id": "some/model",
+        "base_dtype": "bf16",
+        "micro_batch_size": 1,
+        "seq_len": 1024,
+        "method": "qlora",
+        "lora_rank": 16,
+        "output_dir": "out",
+        "gradient_accumulation_steps": 8,
+        "learning_rate": 2e-4,
+        "max_steps": 10,
+    }
+    run = run_of(parsed_of(own))
+    assert (run.batch.micro_batch_size, run.sequence.length, run.method.kind) == (1, 1024, "lora")
+    assert (run.model.quantization.bits, run.model.weights_dtype) == (4, "bfloat16")
+    assert codes(parsed_of(own)) == []
+
+
+def test_a_fragment_without_model_or_output_is_claimed_only_when_nearly_all_keys_are_arguments() -> None:
+    few = {"learning_rate": 1e-4, "num_train_epochs": 2, "per_device_train_batch_size": 2, "warmup_steps": 6}
+    many = {
+        **few,
+        **dict.fromkeys(("gradient_accumulation_steps", "eval_steps", "save_steps", "logging_steps"), 4),
+        **{"lr_scheduler_type": "linear", "save_strategy": "no", "weight_decay": 0.1, "max_steps": 20},
+    }
+    assert trainer.recognise(document({**few, "freeze_layer": 20, "datasets": ["a"]})).confidence == "no"
+    assert trainer.recognise(document(many)).confidence == "likely"
