@@ -152,6 +152,10 @@ def _no_effect(fields: Fields, config: Config) -> None:
 
 def apply_loss(fields: Fields, config: Config) -> None:
     """apply_liger_kernel (model_utils/liger_kernel.py:31) and the losses of the stages."""
+    if not config.training:  # model_utils/liger_kernel.py:37: kernels are for training alone
+        fields.infer("loss.kind", "plain", "nothing trains")
+        fields.infer("loss.liger_kernels", False, "nothing trains")
+        return
     _loss_kind(fields, config)
     if config.stage == "dpo":
         config.put(fields, "loss.preference", "pref_loss", config.own.word("pref_loss") or "sigmoid")

@@ -318,7 +318,9 @@ def test_the_global_batch_is_the_product() -> None:
 
 
 def test_inference_and_export_are_no_training() -> None:
-    chat = parse("model_name_or_path: llama\ntemplate: llama3\ninfer_backend: huggingface\n").runs[0]
+    text = "model_name_or_path: llama\ntemplate: llama3\ninfer_backend: huggingface\nenable_liger_kernel: true\n"
+    chat = parse(text).runs[0]
+    assert (chat.loss.kind, chat.loss.liger_kernels) == ("plain", False)  # model_utils/liger_kernel.py:37
     assert (chat.purpose, chat.method.kind) == ("inference", "none")
     export = parse(
         "model_name_or_path: llama\nadapter_name_or_path: a\ntemplate: llama3\nexport_dir: out\nexport_size: 5\n"
