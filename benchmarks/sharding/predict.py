@@ -29,7 +29,7 @@ LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 PLACES = {"plain": single.place, "ddp": single.place, "deepspeed": zero.place, "fsdp1": fsdp.place, "fsdp2": fsdp.place}
 
 
-def architecture(tied: bool = False) -> Architecture:
+def architecture(tied: bool = False, layers: int = LAYERS) -> Architecture:
     """The tiny Llama of model.py."""
     kv = HIDDEN // HEADS * KV_HEADS
     shapes = {
@@ -59,7 +59,7 @@ def architecture(tied: bool = False) -> Architecture:
     if not tied:
         outside.append(Weight("lm_head.weight", (VOCABULARY, HIDDEN), "head"))
     return Architecture(
-        "llama", "LlamaForCausalLM", HIDDEN, VOCABULARY, (layer,), (0,) * LAYERS, tuple(outside), tied_embeddings=tied
+        "llama", "LlamaForCausalLM", HIDDEN, VOCABULARY, (layer,), (0,) * layers, tuple(outside), tied_embeddings=tied
     )
 
 
@@ -74,7 +74,7 @@ def run_of(setting: dict[str, Any]) -> Run:
     return Run(
         format="benchmark",
         path=setting["name"],
-        model=Model("tiny", architecture(setting.get("tied", False)), dtype),
+        model=Model("tiny", architecture(setting.get("tied", False), setting.get("layers", LAYERS)), dtype),
         method=_method(setting, dtype),
         precision=Precision(
             compute,
@@ -134,7 +134,7 @@ def _zero(config: dict[str, Any]) -> Zero:
     """A ZeRO JSON section with the defaults of deepspeed 0.19.8 runtime/zero/config.py."""
     names = {"zero_hpz_partition_size": "hpz_partition_size"}
     values = {names.get(key, key.removeprefix("stage3_")): value for key, value in config.items()}
-    values = {key: value for key, value in values.items() if not key.startswith("offload")}
+    values = {key: value for key, value in values.items() if key in Zero._fields}
     values.setdefault("overlap_comm", values.get("stage") == 3)
     return Zero(**values)
 

@@ -22,12 +22,19 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
         units=tuple(walk.unit(index) for index in range(len(units))),
         gradients_at_step=0 if run.parallelism.fsdp.cpu_offload else made.master * state.trainable,
         step_temporaries=state.step_temporaries,
-        save_temporaries=made.master * largest if run.saving.gathers_full_weights else 0,
+        save_temporaries=_saving(run, units, made),
         load_peak=state.shards + made.master * largest,
         host_bytes=state.host,
         gathered_at_loss=walk.at_loss() + walk.copied_at_loss(),
         gathered_at_loss_backward=walk.at_loss(),
     )
+
+
+def _saving(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
+    """A full state dict is gathered tensor by tensor, each with the buffer of its all-gather."""
+    if not run.saving.gathers_full_weights:
+        return 0
+    return 2 * made.master * max(t.numel for unit in units for t in unit.tensors)
 
 
 class _Walk:

@@ -39,7 +39,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     return ModelState(
         weights=weights,
         optimizer_states=0 if offloads else master + states,
-        gradients_resident=gradients.resident,
+        gradients_resident=gradients.resident + _Buffers(run, made).resident,
         communication=scratch,
         units=_backward(run, units, made, gradients),
         gradients_at_step=step,
@@ -98,7 +98,7 @@ def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradi
     states = []
     for unit in units:
         waiting = max(_largest(unit), _largest(units[-1]))
-        live = own + buffers.whole + max(buffers.copy, made.element * waiting) + converts * waiting
+        live = own + buffers.whole - buffers.resident + max(buffers.copy, made.element * waiting) + converts * waiting
         states.append(UnitState(gradient_live=live if made.trainable else 0))
     if len(units) > 1:
         states[-1] = UnitState(gradient_live=made.element * _largest(units[-1]), gradient_kept=shared)
@@ -116,6 +116,8 @@ class _Buffers:
         self.whole = made.element * bucket * (2 if zero.overlap_comm else 1) if zero.contiguous_gradients else 0
         # allreduce_bucket (:2367) flattens the slices of several ranks into one.
         self.copy = self.filled if made.ranks > 1 and zero.reduce_scatter else 0
+        # Stage 1 reduces, and so frees them, only at the end of an accumulation (engine.py:3084-3092).
+        self.resident = self.whole if zero.stage == 1 and _accumulates(run) else 0
 
 
 def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _Buffers) -> tuple[UnitState, ...]:
@@ -125,17 +127,17 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
     accumulates = _accumulates(run)
     kept = [0 if accumulates else made.element * _trainable(unit) for unit in units]
     # Beside a unit's activations at their peak stands the gradient of one of its matrices; the others follow.
-    ahead = [size - min(size, made.element * _largest(unit)) for size, unit in zip(kept, units, strict=True)]
-    states = [
-        UnitState(gradient_kept=size, gradient_live=buffers.whole - later, gradient_end=buffers.whole)
-        for size, later in zip(kept, ahead, strict=True)
-    ]
-    states[-1] = states[-1]._replace(gradient_live=-ahead[-1])
+    whole = buffers.whole - buffers.resident
+    states = []
+    for size, unit in zip(kept, units, strict=True):
+        matrix = made.element * _largest(unit)
+        states.append(UnitState(gradient_live=whole + matrix - size, gradient_kept=size, gradient_end=whole))
+    states[-1] = states[-1]._replace(gradient_live=states[-1].gradient_live - whole)
     first = made.groups[0][0] if made.groups else 0
     bucket = run.parallelism.zero.reduce_bucket_size
     moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
-    end = buffers.whole + max(buffers.copy, owned) - moved
-    states[0] = states[0]._replace(gradient_end=max(buffers.whole, end))
+    end = whole + max(buffers.copy, owned) - moved
+    states[0] = states[0]._replace(gradient_end=max(whole, end))
     return tuple(states)
 
 
