@@ -18,33 +18,31 @@ from typing import Any
 
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "defaults.jsonl"
 NOISE = ("_token_id", "_token_index", "_token", "initializer_range", "_eps", "_epsilon", "_coef", "_loss", "_std")
-NOISE_KEYS = set(
-    [
-        "use_cache",
-        "chunk_size_feed_forward",
-        "return_dict",
-        "output_hidden_states",
-        "problem_type",
-        "id2label",
-        "label2id",
-        "architectures",
-        "dtype",
-        "transformers_version",
-        "summary_type",
-        "summary_use_proj",
-        "initializer_factor",
-        "summary_proj_to_labels",
-        "summary_first_dropout",
-        "output_router_logits",
-        "pretraining_tp",
-        "is_encoder_decoder",
-        "norm_topk_prob",
-        "logits_scaling",
-        "residual_multiplier",
-        "embedding_multiplier",
-        "attention_multiplier",
-    ]
-)
+NOISE_KEYS = {
+    "use_cache",
+    "chunk_size_feed_forward",
+    "return_dict",
+    "output_hidden_states",
+    "problem_type",
+    "id2label",
+    "label2id",
+    "architectures",
+    "dtype",
+    "transformers_version",
+    "summary_type",
+    "summary_use_proj",
+    "initializer_factor",
+    "summary_proj_to_labels",
+    "summary_first_dropout",
+    "output_router_logits",
+    "pretraining_tp",
+    "is_encoder_decoder",
+    "norm_topk_prob",
+    "logits_scaling",
+    "residual_multiplier",
+    "embedding_multiplier",
+    "attention_multiplier",
+}
 
 
 # Configurations of towers that model families name by their model_type.

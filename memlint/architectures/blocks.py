@@ -169,6 +169,7 @@ def mixture(
     router: str = "gate",
     shared: int = 0,
     shared_name: str = "shared_experts",
+    shared_bias: bool = False,
     extra: Weights = (),
     **traits: Any,
 ) -> tuple[Mlp, Weights]:
@@ -188,7 +189,7 @@ def mixture(
         + extra
     )
     if shared:
-        weights += gated(c, prefix=f"{prefix}.{shared_name}", size=shared)[1]
+        weights += gated(c, prefix=f"{prefix}.{shared_name}", size=shared, bias=shared_bias)[1]
     mlp = Mlp(
         "moe",
         size,

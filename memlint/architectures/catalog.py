@@ -64,15 +64,18 @@ def _by_rule(name: str) -> Entry | None:
             line = _line(f'"={spelling.key}"')
             if line is not None:
                 row = json.loads(line)
-                identifier = _nearest(row["ids"], part)
+                identifier = _nearest(row["ids"], spelling.key)
                 return Entry(identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored)
     return None
 
 
-def _nearest(identifiers: list[str], part: str) -> str:
-    """The id of this line with the same repository name, else the first."""
-    same = [one for one in identifiers if one.split("/")[-1].lower() == part.lower()]
-    return (same or identifiers)[0]
+def _nearest(identifiers: list[str], key: str) -> str:
+    """The first id of this line that has the key itself, else by its shortened name, else the first id."""
+    for reading in (names.literal, names.key):
+        for identifier in identifiers:
+            if reading(identifier.split("/")[-1]) == key:
+                return identifier
+    return identifiers[0]
 
 
 def _reason(name: str, identifier: str, spelling: names.Spelling, depth: int) -> str:

@@ -73,9 +73,10 @@ def _key(name: str) -> str:
 
 def _spellings(name: str) -> tuple[str, ...]:
     """Ways to look `name` up: as it is, with "80G" or "80" read as "80GB", and without the form factor (SXM4, PCIe)."""
-    key = re.sub(r"(\d)g(?:ib)?$", r"\1gb", _key(name[:200]))
-    bare = _FORM.sub("", key)
-    return key, key + "gb", bare, bare + "gb"
+    key = _key(name[:200])
+    sized = re.sub(r"(\d)g(?:ib)?$", r"\1gb", key)
+    bare = _FORM.sub("", sized)
+    return key, sized, key + "gb", bare, bare + "gb"
 
 
 @cache

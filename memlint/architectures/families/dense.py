@@ -76,7 +76,7 @@ def arcee(c: Config) -> Architecture:
 
 
 def apertus(c: Config) -> Architecture:
-    mlp, weights = plain(c, "mlp.up_proj", "mlp.down_proj", bias=c.flag("mlp_bias"))
+    mlp, weights = plain(c, "mlp.up_proj", "mlp.down_proj", bias=False)
     if c.text("hidden_act") == "xielu":
         weights += Weight("mlp.act_fn.alpha_p", (1,), "other"), Weight("mlp.act_fn.alpha_n", (1,), "other")
     return standard(

@@ -149,7 +149,7 @@ def mpt(c: Config) -> Architecture:
         )
     mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
     weights = linear("attn.Wqkv", 3 * hidden, hidden) + linear("attn.out_proj", hidden, hidden)
-    size = c.integer("expansion_ratio", 4) * hidden
+    size = 4 * hidden  # modeling_mpt.py MptMLP does not read expansion_ratio
     mlp = (
         Mlp("plain", size, "gelu"),
         linear("ffn.up_proj", size, hidden) + linear("ffn.down_proj", hidden, size),

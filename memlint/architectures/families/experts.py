@@ -146,7 +146,15 @@ def ernie4_5_moe(c: Config) -> Architecture:
     bias, experts = c.flag("use_bias"), c.integer("moe_num_experts")
     size, shared = c.integer("moe_intermediate_size"), c.integer("moe_num_shared_experts", 0, 0)
     statics = (Weight("mlp.gate.moe_statics.e_score_correction_bias", (1, experts), "other"),)
-    moe = mixture(c, experts=experts, per_token=c.integer("moe_k"), size=size, shared=shared * size, extra=statics)
+    moe = mixture(
+        c,
+        experts=experts,
+        per_token=c.integer("moe_k"),
+        size=size,
+        shared=shared * size,
+        shared_bias=bias,
+        extra=statics,
+    )
     first, last = c.integer("moe_layer_start_index", 0, 0), c.integer("moe_layer_end_index", -1, -1)
     last = c.layers() - 1 if last == -1 else last
     every = c.integer("moe_layer_interval", 1)

@@ -15,6 +15,12 @@ from memlint.architectures.model import Architecture, Layer, Tower, Weight
 
 Build = Callable[[Config], Architecture]
 
+
+def _glm4v_text(c: Config) -> Architecture:
+    """GLM-4V's text layers project q, k and v with a bias whatever the config says (modeling_glm4v.py)."""
+    return dense.glm4(Config({**c.values, "attention_bias": True}, c.family, c.defaults, c.aliases))
+
+
 # The language models that image-text and audio-text configurations name in `text_config.model_type`.
 TEXT: Mapping[str, Build] = {
     **llama.FAMILIES,
@@ -29,7 +35,7 @@ TEXT: Mapping[str, Build] = {
     "qwen2_5_omni_text": llama.qwen2,
     "qwen3_vl_text": llama.qwen3,
     "qwen3_vl_moe_text": mixture.qwen3_moe,
-    "glm4v_text": dense.glm4,
+    "glm4v_text": _glm4v_text,
 }
 
 
@@ -179,6 +185,10 @@ def internvl(c: Config) -> Architecture:
     weights = norm("layer_norm", wide, True) + _two_linear(text.hidden_size, wide, True)
     tokens = c.integer("image_seq_length", 256)
     return _whole(c, "InternVLForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+
+
+def shieldgemma2(c: Config) -> Architecture:
+    return gemma3(defaulted(c.values, "gemma3"))._replace(family=c.family)
 
 
 def gemma3(c: Config) -> Architecture:
@@ -450,7 +460,7 @@ FAMILIES = {
     "mllama": mllama,
     "qwen2_5_omni": qwen2_5_omni,
     "gemma3": gemma3,
-    "shieldgemma2": gemma3,
+    "shieldgemma2": shieldgemma2,
     "glm4v": glm4v,
     "idefics3": idefics3,
     "internvl": internvl,

@@ -1,0 +1,60 @@
+"""The real classes of transformers on the meta device, to compare block lists with."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto import modeling_auto
+from transformers.utils import logging
+
+from memlint.architectures.model import Architecture, Tower
+
+logging.set_verbosity_error()
+CLASSES = {**modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES}
+
+
+def build(family: str, values: dict[str, Any]) -> torch.nn.Module:
+    """The model that transformers makes of a configuration, without memory for its weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = transformers.CONFIG_MAPPING[family](**values)
+        with torch.device("meta"):
+            return getattr(transformers, CLASSES[family])(config)
+
+
+def tensors(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every parameter, tied ones once."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def listed(architecture: Architecture, model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """The same from memlint's block list, with layers put where the model's modules have them."""
+    found = {weight.name: weight.shape for weight in architecture.outside}
+    for index, prefix in zip(architecture.pattern, _layers(architecture, model), strict=True):
+        for weight in architecture.kinds[index].weights:
+            for copy in range(weight.copies):
+                found[f"{prefix}.{weight.name.replace('*', str(copy))}"] = weight.shape
+    for tower in architecture.towers:
+        _add_tower(found, tower, model)
+    return found
+
+
+def _layers(architecture: Architecture, model: torch.nn.Module) -> list[str]:
+    classes = {kind.class_name for kind in architecture.kinds}
+    modules = model.named_modules()
+    return [name for name, module in modules if type(module).__name__ in classes and re.search(r"\.\d+$", name)]
+
+
+def _add_tower(found: dict[str, tuple[int, ...]], tower: Tower, model: torch.nn.Module) -> None:
+    found.update({f"{tower.tower_prefix}.{weight.name}": weight.shape for weight in tower.weights})
+    found.update({f"{tower.projector_prefix}.{weight.name}": weight.shape for weight in tower.projector_weights})
+    blocks = re.compile(re.escape(tower.tower_prefix) + r"\.(?:\w+\.){0,2}(?:layers?|blocks)\.\d+")
+    names = [name for name, _ in model.named_modules() if blocks.fullmatch(name)]
+    for name in [name for name in names if "global_transformer" not in name or "global" in tower.tower_prefix][
+        : tower.layers
+    ]:
+        found.update({f"{name}.{weight.name}": weight.shape for weight in tower.layer_weights})

@@ -1,0 +1,296 @@
+"""Small configurations that leave the defaults in every way that changes tensors, by family.
+
+A family without an entry is compared with its defaults alone. Rope parameters stand where a class does
+not build without them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+SMALL: dict[str, Any] = {
+    "hidden_size": 96,
+    "intermediate_size": 224,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 352,
+}
+EXPERTS: dict[str, Any] = {**SMALL, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
+LATENT: dict[str, Any] = {
+    **SMALL,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 12,
+    "v_head_dim": 10,
+}
+ROUTED: dict[str, Any] = {
+    "moe_intermediate_size": 40,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+MAMBA: dict[str, Any] = {
+    "mamba_n_heads": 6,
+    "mamba_d_head": 32,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 16,
+    "mamba_expand": 2,
+}
+CLIP = {
+    "model_type": "clip_vision_model",
+    "hidden_size": 32,
+    "intermediate_size": 72,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 56,
+    "patch_size": 14,
+}
+SIGLIP = {**CLIP, "model_type": "siglip_vision_model", "vision_use_head": False}
+PIXTRAL = {**CLIP, "model_type": "pixtral", "head_dim": 8}
+QWEN_VISION = {"depth": 2, "num_heads": 4, "hidden_size": 32, "patch_size": 14}
+WHISPER = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 80,
+    "num_mel_bins": 16,
+    "max_source_positions": 100,
+}
+
+
+def text(kind: str, **more: Any) -> dict[str, Any]:
+    return {"model_type": kind, **SMALL, **more}
+
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "llama": [
+        {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 20},
+        {**SMALL, "tie_word_embeddings": True},
+    ],
+    "mistral": [{**SMALL, "head_dim": 24, "tie_word_embeddings": True}],
+    "ministral": [{**SMALL, "head_dim": 16, **ROPE}],
+    "ministral3": [{**SMALL, "head_dim": 24}],
+    "qwen2": [{**SMALL, "tie_word_embeddings": True}, {**SMALL, "use_sliding_window": True, "max_window_layers": 1}],
+    "qwen3": [{**SMALL, "head_dim": 24, "attention_bias": True}],
+    "granite": [{**SMALL, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}],
+    "gemma": [{**SMALL, "head_dim": 24, "attention_bias": True}],
+    "gemma2": [{**SMALL, "head_dim": 24, "tie_word_embeddings": False}],
+    "gemma3_text": [{**SMALL, "head_dim": 24, "num_hidden_layers": 8}],
+    "cohere": [{**SMALL, "use_qk_norm": True}, {**SMALL, "attention_bias": True}],
+    "cohere2": [{**SMALL, "num_hidden_layers": 5}],
+    "phi": [{**SMALL, "qk_layernorm": True}],
+    "phi3": [{**SMALL, "tie_word_embeddings": True, "pad_token_id": 0}],
+    "stablelm": [
+        {**SMALL, "use_parallel_residual": True, "qk_layernorm": True},
+        {**SMALL, "use_qkv_bias": True},
+    ],
+    "starcoder2": [{**SMALL, "use_bias": False, "tie_word_embeddings": False}],
+    "glm": [{**SMALL, "attention_bias": True, "head_dim": 16, "pad_token_id": 0}],
+    "glm4": [{**SMALL, "attention_bias": True, "head_dim": 16, "pad_token_id": 0}],
+    "ernie4_5": [{**SMALL, "use_bias": True}],
+    "exaone4": [{**SMALL, "num_hidden_layers": 5}],
+    "apertus": [{**SMALL, "attention_bias": True, "mlp_bias": True}],
+    "arcee": [{**SMALL, "attention_bias": True, "mlp_bias": True}],
+    "bitnet": [SMALL],
+    "hunyuan_v1_dense": [{**SMALL, "head_dim": 16, **ROPE}, {**SMALL, "attention_bias": True, "head_dim": 16, **ROPE}],
+    "hyperclovax": [{**SMALL, "use_post_norm": True}, {**SMALL, "use_post_norm": False}],
+    "nemotron": [{**SMALL, "head_dim": 16, "attention_bias": True}],
+    "olmo": [{**SMALL, "attention_bias": True}],
+    "olmo2": [SMALL],
+    "olmo3": [{**SMALL, "num_hidden_layers": 5}],
+    "seed_oss": [{**SMALL, "attention_bias": True, "attention_out_bias": True, "head_dim": 16}],
+    "smollm3": [{**SMALL, "attention_bias": True, "mlp_bias": True, "pad_token_id": 0}],
+    "vaultgemma": [{**SMALL, "head_dim": 16}],
+    "gpt2": [{"n_embd": 48, "n_layer": 2, "n_head": 4, "n_inner": 100, "vocab_size": 100, "n_positions": 32}],
+    "gpt_bigcode": [{"n_embd": 48, "n_layer": 2, "n_head": 4, "n_inner": 100, "vocab_size": 100, "multi_query": False}],
+    "gpt_neo": [{"hidden_size": 48, "num_layers": 4, "num_heads": 4, "attention_types": [[["global", "local"], 2]]}],
+    "gpt_neox": [{**SMALL, "num_key_value_heads": None, "attention_bias": False, "tie_word_embeddings": True}],
+    "gptj": [{"n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 100, "rotary_dim": 8, "vocab_size": 100}],
+    "codegen": [{"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "vocab_size": 100}],
+    "opt": [
+        {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 90, "word_embed_proj_dim": 24},
+        {"hidden_size": 48, "num_attention_heads": 4, "ffn_dim": 90, "word_embed_proj_dim": 48, "enable_bias": False},
+        {"do_layer_norm_before": False, "layer_norm_elementwise_affine": False},
+    ],
+    "bloom": [{"hidden_size": 48, "n_layer": 3, "n_head": 4, "vocab_size": 100}],
+    "falcon": [
+        {"new_decoder_architecture": True, "hidden_size": 64, "num_attention_heads": 8, "num_kv_heads": 2},
+        {"new_decoder_architecture": True, "hidden_size": 64, "num_attention_heads": 8, "num_ln_in_parallel_attn": 1},
+        {"multi_query": False, "parallel_attn": False, "bias": True, "hidden_size": 64, "num_attention_heads": 8},
+    ],
+    "mpt": [{"d_model": 48, "n_heads": 4, "n_layers": 2, "expansion_ratio": 3, "vocab_size": 100}],
+    "mixtral": [{**SMALL, "num_local_experts": 3}],
+    "qwen2_moe": [
+        {**EXPERTS, "shared_expert_intermediate_size": 56, "decoder_sparse_step": 2},
+        {**EXPERTS, "mlp_only_layers": [0]},
+    ],
+    "qwen3_moe": [{**EXPERTS, "head_dim": 16, "mlp_only_layers": [1]}],
+    "olmoe": [EXPERTS],
+    "granitemoe": [{**SMALL, "num_local_experts": 3, "tie_word_embeddings": True}],
+    "granitemoeshared": [{**SMALL, "num_local_experts": 3, "shared_intermediate_size": 72}],
+    "phimoe": [{**SMALL, "num_local_experts": 3, "attention_bias": True, "lm_head_bias": True}],
+    "gpt_oss": [{**SMALL, "num_local_experts": 3, "head_dim": 16}],
+    "ernie4_5_moe": [
+        {
+            **SMALL,
+            "moe_num_experts": 4,
+            "moe_intermediate_size": 40,
+            "moe_num_shared_experts": 1,
+            "moe_layer_start_index": 1,
+            "use_bias": True,
+        }
+    ],
+    "glm4_moe": [{**SMALL, **ROUTED, "use_qk_norm": True, "attention_bias": True, "head_dim": 16}],
+    "dots1": [{**SMALL, **ROUTED}],
+    "exaone_moe": [{**EXPERTS, "num_shared_experts": 2, "first_k_dense_replace": 2}],
+    "hunyuan_v1_moe": [{**SMALL, "num_experts": 3, "head_dim": 16, **ROPE}],
+    "llama4_text": [
+        {**SMALL, "num_local_experts": 3, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 300, "head_dim": 16}
+    ],
+    "dbrx": [
+        {
+            "d_model": 64,
+            "n_heads": 4,
+            "n_layers": 2,
+            "vocab_size": 100,
+            "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0},
+            "ffn_config": {"ffn_hidden_size": 80, "moe_num_experts": 3},
+        }
+    ],
+    "deepseek_v2": [{**LATENT, **ROUTED}, {**LATENT, **ROUTED, "q_lora_rank": None}],
+    "deepseek_v3": [{**LATENT, **ROUTED}, {**LATENT, **ROUTED, "q_lora_rank": None, "attention_bias": True}],
+    "minicpm3": [{**LATENT, "tie_word_embeddings": False}],
+    "jamba": [{**SMALL, "num_hidden_layers": 8, "num_experts": 3, "mamba_dt_rank": 5}],
+    "bamba": [{**SMALL, **MAMBA, "attn_layer_indices": [1]}],
+    "falcon_h1": [
+        {**SMALL, **MAMBA, "mamba_d_ssm": 192},
+        {**SMALL, **MAMBA, "mamba_d_ssm": None, "mamba_rms_norm": True},
+    ],
+    "granitemoehybrid": [
+        {**SMALL, **MAMBA, "num_local_experts": 0, "layer_types": ["mamba", "attention", "mamba"]},
+        {**SMALL, **MAMBA, "num_local_experts": 3, "shared_intermediate_size": 48},
+    ],
+    "lfm2": [
+        {**SMALL, "layer_types": ["conv", "full_attention", "conv"]},
+        {**SMALL, "block_auto_adjust_ff_dim": False},
+    ],
+    "lfm2_moe": [{**EXPERTS, "layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1}],
+    "nemotron_h": [
+        {
+            "hidden_size": 96,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "mamba_num_heads": 6,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "vocab_size": 300,
+            "hybrid_override_pattern": "M-M*-E",
+            "moe_latent_size": 24,
+            "moe_intermediate_size": 40,
+        }
+    ],
+    "qwen3_next": [{**EXPERTS, "num_hidden_layers": 5, "shared_expert_intermediate_size": 48, "mlp_only_layers": [2]}],
+    "qwen3_5_text": [{**SMALL, "num_hidden_layers": 5, "head_dim": 16}],
+    "kimi_linear": [
+        {
+            **LATENT,
+            "pad_token_id": 0,
+            "num_experts": 5,
+            "moe_intermediate_size": 40,
+            "num_hidden_layers": 6,
+            "q_lora_rank": None,
+        }
+    ],
+    "llava": [
+        {"text_config": text("llama"), "vision_config": CLIP},
+        {"text_config": text("mistral", head_dim=24), "vision_config": PIXTRAL, "vision_feature_layer": -1},
+        {"text_config": text("qwen2"), "vision_config": SIGLIP, "multimodal_projector_bias": False},
+    ],
+    "llava_next": [{"text_config": text("mistral", head_dim=16), "vision_config": CLIP}],
+    "llava_next_video": [{"text_config": text("llama"), "vision_config": CLIP}],
+    "llava_onevision": [{"text_config": text("qwen2"), "vision_config": SIGLIP}],
+    "vipllava": [{"text_config": text("llama"), "vision_config": CLIP}],
+    "internvl": [
+        {
+            "text_config": text("qwen2"),
+            "vision_config": {**CLIP, "model_type": "internvl_vision", "attention_bias": True, "use_qk_norm": True},
+            "tie_word_embeddings": False,
+        }
+    ],
+    "gemma3": [{"text_config": text("gemma3_text", head_dim=16), "vision_config": SIGLIP}],
+    "shieldgemma2": [{"text_config": text("gemma3_text", head_dim=16), "vision_config": SIGLIP}],
+    "paligemma": [
+        {
+            "text_config": text("gemma2", head_dim=16),
+            "vision_config": {**SIGLIP, "projection_dim": 96},
+            "projection_dim": 96,
+        }
+    ],
+    "idefics3": [{"text_config": text("llama"), "vision_config": {**CLIP, "model_type": "idefics3_vision"}}],
+    "smolvlm": [{"text_config": text("llama"), "vision_config": {**CLIP, "model_type": "smolvlm_vision"}}],
+    "mistral3": [{"text_config": text("mistral", head_dim=16), "vision_config": PIXTRAL, "tie_word_embeddings": False}],
+    "qwen2_vl": [
+        {
+            **SMALL,
+            "vision_config": {"depth": 2, "embed_dim": 32, "num_heads": 4, "hidden_size": 96},
+            "tie_word_embeddings": True,
+        }
+    ],
+    "qwen2_5_vl": [{**SMALL, "vision_config": {**QWEN_VISION, "intermediate_size": 60, "out_hidden_size": 96}}],
+    "qwen3_vl": [
+        {
+            "text_config": {**SMALL, "head_dim": 16},
+            "vision_config": {
+                **QWEN_VISION,
+                "intermediate_size": 60,
+                "out_hidden_size": 96,
+                "deepstack_visual_indexes": [0, 1],
+            },
+        }
+    ],
+    "qwen2_audio": [{"text_config": text("qwen2"), "audio_config": {"model_type": "qwen2_audio_encoder", **WHISPER}}],
+    "voxtral": [
+        {
+            "text_config": text("llama", head_dim=16),
+            "audio_config": {
+                "model_type": "voxtral_encoder",
+                "hidden_size": 32,
+                "intermediate_size": 80,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_mel_bins": 16,
+                "max_source_positions": 100,
+            },
+        }
+    ],
+    "mllama": [
+        {
+            "text_config": {
+                **SMALL,
+                "num_hidden_layers": 5,
+                "cross_attention_layers": [1, 3],
+                "pad_token_id": 0,
+                **ROPE,
+            },
+            "vision_config": {
+                "hidden_size": 32,
+                "num_hidden_layers": 3,
+                "num_global_layers": 2,
+                "intermediate_size": 80,
+                "attention_heads": 4,
+            },
+        }
+    ],
+}
+# Classes that do not build from their defaults (their own validation, or a missing optional package).
+NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
+    "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
+    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2",
+}  # fmt: skip

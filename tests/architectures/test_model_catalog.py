@@ -1,0 +1,83 @@
+"""The embedded catalog: its form, its counts, and what its names resolve to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlint.architectures import UnsupportedConfig, from_config, resolve
+from memlint.architectures.builder import FAMILIES
+from memlint.architectures.model import parameters
+from tests.architectures import referee
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS: list[dict[str, Any]] = [
+    json.loads(line) for line in (ROOT / "memlint/architectures/catalog.jsonl").read_text(encoding="utf-8").splitlines()
+]
+# Parameters that the hub shows for these checkpoints (safetensors metadata), in the publisher's own count.
+PUBLISHED = {
+    "Qwen/Qwen2.5-7B-Instruct": 7_615_616_512,
+    "meta-llama/Meta-Llama-3-8B-Instruct": 8_030_261_248,
+    "mistralai/Mistral-7B-v0.1": 7_241_732_096,
+    "Qwen/Qwen-7B": 7_721_324_544,
+    "THUDM/chatglm3-6b": 6_243_584_000,
+    "baichuan-inc/Baichuan2-7B-Base": 7_505_973_248,
+    "internlm/internlm2-7b": 7_737_708_544,
+    "deepseek-ai/deepseek-moe-16b-base": 16_375_728_128,
+    "openbmb/MiniCPM-2B-sft-bf16": 2_724_880_896,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "google/gemma-3-4b-it": 4_300_079_472,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+    "microsoft/Phi-3-mini-4k-instruct": 3_821_079_552,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
+}
+SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in FAMILIES]
+SAMPLE = [row for row in SUPPORTED if row["config"]["model_type"] in referee.CLASSES][::6]
+
+
+@pytest.mark.parametrize("row", SAMPLE, ids=[row["ids"][0] for row in SAMPLE])
+def test_counts_at_full_size_are_those_of_transformers(row: dict[str, Any]) -> None:
+    values = {key: value for key, value in row["config"].items() if key not in ("model_type", "quantization_config")}
+    model = referee.build(row["config"]["model_type"], values)
+    assert parameters(from_config(row["config"])) == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
+def test_counts_are_the_published_ones(name: str, count: int) -> None:
+    resolution = resolve(name)
+    assert resolution.inferred == ""
+    assert resolution.architecture is not None
+    assert parameters(resolution.architecture) == count
+
+
+def test_every_id_is_listed_once_and_every_line_has_a_source() -> None:
+    ids = [identifier.lower() for row in ROWS for identifier in row["ids"]]
+    assert len(ids) == len(set(ids))
+    assert len(ids) >= 400
+    assert all(row["source"] for row in ROWS)
+
+
+def test_every_id_resolves_to_itself() -> None:
+    for row in SUPPORTED:
+        for identifier in row["ids"]:
+            resolution = resolve(identifier)
+            assert (resolution.name, resolution.source, resolution.inferred) == (identifier, "catalog", "")
+
+
+def test_a_listed_model_without_block_list_says_so() -> None:
+    for row in ROWS:
+        if row["config"]["model_type"] not in FAMILIES:
+            with pytest.raises(UnsupportedConfig, match="no block list for model_type"):
+                from_config(row["config"])
+            assert "no block list" in resolve(row["ids"][0]).reason
+
+
+def test_the_file_is_in_normal_form() -> None:
+    command = [sys.executable, str(ROOT / "tools/catalog_index.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0

@@ -1,0 +1,81 @@
+"""The rules that lead from a name to a catalog entry, and those that must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.architectures import names, resolve
+
+SAME = {
+    "unsloth/Qwen2.5-7B-Instruct": "Qwen/Qwen2.5-7B-Instruct",
+    "NousResearch/Meta-Llama-3.1-8B": "NousResearch/Meta-Llama-3.1-8B",
+    "LLM-Research/Meta-Llama-3-8B-Instruct": "meta-llama/Meta-Llama-3-8B-Instruct",
+    "/data/Qwen2.5-7B-Instruct": "Qwen/Qwen2.5-7B-Instruct",
+    "/data/models/Qwen/Qwen2.5-7B/": "Qwen/Qwen2.5-7B",
+    "models\\Qwen2.5-7B": "Qwen/Qwen2.5-7B",
+    "saves/llama3-8b/full/sft": "meta-llama/Meta-Llama-3-8B",
+    "saves/qwen3-4b/full/sft/checkpoint-500": "Qwen/Qwen3-4B",
+    "/tmp/Qwen2_5-0_5B-Instruct": "Qwen/Qwen2.5-0.5B-Instruct",
+    "/tmp/Llama-3.2-11B-Vision-Instruct/original": "meta-llama/Llama-3.2-11B-Vision-Instruct",
+    "~/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots": "Qwen/Qwen3-8B",
+    "QWEN/qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
+    "someone/Qwen2.5-7B-Instruct-my-task": "Qwen/Qwen2.5-7B-Instruct",
+}
+STORED = {
+    "unsloth/Qwen2.5-7B-Instruct-bnb-4bit": ("bnb", 4),
+    "unsloth/Qwen2.5-7B-Instruct-unsloth-bnb-4bit": ("bnb", 4),
+    "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4": ("gptq", 4),
+    "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8": ("gptq", 8),
+    "Qwen/Qwen2.5-7B-Instruct-AWQ": ("awq", 4),
+    "ISTA-DASLab/Meta-Llama-3-8B-Instruct-AQLM-2Bit-1x16": ("aqlm", 2),
+    "neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8": ("fp8", 8),
+    "deepseek-ai/DeepSeek-V3": ("fp8", 8),
+    "openai/gpt-oss-20b": ("mxfp4", 4.25),
+}
+PLACEHOLDERS = ["path/to/model", "/path/to/Llama-3-8B", "${BASE_MODEL}", "<your model>", "", "your-model", "model_path"]
+STRANGERS = [
+    "foo/bar",
+    "gpt4",
+    "llama",
+    "/tmp/llama2",
+    "7b",
+    "models/llama3-8b-pro",
+    "Qwen/Qwen2.5-8B",
+    "saves/full/sft",
+]
+
+
+@pytest.mark.parametrize(("name", "canonical"), SAME.items())
+def test_names_that_mean_a_listed_model(name: str, canonical: str) -> None:
+    resolution = resolve(name)
+    assert resolution.architecture is not None
+    assert resolve(canonical).architecture == resolution.architecture
+    assert names.key(resolution.name.split("/")[-1]) == names.key(canonical.split("/")[-1])
+    assert resolution.inferred or name.lower() == canonical.lower()
+
+
+@pytest.mark.parametrize(("name", "expected"), STORED.items())
+def test_quantised_variants_say_how_weights_are_stored(name: str, expected: tuple[str, float]) -> None:
+    architecture = resolve(name).architecture
+    assert architecture is not None
+    assert (architecture.stored.method, architecture.stored.bits) == expected
+
+
+@pytest.mark.parametrize("name", PLACEHOLDERS)
+def test_placeholders_are_told_apart_from_unknown_models(name: str) -> None:
+    assert names.is_placeholder(name)
+    assert "placeholder" in resolve(name).reason
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_name_that_no_rule_covers_stays_unknown(name: str) -> None:
+    resolution = resolve(name)
+    assert (resolution.source, resolution.architecture) == ("unknown", None)
+    assert "--hub" in resolution.reason or "placeholder" in resolution.reason
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix, _ in names.QUANTIZED])
+def test_each_quantisation_suffix_is_cut_off_whole(suffix: str) -> None:
+    cut = names.unquantized("Llama-3-8B" + suffix)
+    assert cut is not None
+    assert cut[0] == "Llama-3-8B"
