@@ -12,7 +12,8 @@ from memlint.checks.python import MODULES
 from memlint.checks.rule import Rule
 from memlint.checks.rule_file import parse_python_rule
 from memlint.checks.rule_folder import DIALECT, read_rule, rule_files
-from memlint.checks.shipped import fields_document, shipped
+from memlint.checks.rule_sources import fields_document
+from memlint.checks.shipped import shipped
 from memlint.source import load
 from memlint.source.document import Document
 

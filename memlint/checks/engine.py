@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from memlint.checks.expression_template import render
+from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts
 from memlint.checks.issues import issue_findings
 from memlint.checks.places import Finder, location

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memlint.checks.expression import compile_expression
-from memlint.checks.expression_build import Form, build
+from memlint.checks.expression_build import Form
 from memlint.checks.expression_check import Names
+from memlint.checks.expression_render import Template
 from memlint.checks.expression_syntax import ExpressionError
-from memlint.checks.facts import Facts
-from memlint.run import UNKNOWN
 
-Template = tuple[str | Form, ...]
 MAX_TEMPLATE = 4_000
-_MAX_TEXT = 200  # of one value in a message
 
 
 def compile_template(text: str, names: Names) -> Template:
@@ -67,27 +62,3 @@ def _closing(text: str, start: int) -> int:
         elif character == "}":
             return place
     raise ExpressionError("{ without }", start - 1, start)
-
-
-def render(template: Template, facts: Facts) -> str:
-    """The message for one run."""
-    return "".join(part if isinstance(part, str) else words(build(part)(facts)) for part in template)
-
-
-def words(value: Any) -> str:
-    """A value as a config would spell it."""
-    if value is UNKNOWN:
-        return "unknown"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
-        return ".".join(str(item) for item in value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(words(item) for item in value[:20])
-    if isinstance(value, dict):
-        return f"a mapping of {len(value)} keys"
-    if isinstance(value, int) and value.bit_length() > 4_096:
-        return "a very large number"
-    return str(value)[:_MAX_TEXT]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from memlint.checks.expression_build import Form, build
-from memlint.checks.expression_template import Template
+from memlint.checks.expression_render import Template
 from memlint.checks.facts import Evaluate, Facts
 
 PROFILES = ("default", "strict", "ci")

@@ -10,8 +10,9 @@ from memlint.checks.expression_build import Form
 from memlint.checks.expression_check import CONSTANTS, PACKAGES, Entry, Name
 from memlint.checks.expression_functions import FUNCTIONS
 from memlint.checks.expression_place import locate, locate_key
+from memlint.checks.expression_render import Template
 from memlint.checks.expression_syntax import ExpressionError
-from memlint.checks.expression_template import Template, compile_template
+from memlint.checks.expression_template import compile_template
 from memlint.checks.expression_types import BOOL, NULL, comparable, text
 from memlint.checks.rule import PROFILES, Compiled, FixTemplate, Rule, RuleError, Texts
 from memlint.checks.vocabulary import SECTIONS, Vocabulary

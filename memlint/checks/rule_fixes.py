@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from memlint.checks.expression_build import Form, build
-from memlint.checks.expression_template import render
+from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts
 from memlint.checks.rule import FixTemplate
 from memlint.findings import Edit, Fix

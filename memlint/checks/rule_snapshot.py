@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.checks.expression_template import Template
+from memlint.checks.expression_render import Template
 from memlint.checks.rule import Compiled, FixTemplate, Rule, Texts
 
 VERSION = 1

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 
 from memlint._data import folder as data_folder
 from memlint.checks import rule_snapshot
-from memlint.checks.python import MODULES, PythonRule
+from memlint.checks.python import MODULES
 from memlint.checks.rule import Rule
-from memlint.checks.rule_file import parse_python_rule
-from memlint.checks.rule_folder import ordered, read_rule, rule_files
-from memlint.source.document import Document
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SNAPSHOT = os.path.join(_PACKAGE, "_shipped", "rules.json")
 
 
 def shipped() -> tuple[Rule, ...]:
     """All shipped rules by id, preview ones included. Raises `RuleError` where a rule file is broken."""
     folder = data_folder("rules")
-    return from_snapshot(folder) or from_files(folder)
-
-
-def from_files(folder: str) -> tuple[Rule, ...]:
-    """The rules below `folder` and those written in Python, read and checked now."""
-    rules = [read_rule(f"{folder}/{name}", f"rules/{name}") for name in rule_files(folder)]
-    return ordered([*rules, *(parse_python_rule(fields_document(module), module.check) for module in MODULES)])
-
-
-def fields_document(module: PythonRule) -> Document:
-    """The fields of a rule in Python as the document of a rule file, without places."""
-    path = str(getattr(module, "__file__", "")).replace("\\", "/").rpartition("/memlint/")[2]
-    return Document(f"memlint/{path}", "", "yaml", "yaml12", module.FIELDS, {})
+    rules = from_snapshot(folder)
+    if rules is None:
+        # Reading rule files takes `ast`, the vocabulary and the schemas; an install never needs them.
+        sources = importlib.import_module("memlint.checks.rule_sources")
+        rules = sources.from_files(folder)
+    return rules
 
 
 def from_snapshot(folder: str) -> tuple[Rule, ...] | None:
@@ -45,27 +36,27 @@ def from_snapshot(folder: str) -> tuple[Rule, ...] | None:
         return None
     rules, marks = found
     installed = os.path.dirname(os.path.abspath(folder)) == os.path.dirname(SNAPSHOT)
-    if not installed and marks != _stamps(folder):
+    if not installed and marks != stamps(folder):
         return None
     checks = {module.FIELDS["id"]: module.check for module in MODULES}
     return tuple(rule._replace(check=checks[rule.id]) if rule.id in checks else rule for rule in rules)
 
 
-def _stamps(folder: str) -> dict[str, str]:
-    """The rule files, and the code that turned them into forms."""
-    code = os.path.dirname(__file__)
-    sources = [name for name in sorted(os.listdir(code)) if name.endswith(".py")]
+def stamps(folder: str) -> dict[str, str]:
+    """Of the rule files, and of what turned them into forms: code, fields of the run, schemas."""
+    found = rule_snapshot.stamps(folder, _below(folder, (".yaml", ".yml")))
+    found.update(rule_snapshot.stamps(_PACKAGE, ["run.py", *_below(f"{_PACKAGE}/checks", (".py",), "checks/")]))
     schemas = data_folder("schemas")
-    described = [name for name in sorted(os.listdir(schemas)) if name.endswith(".json")]
-    return {
-        **rule_snapshot.stamps(folder, rule_files(folder)),
-        **rule_snapshot.stamps(code, sources),
-        **rule_snapshot.stamps(schemas, described),
-        **rule_snapshot.stamps(_PACKAGE, ["run.py"]),
-    }
+    found.update(rule_snapshot.stamps(schemas, _below(schemas, (".json",))))
+    return found
 
 
-def snapshot_text() -> str:
-    """What SNAPSHOT should hold now."""
-    folder = data_folder("rules")
-    return rule_snapshot.dump(from_files(folder), _stamps(folder))
+def _below(folder: str, suffixes: tuple[str, ...], prefix: str = "") -> list[str]:
+    found: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                found.extend(_below(entry.path, suffixes, f"{prefix}{entry.name}/"))
+            elif entry.name.endswith(suffixes):
+                found.append(prefix + entry.name)
+    return sorted(found)

@@ -6,7 +6,8 @@ import pytest
 from names import NAMES, facts
 
 from memlint.checks.expression import ExpressionError
-from memlint.checks.expression_template import compile_template, render, words
+from memlint.checks.expression_render import render, words
+from memlint.checks.expression_template import compile_template
 from memlint.run import UNKNOWN
 
 

@@ -1,0 +1,30 @@
+"""The shipped rules from their files: what the snapshot is made of, and what a checkout without one reads."""
+
+from __future__ import annotations
+
+from memlint._data import folder as data_folder
+from memlint.checks import rule_snapshot
+from memlint.checks.python import MODULES, PythonRule
+from memlint.checks.rule import Rule
+from memlint.checks.rule_file import parse_python_rule
+from memlint.checks.rule_folder import ordered, read_rule, rule_files
+from memlint.checks.shipped import stamps
+from memlint.source.document import Document
+
+
+def from_files(folder: str) -> tuple[Rule, ...]:
+    """The rules below `folder` and those written in Python, read and checked now. Raises `RuleError`."""
+    rules = [read_rule(f"{folder}/{name}", f"rules/{name}") for name in rule_files(folder)]
+    return ordered([*rules, *(parse_python_rule(fields_document(module), module.check) for module in MODULES)])
+
+
+def fields_document(module: PythonRule) -> Document:
+    """The fields of a rule in Python as the document of a rule file, without places."""
+    path = str(getattr(module, "__file__", "")).replace("\\", "/").rpartition("/memlint/")[2]
+    return Document(f"memlint/{path}", "", "yaml", "yaml12", module.FIELDS, {})
+
+
+def snapshot_text() -> str:
+    """What the snapshot should hold now."""
+    folder = data_folder("rules")
+    return rule_snapshot.dump(from_files(folder), stamps(folder))

@@ -1,0 +1,71 @@
+"""The snapshot of the shipped rules: equal to the files, and not believed once a file has changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memlint._data import folder
+from memlint.checks import rule_snapshot, shipped
+from memlint.checks.rule import Compiled, Rule
+from memlint.checks.rule_sources import from_files, snapshot_text
+
+
+def plain(rule: Rule) -> tuple[object, ...]:
+    """A rule as values that can be compared."""
+
+    def form(expression: Compiled | None) -> object:
+        return expression.form if expression else None
+
+    fixes = [fix._replace(when=None, keys=tuple(fix.keys)) for fix in rule.fixes()]
+    guards = [form(fix.when) for fix in rule.fixes()]
+    variables = {name: form(expression) for name, expression in rule.variables.items()}
+    values = rule._replace(when=None, variables={}, fixes=tuple, texts=tuple, check=None)
+    return (*values, form(rule.when), variables, fixes, guards, rule.texts())
+
+
+def test_the_snapshot_says_what_the_files_say() -> None:
+    read = rule_snapshot.read(snapshot_text())
+    assert read is not None
+
+    assert [plain(rule) for rule in read[0]] == [plain(rule) for rule in from_files(folder("rules"))]
+
+
+def test_a_snapshot_of_another_version_is_not_read() -> None:
+    text = snapshot_text().replace('"version": 1', '"version": 0', 1)
+
+    assert rule_snapshot.read(text) is None
+    assert rule_snapshot.read("not json") is None
+    assert rule_snapshot.read("[]") is None
+
+
+def test_a_changed_rule_file_makes_the_snapshot_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = tmp_path / "rules"
+    shutil.copytree(folder("rules"), rules)
+    snapshot = tmp_path / "rules.json"
+    monkeypatch.setattr(shipped, "SNAPSHOT", str(tmp_path / "elsewhere" / "rules.json"))
+    assert shipped.from_snapshot(str(rules)) is None
+
+    monkeypatch.setattr(shipped, "SNAPSHOT", str(snapshot))
+    marks = shipped.stamps(str(rules))
+    snapshot.write_text(rule_snapshot.dump(from_files(str(rules)), marks), encoding="utf-8")
+    (tmp_path / "checkout").mkdir()
+    moved = tmp_path / "checkout" / "rules"
+    shutil.copytree(rules, moved)
+    assert shipped.from_snapshot(str(moved)) is not None
+
+    changed = next(moved.rglob("*.yaml"))
+    changed.write_text(changed.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    assert shipped.from_snapshot(str(moved)) is None
+
+
+def test_rules_in_python_keep_their_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "rules.json"
+    monkeypatch.setattr(shipped, "SNAPSHOT", str(snapshot))
+    snapshot.write_text(snapshot_text(), encoding="utf-8")
+    rules = shipped.from_snapshot(folder("rules"))
+
+    assert rules is not None
+    assert [rule.id for rule in rules if rule.check] == ["OFF001"]
