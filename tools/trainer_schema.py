@@ -17,23 +17,27 @@ from typing import Any
 
 from schema_parts import Schema, any_of, kinds_of, of_annotation, write
 
-# Old name -> what says it now. transformers: 4.57.6 against 5.23.0; TRL: its release notes and configs.
+# Old name -> since when, and what says it now. Releases 4.57.6 and every 5.x.0 of transformers up to 5.23.0 were
+# compared; TRL: 0.15.2, 0.16.0, 0.17.0, 0.19.1, 0.21.0, 0.22.2, 0.23.0, 0.24.0, 0.26.2, 0.29.0 and its own notes.
 RENAMED = {
     "evaluation_strategy": ("transformers 4.46", "eval_strategy"),
     "per_gpu_train_batch_size": ("transformers 5.0", "per_device_train_batch_size"),
     "per_gpu_eval_batch_size": ("transformers 5.0", "per_device_eval_batch_size"),
     "no_cuda": ("transformers 5.0", "use_cpu"),
-    "warmup_ratio": ("transformers 5.2", "warmup_steps"),
-    "group_by_length": ("transformers 5.0", "train_sampling_strategy"),
+    "warmup_ratio": ("transformers 5.15", "warmup_steps"),
+    "group_by_length": ("transformers 5.2", "train_sampling_strategy"),
     "push_to_hub_model_id": ("transformers 5.0", "hub_model_id"),
     "push_to_hub_organization": ("transformers 5.0", "hub_model_id"),
     "push_to_hub_token": ("transformers 5.0", "hub_token"),
     "torchdynamo": ("transformers 5.0", "torch_compile_backend"),
     "max_seq_length": ("trl 0.20", "max_length"),
-    "use_liger": ("trl 0.16", "use_liger_kernel"),
-    "torch_dtype": ("trl 0.25", "dtype"),
+    "use_liger": ("trl 0.18", "use_liger_kernel"),
+    "torch_dtype": ("trl 0.29", "dtype"),
     "use_flash_attention_2": ("transformers 4.36", "attn_implementation"),
 }
+
+
+LEFT = {"logging_dir": "transformers 5.15"}  # others that 5.23.0 lacks went with 5.0
 
 
 class Namespace(dict[str, Any]):
@@ -180,7 +184,7 @@ def main(sources: Path) -> None:
             if name in current and gone:
                 add(properties, name, schema)
             elif name not in properties:
-                properties[name] = {**schema, **({"x-memlint-removed-in": gone} if gone else {})}
+                properties[name] = {**schema, **({"x-memlint-removed-in": LEFT.get(name, gone)} if gone else {})}
     properties["optim"] = {"enum": [*optimizers(properties["optim"]), "adamw_hf"]}
     properties["fsdp"] = {"anyOf": [{"type": "array"}, {"type": ["boolean", "string"]}]}
     properties["lora_target_modules"] = {"anyOf": [{"type": "array"}, {"type": "string"}]}

@@ -107,3 +107,21 @@ def test_removed_deepspeed_keys_say_since_when() -> None:
     assert (
         properties["zero_optimization"]["properties"]["mics_shard_size"]["x-memlint-removed-in"] == "deepspeed 0.19.7"
     )
+
+
+# The first release of transformers whose TrainingArguments lack the key; 4.57.6, 5.0.0 to 5.23.0 were compared.
+@pytest.mark.parametrize(
+    ("key", "since", "now"),
+    [
+        ("overwrite_output_dir", "transformers 5.0", None),
+        ("per_gpu_train_batch_size", "transformers 5.0", "per_device_train_batch_size"),
+        ("group_by_length", "transformers 5.2", "train_sampling_strategy"),
+        ("warmup_ratio", "transformers 5.15", "warmup_steps"),
+        ("logging_dir", "transformers 5.15", None),
+        ("max_seq_length", "trl 0.20", "max_length"),
+        ("use_liger", "trl 0.18", "use_liger_kernel"),
+    ],
+)
+def test_removed_training_arguments_say_since_when(key: str, since: str, now: str | None) -> None:
+    found = schema("trainer.json")["properties"][key]
+    assert (found["x-memlint-removed-in"], found.get("x-memlint-renamed-to")) == (since, now)

@@ -335,7 +335,10 @@ def test_a_fragment_without_model_or_output_is_claimed_only_when_nearly_all_keys
     many = {
         **few,
         **dict.fromkeys(("gradient_accumulation_steps", "eval_steps", "save_steps", "logging_steps"), 4),
-        **{"lr_scheduler_type": "linear", "save_strategy": "no", "weight_decay": 0.1, "max_steps": 20},
+        "lr_scheduler_type": "linear",
+        "save_strategy": "no",
+        "weight_decay": 0.1,
+        "max_steps": 20,
     }
     assert trainer.recognise(document({**few, "freeze_layer": 20, "datasets": ["a"]})).confidence == "no"
     assert trainer.recognise(document(many)).confidence == "likely"
