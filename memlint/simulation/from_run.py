@@ -9,6 +9,7 @@ from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
+from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import Settings
 
 
@@ -43,6 +44,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         double_quant=run.model.quantization.double_quant,
         upcast_rest=run.model.quantization.upcast_rest_to_fp32,
         loss=_loss(run),
+        sharding=_sharding(run),
         chunk_tokens=run.loss.chunk_tokens or 256,
         upcast_head=bool(run.loss.upcast_logits) and run.stack.transformers < (4, 46),
     )
@@ -57,8 +59,10 @@ def _require(run: Run) -> None:
         raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")
     if run.stack.transformers < (5,) and _has_experts(run):
         raise UnsupportedRun("transformers 4 builds experts as separate layers")
-    if run.parallelism.engine not in ("single", "ddp"):
+    if run.parallelism.engine not in ("single", "ddp", "fsdp"):
         raise UnsupportedRun(f"no simulation of parallelism.engine {run.parallelism.engine!r}")
+    if run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version != 2:
+        raise UnsupportedRun("of FSDP only version 2 is simulated")
 
 
 def _has_experts(run: Run) -> bool:
@@ -87,6 +91,15 @@ def _adapter(run: Run) -> Adapter:
         rank_pattern=method.rank_pattern,
         target_parameters=method.target_parameters,
     )
+
+
+def _sharding(run: Run) -> Sharding:
+    fsdp = run.parallelism.fsdp
+    if run.parallelism.engine != "fsdp" or fsdp.strategy == "NO_SHARD":
+        return Sharding()
+    ranks = fsdp.shard_group_size or _known(run.parallelism.world_size, "parallelism.world_size")
+    compute = str(run.precision.compute)
+    return Sharding(ranks, fsdp.param_dtype or compute, fsdp.reduce_dtype or compute, fsdp.reshard_after_forward)
 
 
 def _checkpointing(run: Run) -> str:

@@ -58,11 +58,24 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if name == "backward":
+            with self:  # recomputed forwards inside need the mode too
+                return run_backward(*args)
         if torch.is_autocast_enabled("cpu"):
             args, kwargs = _cast(name, args, kwargs)
         if name == "softmax" and kwargs.get("dtype") == torch.float32 and args[0].dtype == torch.float16:
             return HalfToFloatSoftmax.apply(args[0])
         return func(*args, **kwargs)
+
+
+def run_backward(tensors: Any, gradients: Any = None, *_: Any) -> None:
+    """The autograd engine itself: `Tensor.backward` and `torch.autograd.backward` would ask the mode again."""
+    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    seeds = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
+    filled = tuple(torch.ones_like(root) for root in roots) if seeds is None else tuple(seeds)
+    torch.autograd.Variable._execution_engine.run_backward(
+        roots, filled, False, False, (), allow_unreachable=True, accumulate_grad=True
+    )
 
 
 def _cast(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

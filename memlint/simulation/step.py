@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from memlint.simulation import attention as attention_functions
-from memlint.simulation import build, kernels, losses, optimizers, precision, quantized, replay
+from memlint.simulation import build, kernels, losses, optimizers, precision, quantized, replay, sharding
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker
@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     loss: str = "plain"  # plain, upcast (transformers before 4.49), fused_ce, fused_ce_upcast, liger, chunked
     chunk_tokens: int = 256
+    sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
 
 
@@ -66,8 +67,8 @@ def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Se
         warnings.simplefilter("ignore")
         model = _build(config_class, config, settings)
         tracker = Tracker(kernels.temporaries if settings.kernel_temporaries else None)
-        with FakeTensorMode(), tracker:
-            figures = _run(model, tracker, settings)
+        with sharding.group(settings.sharding, tracker) as mesh, FakeTensorMode(), tracker:
+            figures = _run(model, tracker, settings, mesh)
     return _result(tracker, figures, time.perf_counter() - started)
 
 
@@ -111,9 +112,10 @@ def _set_loss(model: Any, settings: Settings) -> None:
         losses.chunked(model, settings.chunk_tokens)
 
 
-def _run(model: Any, tracker: Tracker, settings: Settings) -> _Figures:
+def _run(model: Any, tracker: Tracker, settings: Settings, mesh: Any) -> _Figures:
     tracker.begin("base")
     build.to_fake(model)
+    sharding.shard(model, settings.sharding, mesh)
     inputs = _inputs(model, settings)
     base = _count_base(model, tracker, inputs)
     if settings.checkpointing != "none":
@@ -145,7 +147,7 @@ def _inputs(model: Any, settings: Settings) -> dict[str, torch.Tensor]:
 
 def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]) -> int:
     for name, parameter in model.named_parameters():
-        found = tracker.allocation_of(parameter)
+        found = tracker.allocation_of(sharding.local(parameter))
         if found is not None:
             found.module, found.kind = name.rpartition(".")[0], "weights"
     tracker.label(model.buffers(), "weights")
@@ -167,7 +169,7 @@ def _first_step(optimizer: Any, trained: list[torch.nn.Parameter], tracker: Trac
         parameter.grad = torch.empty_like(parameter)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    tracker.label(optimizers.states(optimizer), "optimizer_states")
+    tracker.label(map(sharding.local, optimizers.states(optimizer)), "optimizer_states")
     tracker.ignored = lambda tensor: False
     return tracker.current - before
 
@@ -190,7 +192,7 @@ def _step(
     tracker.begin("backward")
     loss.backward()
     del loss
-    tracker.label((p.grad for p in trained if p.grad is not None), "gradients")
+    tracker.label((sharding.local(p.grad) for p in trained if p.grad is not None), "gradients")
     tracker.begin("optimizer_step")
     tracker.ignored = optimizers.on_host(optimizer)
     if settings.max_grad_norm:

@@ -34,6 +34,13 @@ class Allocation:
         self.phase = phase
         self.kind = ""
 
+    def copy(self, size: int, phase: str) -> Allocation:
+        """The same storage with another size, allocated in `phase`."""
+        new = Allocation.__new__(Allocation)
+        new.bytes, new.shape, new.dtype, new.operator = size, self.shape, self.dtype, self.operator
+        new.module, new.phase, new.kind = self.module, phase, self.kind
+        return new
+
 
 def rounded(size: int) -> int:
     """`size` bytes as the CUDA allocator counts them."""
@@ -65,6 +72,8 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
 
     def add(self, tensor: torch.Tensor, operator: str, kind: str = "") -> None:
         """Counts the storage of `tensor` unless it is already counted."""
+        if hasattr(tensor, "__tensor_flatten__"):
+            return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or self.ignored(tensor):
@@ -96,6 +105,36 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         self._record(allocation)
         self._free(len(self.allocations) - 1)
 
+    def resized(self, storage: Any) -> None:
+        """A storage that grew or shrank in place (FSDP frees unsharded parameters by `resize_(0)`)."""
+        entry = self._live.get(storage._cdata)
+        if entry is None:
+            return
+        old, size = self.allocations[entry[0]], rounded(storage.nbytes())
+        if size == old.bytes:
+            return
+        self._free(entry[0])
+        new = old.copy(size, self.phase)
+        self._record(new)
+        self._live[storage._cdata] = (len(self.allocations) - 1, entry[1])
+
+    def __enter__(self) -> Tracker:
+        original = torch.UntypedStorage.resize_
+        self._original_resize = original
+
+        def resize(storage: Any, size: int) -> Any:
+            result = original(storage, size)
+            self.resized(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        torch.UntypedStorage.resize_ = self._original_resize
+        super().__exit__(*error)
+
     def _record(self, allocation: Allocation) -> None:
         self.events.append(len(self.allocations))
         self.allocations.append(allocation)
@@ -115,6 +154,8 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # a wrapper such as DTensor: its parts come by again as plain tensors
         out = accumulated_in_place(func, args) if self.phase == "backward" else None
         if out is not None:
             return out

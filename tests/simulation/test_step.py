@@ -25,6 +25,7 @@ from memlint.run import (
     replace,
 )
 from memlint.simulation import Adapter, Settings, SimulatedStep, UnsupportedRun, simulate, simulate_settings
+from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 
 LLAMA: dict[str, Any] = {
@@ -200,3 +201,15 @@ def test_a_run_is_simulated_as_its_settings_say() -> None:
 def test_what_cannot_be_simulated_says_so(changes: dict[str, object], reason: str) -> None:
     with pytest.raises(UnsupportedRun, match=reason):
         simulate(run_of(**changes))
+
+
+def test_fsdp2_holds_four_shards_at_the_step_and_gathers_in_between() -> None:
+    settings = FULL._replace(checkpointing="non_reentrant")
+    whole = simulated(settings)
+    shard = Sharding(4, "bfloat16", "bfloat16")
+    split = simulated(settings._replace(sharding=shard))
+    assert split.optimizer_step == pytest.approx(whole.optimizer_step / 4, rel=0.02)
+    assert split.base == pytest.approx(whole.base / 4, rel=0.02)
+    kept = simulated(settings._replace(sharding=shard._replace(reshard_after_forward=False)))
+    assert kept.end_forward > split.end_forward
+    assert split.backward > split.base + split.optimizer_states

@@ -1,0 +1,94 @@
+"""FSDP2 on one simulated rank: the real `fully_shard` over a process group that does nothing.
+
+Collectives return at once, so the sharded, gathered and reduced tensors are allocated as on a real rank
+(torch.testing._internal.distributed.fake_pg, torch 2.13). What the streams of a GPU keep alive longer
+(an all-gather that is prefetched while another layer computes) is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from memlint.simulation import build
+from memlint.simulation.tracker import Tracker
+
+
+class Sharding(NamedTuple):
+    """`ranks` in one shard group; dtypes of the mixed-precision policy, "" = the parameters' own."""
+
+    ranks: int = 1
+    param_dtype: str = ""
+    reduce_dtype: str = ""
+    reshard_after_forward: bool = True
+
+
+@contextmanager
+def group(sharding: Sharding, tracker: Tracker) -> Iterator[Any]:
+    """A mesh over a process group of `ranks` while the block runs; None for a single rank."""
+    if sharding.ranks == 1:
+        yield None
+        return
+    import torch.distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=sharding.ranks, store=FakeStore())
+    try:
+        with without_shape_propagation(tracker):
+            yield init_device_mesh("cpu", (sharding.ranks,))  # before any fake mode: it reads its own values
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def without_shape_propagation(tracker: Tracker) -> Iterator[None]:
+    """DTensor runs operators on fake tensors of the global shape to learn shapes: no GPU allocates those."""
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+    name = "_propagate_tensor_meta_non_cached"
+    original = getattr(ShardingPropagator, name, None)
+    if original is None:
+        yield
+        return
+
+    def propagate(*given: Any, **named: Any) -> Any:
+        before, tracker.ignored = tracker.ignored, lambda tensor: True
+        try:
+            return original(*given, **named)
+        finally:
+            tracker.ignored = before
+
+    setattr(ShardingPropagator, name, propagate)
+    try:
+        yield
+    finally:
+        setattr(ShardingPropagator, name, original)
+
+
+def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
+    """Each decoder layer one unit, the rest the root, as accelerate's transformer wrapping does."""
+    if sharding.ranks == 1:
+        return
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(
+        param_dtype=build.DTYPES.get(sharding.param_dtype), reduce_dtype=build.DTYPES.get(sharding.reduce_dtype)
+    )
+    options: dict[str, Any] = {
+        "mesh": mesh,
+        "mp_policy": policy,
+        "reshard_after_forward": sharding.reshard_after_forward,
+    }
+    for layer in build.decoder_layers(model):
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a distributed tensor; other tensors as they are."""
+    part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+    return part
