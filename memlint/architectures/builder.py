@@ -26,7 +26,6 @@ from memlint.architectures.liger import LIGER
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
-
 FAMILIES: Mapping[str, Callable[[Config], Architecture]] = {
     **llama.FAMILIES,
     **dense.FAMILIES,

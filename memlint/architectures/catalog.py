@@ -48,7 +48,8 @@ def _architecture(identifier: str) -> Architecture:
 def _by_id(identifier: str) -> Entry | None:
     if '"' in identifier or "\\" in identifier:
         return None
-    line = _line(f'"{identifier.lower()}"')
+    quoted = f'"{identifier.lower()}"'
+    line = _line("[" + quoted) or _line("," + quoted)  # a list's item, not a field's value
     if line is None:
         return None
     row = json.loads(line)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memlint.architectures import catalog, hub, local, names
+from memlint.architectures import catalog, exact, hub, local, names
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig
-from memlint.architectures.model import Resolution
+from memlint.architectures.model import Architecture, Resolution
 
 MOST_HOPS = 4  # adapter -> base, settings -> other name, ...
 _ADVICE = (
@@ -22,26 +22,29 @@ def resolve(
     base_dirs: Sequence[str] = (),
     models: Mapping[str, str | dict[str, Any]] | None = None,
     hub: bool = False,
+    exact: bool = False,
 ) -> Resolution:
     """The model that `name` means: a repository id, a local folder, or a key of `models`.
 
     `base_dirs` are the folders that relative paths start from. `models` maps names to other names, to
-    folders or to configurations. `hub` allows one download of a config.json. Never raises.
+    folders or to configurations. `hub` allows one download of a config.json. `exact` allows counting an unknown family
+    with PyTorch and transformers (seconds). Never raises.
     """
-    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub), MOST_HOPS)
+    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub, exact), MOST_HOPS)
 
 
 class _Ways:
     """What `resolve` may look at."""
 
-    __slots__ = ("base_dirs", "hub", "models")
+    __slots__ = ("base_dirs", "exact", "hub", "models")
 
     def __init__(
-        self, base_dirs: tuple[str, ...], models: Mapping[str, str | dict[str, Any]], may_use_hub: bool
+        self, base_dirs: tuple[str, ...], models: Mapping[str, str | dict[str, Any]], may_use_hub: bool, may_count: bool
     ) -> None:
         self.base_dirs = base_dirs
         self.models = models
         self.hub = may_use_hub
+        self.exact = may_count
 
 
 def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
@@ -60,7 +63,7 @@ def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
         return None
     found = local.config_of(directory)
     if found:
-        return _built(name, "config", found[1], found[0])
+        return _built(name, "config", found[1], found[0], ways)
     base = local.adapter_base(directory)
     if base:
         below = _resolve(base, ways, hops - 1)
@@ -71,7 +74,7 @@ def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
 def _from_settings(name: str, ways: _Ways, hops: int) -> Resolution | None:
     mapped = ways.models.get(name)
     if isinstance(mapped, Mapping):
-        return _built(name, "settings", mapped, "")
+        return _built(name, "settings", mapped, "", ways)
     if isinstance(mapped, str) and mapped != name:
         below = _resolve(mapped, ways, hops - 1)
         return below._replace(inferred=_joined(f"settings say that `{name}` is {mapped}", below.inferred))
@@ -87,14 +90,17 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
     if entry.inferred and local.cached(name):
         return None  # the cache knows this very name
     try:
-        return Resolution(entry.name, "catalog", catalog.architecture(entry), entry.inferred)
+        architecture = catalog.architecture(entry)
     except UnsupportedConfig as error:
-        return Resolution(entry.name, "unknown", None, entry.inferred, str(error))
+        if not ways.exact:
+            return Resolution(entry.name, "unknown", None, entry.inferred, str(error))
+        return _built(entry.name, "catalog", entry.config, "", ways)._replace(inferred=entry.inferred)
+    return Resolution(entry.name, "catalog", architecture, entry.inferred)
 
 
 def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
     found = local.cached(name)
-    return _built(name, "cache", found[1], found[0]) if found else None
+    return _built(name, "cache", found[1], found[0], ways) if found else None
 
 
 def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
@@ -104,14 +110,23 @@ def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
         path, config = hub.fetch(name)
     except hub.HubError as error:
         return Resolution(name, "unknown", None, reason=str(error))
-    return _built(name, "hub", config, path)
+    return _built(name, "hub", config, path, ways)
 
 
-def _built(name: str, source: str, config: Mapping[str, Any], path: str) -> Resolution:
+def _built(name: str, source: str, config: Mapping[str, Any], path: str, ways: _Ways) -> Resolution:
     try:
-        return Resolution(name, source, from_config(config), path=path)
+        return Resolution(name, source, _counted(config, ways), path=path)
     except UnsupportedConfig as error:
-        return Resolution(name, "unknown", None, reason=f"{error}", path=path)
+        return Resolution(name, "unknown", None, reason=str(error), path=path)
+
+
+def _counted(config: Mapping[str, Any], ways: _Ways) -> Architecture:
+    try:
+        return from_config(config)
+    except UnsupportedConfig:
+        if not ways.exact:
+            raise
+        return exact.count(config)
 
 
 def _unknown(name: str) -> Resolution:

@@ -38,7 +38,9 @@ PUBLISHED = {
     "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
 }
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in FAMILIES]
-SAMPLE = [row for row in SUPPORTED if row["config"]["model_type"] in referee.CLASSES][::6]
+THINKER = "qwen2_5_omni"  # memlint counts its thinker alone, see families/multimodal.py
+COMPARED = referee.CLASSES.keys() - {THINKER}
+SAMPLE = [row for row in SUPPORTED if row["config"]["model_type"] in COMPARED][::6]
 
 
 @pytest.mark.parametrize("row", SAMPLE, ids=[row["ids"][0] for row in SAMPLE])

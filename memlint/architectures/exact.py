@@ -1,0 +1,108 @@
+"""Counting a family that memlint has no block list for, by transformers' own class on the meta device.
+
+Needs the extra `exact` (PyTorch and transformers) and never loads weights or remote code. The result
+has every tensor by name and shape; what its blocks keep for the backward is not known.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.architectures.config import UnsupportedConfig
+from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.stored import stored_weights, weights_dtype
+
+UNMODELLED = "its tensors were counted by transformers' class; what its blocks compute is not described"
+_LAYER = re.compile(r"^(.*\.)?(?:layers?|h|blocks?)\.(\d+)$")
+
+
+def count(config: Mapping[str, Any]) -> Architecture:
+    """The architecture of `config` (a parsed config.json). Raises UnsupportedConfig where transformers cannot build it."""
+    model = _meta_model(config)
+    prefix, layers = _decoder_layers(model)
+    kinds: dict[tuple[Weight, ...], int] = {}
+    classes: dict[int, str] = {}
+    pattern = []
+    for layer in layers:
+        index = kinds.setdefault(_weights(layer), len(kinds))
+        classes.setdefault(index, type(layer).__name__)
+        pattern.append(index)
+    outside = tuple(weight for weight in _weights(model) if not _inside(weight.name, prefix, len(layers)))
+    text = model.config.get_text_config()
+    return Architecture(
+        family=str(config.get("model_type")),
+        class_name=type(model).__name__,
+        hidden_size=int(getattr(text, "hidden_size", 0) or 0),
+        vocab_size=int(getattr(text, "vocab_size", 0) or 0),
+        kinds=tuple(
+            Layer(Attention("none"), Mlp("none"), class_name=classes[index], weights=weights)
+            for weights, index in kinds.items()
+        ),
+        pattern=tuple(pattern),
+        outside=outside,
+        dtype=weights_dtype(config),
+        stored=stored_weights(config),
+        unmodelled=UNMODELLED,
+    )
+
+
+def _meta_model(config: Mapping[str, Any]) -> Any:
+    try:
+        torch: Any = importlib.import_module("torch")
+        transformers: Any = importlib.import_module("transformers")
+        auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
+    except ImportError as error:
+        raise UnsupportedConfig("counting it needs PyTorch and transformers: pip install 'memlint[exact]'") from error
+    family = config.get("model_type")
+    classes = {**auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **getattr(auto, "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", {})}
+    if family not in classes:
+        raise UnsupportedConfig(f"transformers {transformers.__version__} has no class for model_type `{family}`")
+    values = {
+        key: value for key, value in config.items() if key not in ("model_type", "quantization_config", "auto_map")
+    }
+    try:
+        with warnings.catch_warnings(), torch.device("meta"):
+            warnings.simplefilter("ignore")
+            return getattr(transformers, classes[family])(transformers.CONFIG_MAPPING[family](**values))
+    except Exception as error:  # whatever a model's own code raises on a configuration
+        raise UnsupportedConfig(f"transformers does not build this {family} config: {str(error)[:200]}") from error
+
+
+def _decoder_layers(model: Any) -> tuple[str, list[Any]]:
+    """The largest list of layers in the model, and the name it stands under."""
+    lists: dict[str, list[Any]] = {}
+    for name, module in model.named_modules():
+        if _LAYER.match(name):
+            lists.setdefault(name.rsplit(".", 1)[0], []).append(module)
+    if not lists:
+        return "", []
+    largest = max(lists, key=lambda name: sum(weight.numel() for layer in lists[name] for weight in layer.parameters()))
+    return largest, lists[largest]
+
+
+def _inside(name: str, prefix: str, layers: int) -> bool:
+    return layers > 0 and name.startswith(prefix + ".") and name[len(prefix) + 1 :].split(".")[0].isdigit()
+
+
+def _weights(module: Any) -> tuple[Weight, ...]:
+    linear = {f"{name}.weight" for name, part in module.named_modules() if type(part).__name__ == "Linear"}
+    return tuple(
+        Weight(name, tuple(parameter.shape), _kind(name, parameter, linear))
+        for name, parameter in module.named_parameters()
+    )
+
+
+def _kind(name: str, parameter: Any, linear: set[str]) -> str:
+    if name.endswith("bias"):
+        return "bias"
+    if name in linear:
+        return "head" if name.startswith("lm_head") else "linear"
+    if "embed" in name and parameter.dim() == 2:
+        return "embedding"
+    if "norm" in name:
+        return "norm"
+    return "experts" if parameter.dim() == 3 else "other"
