@@ -21,17 +21,18 @@ _LAYER = re.compile(r"^(.*\.)?(?:layers?|h|blocks?)\.(\d+)$")
 
 
 def count(config: Mapping[str, Any]) -> Architecture:
-    """The architecture of `config` (a parsed config.json). Raises UnsupportedConfig where transformers cannot build it."""
+    """The architecture of `config`, a parsed config.json. Raises UnsupportedConfig where transformers does not build it."""
     model = _meta_model(config)
     prefix, layers = _decoder_layers(model)
     kinds: dict[tuple[Weight, ...], int] = {}
     classes: dict[int, str] = {}
     pattern = []
+    seen: set[int] = set()  # some models share whole blocks between layers (Zamba)
     for layer in layers:
-        index = kinds.setdefault(_weights(layer), len(kinds))
+        index = kinds.setdefault(_weights(layer, seen), len(kinds))
         classes.setdefault(index, type(layer).__name__)
         pattern.append(index)
-    outside = tuple(weight for weight in _weights(model) if not _inside(weight.name, prefix, len(layers)))
+    outside = tuple(weight for weight in _weights(model, set()) if not _inside(weight.name, prefix, len(layers)))
     text = model.config.get_text_config()
     return Architecture(
         family=str(config.get("model_type")),
@@ -88,12 +89,12 @@ def _inside(name: str, prefix: str, layers: int) -> bool:
     return layers > 0 and name.startswith(prefix + ".") and name[len(prefix) + 1 :].split(".")[0].isdigit()
 
 
-def _weights(module: Any) -> tuple[Weight, ...]:
+def _weights(module: Any, seen: set[int]) -> tuple[Weight, ...]:
+    """The tensors of `module` that are not in `seen`, which they join."""
     linear = {f"{name}.weight" for name, part in module.named_modules() if type(part).__name__ == "Linear"}
-    return tuple(
-        Weight(name, tuple(parameter.shape), _kind(name, parameter, linear))
-        for name, parameter in module.named_parameters()
-    )
+    fresh = [(name, parameter) for name, parameter in module.named_parameters() if id(parameter) not in seen]
+    seen.update(id(parameter) for _, parameter in fresh)
+    return tuple(Weight(name, tuple(parameter.shape), _kind(name, parameter, linear)) for name, parameter in fresh)
 
 
 def _kind(name: str, parameter: Any, linear: set[str]) -> str:
