@@ -101,8 +101,9 @@ class Engine(NamedTuple):
             if not concerns(rule, parsed.format, run.purpose):
                 continue
             try:
-                hits = _hits(rule, facts)
-                yield from (Found(_finding(rule, hit, situation, finder), index, rule.plan) for hit in hits)
+                for hit in _hits(rule, facts):
+                    finding = _finding(rule, hit, run, finder)
+                    yield Found(finding._replace(fixes=fixes(rule.fixes(), situation)), index, rule.plan)
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
                 yield Found(_internal_error(parsed.documents[0], error, what), index)
@@ -137,8 +138,8 @@ def _data(rule: Rule, facts: Facts) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not UNKNOWN}
 
 
-def _finding(rule: Rule, hit: Hit, situation: Situation, finder: Finder) -> Finding:
-    confidence, severity = _weight(rule, situation.facts.run)
+def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
+    confidence, severity = _weight(rule, run)
     texts = rule.texts()
     related = ((finder.find(name), label) for name, label in rule.related)
     return Finding(
@@ -150,7 +151,6 @@ def _finding(rule: Rule, hit: Hit, situation: Situation, finder: Finder) -> Find
         related=tuple((place, label) for place, label in related if place is not None),
         confidence=confidence,
         why=texts.why,
-        fixes=fixes(rule.fixes(), situation),
         key=f"{rule.id}:{hit.at}",
         data=hit.data,
     )

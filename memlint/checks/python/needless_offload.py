@@ -76,10 +76,12 @@ def check(facts: Facts) -> Iterator[Hit]:
     if without.verdict != "fits" or without.device_high_bytes is None:
         return
     gib = FUNCTIONS["gib"].call
-    what = " and ".join(word for word in ("parameters", "optimizer") if getattr(offload, word) != "none")
+    words = {"parameters": "the parameters", "optimizer": "the optimizer's states"}
+    moved = [word for word in words if getattr(offload, word) != "none"]
+    high, budget = without.device_high_bytes, without.budget_bytes
     yield Hit(
-        f"{what} are offloaded, but without that the run needs at most {gib(without.device_high_bytes)} of "
-        f"{gib(without.budget_bytes)}",
-        at=f"offload.{'parameters' if 'parameters' in what else 'optimizer'}",
-        data={"peak_without": without.device_high_bytes, "budget": without.budget_bytes},
+        f"{' and '.join(words[word] for word in moved)} are offloaded, but without that the run needs at most "
+        f"{gib(high)} of {gib(budget)}",
+        at=f"offload.{moved[0]}",
+        data={"peak_without": high, "budget": budget},
     )
