@@ -35,7 +35,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
 
 
 def _unreduced(units: tuple[Unit, ...], made: Plan) -> int:
-    """`no_sync` leaves every unit's gradient whole, in the compute dtype (_runtime_utils.py:756)."""
+    """`no_sync` leaves every unit's gradient whole, in the compute dtype (_runtime_utils.py:743)."""
     total = 0
     for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):
         total += (sum(g.trainable for g in groups) + rest.trainable) * unit.repeat

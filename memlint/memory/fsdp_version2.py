@@ -94,7 +94,7 @@ class _Walk:
 
     def _forward(self, mine: Group, before: Group, index: int) -> int:
         """The unit's parameters beside the all-gather buffer they were copied out of, kept until the next unit's
-        copy-out (_fsdp_param_group.py:455-464); or the previous one's while this one's is filled."""
+        copy-out (_fsdp_param_group.py:476-485); or the previous one's while this one's is filled."""
         others = self.tied if index else 0
         if not self.reshards:
             others = self.total - mine.numel

@@ -13,8 +13,8 @@ _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspee
 
 def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step, beside the half ones:
-    tensor by tensor (runtime/fp16/unfused_optimizer.py:218), or with DeepSpeed's FusedAdam first as tensors, then flat
-    (fused_optimizer.py:255)."""
+    tensor by tensor (runtime/fp16/unfused_optimizer.py:218-222), or with DeepSpeed's FusedAdam first as tensors, then
+    flat (fused_optimizer.py:285)."""
     mixed = made.element == 2
     held = optimizer.memory(run, _in_fp32(units) if mixed else units)
     weights = engine_weights(units, made.element)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from memlint.memory import optimizer
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
-from memlint.memory.zero_host import stage3_optimizer_host_bytes
+from memlint.memory.zero_host import held
 from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_per_node, tied_elements, tied_gradient
 from memlint.memory.zero_trace import Gathered, Knobs, Module, Replay, Stretch, replay
 from memlint.run import UNKNOWN, Run
@@ -20,39 +20,80 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     zero = run.parallelism.zero
     shards = zero.mics_shard_size if zero.mics_shard_size > 1 else made.ranks
     threshold = known(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
-    offloads_states = run.offload.optimizer != "none"
-    offloads_weights = run.offload.parameters != "none"
     weights = _Weights(units, made.element, shards, threshold)
-    groups = [[-(-numel // shards) for numel in group] for group in made.groups]
-    share = sum(sum(group) for group in groups)
-    subgroups = [elements for group in groups for elements in _subgroups(group, _sub_group_size(run))]
-    held = [optimizer.memory(run, flat(elements)) for elements in subgroups]
-    states = sum(h.states for h in held)
-    master = 4 * share  # also of fp32 weights: `device == self.device` compares a device with its name (:1170)
-    gradients = 0 if offloads_states else made.accumulation * share
+    states = _States(run, made, shards)
+    partitions = 0 if run.offload.parameters != "none" else weights.partitioned
     bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and made.trainable else 0
-    partitions = 0 if offloads_weights else weights.partitioned
-    temporaries = 0 if offloads_states else _step(made, groups, subgroups, [h.step_temporaries for h in held])
-    host = stage3_optimizer_host_bytes(made, share, states) if offloads_states else 0
-    host += weights.partitioned if offloads_weights else 0
     secondary = _secondary(run, weights, made)
     gathered = _gathered(run, units, weights)
+    at_loss = secondary + made.element * gathered.at_loss
     return ModelState(
         weights=weights.whole + partitions,
-        optimizer_states=0 if offloads_states else master + states,
-        gradients_resident=gradients,
+        optimizer_states=states.here,
+        gradients_resident=states.gradients,
         communication=bucket + weights.persistent,
         units=_units(run, units, made, gathered, secondary),
-        gathered_at_loss=secondary + made.element * gathered.at_loss,
-        gathered_at_loss_backward=secondary + made.element * gathered.at_loss,
-        gradients_at_step=gradients,
-        step_temporaries=secondary + max(temporaries, weights.persistent),
+        gradients_at_step=states.gradients,
+        step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
         save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
         load_peak=weights.whole + partitions + made.element * _largest(units),
-        host_bytes=host * ranks_per_node(run),
+        host_bytes=(states.there + _weights_there(run, weights)) * ranks_per_node(run),
+        notes=_notes(run),
+        gathered_at_loss=at_loss,
+        gathered_at_loss_backward=at_loss,
     )
+
+
+class _States:
+    """Bytes of fp32 master weights, states and gradient shares: `here` on the GPU, `there` on the host; `step`, what an
+    update needs beside them.
+
+    Master weights are a copy also of fp32 weights: `device == self.device` compares a device with its name (:1163).
+    A partial offload (`ratio`) leaves the first sub-groups on the GPU (:1105).
+    """
+
+    def __init__(self, run: Run, made: Layout, shards: int) -> None:
+        groups = [[-(-numel // shards) for numel in group] for group in made.groups]
+        limit = known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
+        subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
+        memories = [optimizer.memory(run, flat(elements)) for elements in subgroups]
+        sizes = [4 * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
+        share = sum(subgroups)
+        offloads = run.offload.optimizer != "none"
+        stays = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
+        self.here = sum(sizes[:stays])
+        self.there = sum(sizes[stays:]) + self._gradients_there(run, made, subgroups[stays:]) if offloads else 0
+        self.gradients = 0 if offloads else made.accumulation * share
+        largest = max((numel for group in groups for numel in group), default=0)
+        self.step = 0 if offloads else _step(made, largest, subgroups, [memory.step_temporaries for memory in memories])
+
+    def _gradients_there(self, run: Run, made: Layout, subgroups: list[int]) -> int:
+        """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
+        pinned = run.offload.optimizer_pinned
+        return sum(held(4 * elements, pinned) for elements in subgroups) + held(
+            made.accumulation * sum(subgroups), pinned
+        )
+
+
+def _weights_there(run: Run, weights: _Weights) -> int:
+    """Offloaded weights; the trainable ones lie in one buffer (`param_groups_fp16_flat_cpu_memory`)."""
+    if run.offload.parameters == "none":
+        return 0
+    return held(weights.partitioned, run.offload.parameters_pinned)
+
+
+def _notes(run: Run) -> tuple[str, ...]:
+    """What is in force and only roughly counted."""
+    zero = run.parallelism.zero
+    said = {
+        "MiCS is refused by DeepSpeed since 0.19": zero.mics_shard_size > 1 and run.stack.deepspeed >= (0, 19),
+        "quantised all-gathers are counted as if they were not": zero.quantized_weights,
+        "the buffers of quantised gradient reduction are not counted": zero.quantized_gradients,
+        "NVMe buffers in host memory are not counted": "nvme" in (run.offload.optimizer, run.offload.parameters),
+    }
+    return tuple(note for note, holds in said.items() if holds)
 
 
 class _Weights:
@@ -77,7 +118,7 @@ class _Weights:
 
 
 def _subgroups(group: list[int], limit: int) -> list[int]:
-    """Elements of the sub-groups that the optimizer steps one at a time (:1208-1236)."""
+    """Elements of the sub-groups that the optimizer steps one at a time (:1210-1236)."""
     if limit >= sum(group):
         return [sum(group)]
     found: list[int] = []
@@ -90,17 +131,12 @@ def _subgroups(group: list[int], limit: int) -> list[int]:
     return [*found, size] if size else found
 
 
-def _sub_group_size(run: Run) -> int:
-    return known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
-
-
-def _step(made: Layout, groups: list[list[int]], subgroups: list[int], temporaries: list[int]) -> int:
-    """The norm in fp64 one tensor at a time (:2459), then per sub-group its flat copy, the fp32 gradient made of it
+def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
+    """The norm in fp64 one tensor at a time (:2457), then per sub-group its flat copy, the fp32 gradient made of it
     (:2686) and what the optimizer needs beside that."""
-    norm = 8 * max((numel for group in groups for numel in group), default=0)
     copy = made.accumulation if made.accumulation != 4 else 0
     steps = [4 * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
-    return max(norm, *steps) if steps else 0
+    return max(8 * largest, *steps) if steps else 0
 
 
 def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
@@ -125,7 +161,7 @@ def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, se
 
 def _reducing(run: Run, unit: Unit, made: Layout, first: bool) -> int:
     """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
-    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:150); `first` in backward finds it empty."""
+    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122); `first` in backward finds it empty."""
     largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
     bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     if first or not made.trainable:

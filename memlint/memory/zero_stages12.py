@@ -34,7 +34,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     master = 4 * sum(shares)
     gradients = _kept_gradients(run, made, owned, sum(shares))
     states = sum(h.states for h in held)
-    scratch = made.element * made.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:605)
+    scratch = made.element * made.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:659)
     step, temporaries = (0, 0) if offloads else _step(made, shares, owned, [h.step_temporaries for h in held])
     return ModelState(
         weights=weights,
@@ -45,8 +45,8 @@ def _partitioned(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
         gradients_at_step=step,
         step_temporaries=temporaries,
         communication_at_step=scratch,
-        load_peak=weights + made.element * made.trainable,  # flattened beside the parameters (:489)
-        host_bytes=partition_host_bytes(run, made, sum(shares), states, owned) * ranks_per_node(run) if offloads else 0,
+        load_peak=weights,  # flattened in place: on the host when the card has no room for the copy (:453-462)
+        host_bytes=partition_host_bytes(run, made, shares, states, owned) * ranks_per_node(run) if offloads else 0,
     )
 
 
@@ -60,8 +60,8 @@ class _Gradients:
 
 def _kept_gradients(run: Run, made: Layout, owned: int, shares: int) -> _Gradients:
     """What reduced gradients occupy. Stage 2 keeps the rank's own; an accumulation keeps them twice while a
-    backward runs: `grads_in_partition` is made anew and added to the old ones (:884-891). In the fp32 share the own
-    gradients that were too large for the bucket stay beside it until the end (:2163-2166)."""
+    backward runs: `grads_in_partition` is made anew and added to the old ones (:1045). In the fp32 share the own
+    gradients that were too large for the bucket stay beside it until the end (:2179-2182)."""
     accumulates = _accumulates(run)
     whole = made.element * made.trainable
     bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
@@ -69,7 +69,7 @@ def _kept_gradients(run: Run, made: Layout, owned: int, shares: int) -> _Gradien
         return _stage1_gradients(run, made, owned, whole if accumulates else 0)
     if _offloads(run):
         return _Gradients(0, 0)
-    if made.accumulation == 4 and made.element == 2:  # one fp32 share for all micro steps (:1250-1283)
+    if made.accumulation == 4 and made.element == 2:  # one fp32 share for all micro steps (:1259-1306)
         waits = made.element * sum(_owned(group, made.ranks, bucket) for group in made.groups)
         return _Gradients(4 * shares if accumulates else 0, 4 * shares + waits)
     own = made.element * owned
@@ -94,7 +94,7 @@ def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradi
         return _stage1_backward(run, units, made, buffers)
     own = gradients.filled - gradients.resident
     shared = made.element * tied_gradient(run, units)
-    converts = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1885)
+    converts = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1886)
     states = []
     for unit in units:
         waiting = max(_largest(unit), _largest(units[-1]))
@@ -122,7 +122,7 @@ class _Buffers:
 
 def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _Buffers) -> tuple[UnitState, ...]:
     """Gradients pile up whole; after the last unit they go through the bucket, and the rank's own are copied out of it
-    (`reduce_gradients`, :885)."""
+    (`reduce_gradients`, :958)."""
     owned = made.element * sum(_owned(group, made.ranks) for group in made.groups)
     accumulates = _accumulates(run)
     kept = [0 if accumulates else made.element * _trainable(unit) for unit in units]
@@ -142,8 +142,8 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
 
 
 def _step(made: Layout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
-    """(fp32 gradient share, what comes on top): norms in fp64 (:2681), then per group the flat copy and its fp32
-    conversion (:3119-3124), then the optimizer's own temporaries. The half gradients of all groups are views of one
+    """(fp32 gradient share, what comes on top): norms in fp64 (:2684), then per group the flat copy and its fp32
+    conversion (:3112-3118), then the optimizer's own temporaries. The half gradients of all groups are views of one
     buffer (`grads_in_partition`): it lives until the last group is flattened, so through the first one's update."""
     share = max(shares, default=0)
     gradient = 4 * share
@@ -176,7 +176,7 @@ def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelSta
         units=tuple(states),
         gradients_at_step=4 * made.trainable + half,
         step_temporaries=sum(h.step_temporaries for h in held),
-        load_peak=weights + half,
+        load_peak=weights + half,  # flattened beside the parameters (bf16_optimizer.py:167)
     )
 
 
@@ -190,14 +190,14 @@ def engine_weights(units: tuple[Unit, ...], element: int) -> int:
 
 
 def _share(group: tuple[int, ...], ranks: int) -> int:
-    """Elements of one rank's flat partition: padded to 4 bytes times the ranks (:447)."""
+    """Elements of one rank's flat partition: padded to 4 bytes times the ranks (:441)."""
     alignment = 2 * ranks
     return -(-sum(group) // alignment) * 2
 
 
 def _owned(group: tuple[int, ...], ranks: int, least: int = 0) -> int:
     """Elements of all tensors (larger than `least`) that overlap a rank's partition, for the rank with most: gradients
-    are kept whole where a tensor crosses the border (`grads_in_partition`, :2178)."""
+    are kept whole where a tensor crosses the border (`grads_in_partition`, :2192)."""
     share = _share(group, ranks)
     ends = list(accumulate(group))
     counted = ends if not least else list(accumulate(numel if numel > least else 0 for numel in group))

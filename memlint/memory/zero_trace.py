@@ -2,7 +2,7 @@
 
 DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py. Three facts decide the peak:
 - every module visit prefetches another `prefetch_bucket_size` elements, however much is in flight already,
-  until `max_live_parameters` are available (:457-459); only prefetching obeys that limit;
+  until `max_live_parameters` are available (:453-454); only prefetching obeys that limit;
 - a parameter stays gathered after its use if it is used again within `max_reuse_distance` elements of
   module visits (:654-664) or if the prefetcher has passed its next use (:648-650);
 - parameters gathered together share one flat buffer, which dies when the last of them was waited for, while

@@ -111,7 +111,7 @@ def test_stage_2_accumulates_its_share_twice_while_a_backward_runs() -> None:
 
 def test_stage_1_accumulates_everything() -> None:
     run = replace(zero_run(1, 8), {"batch.gradient_accumulation_steps": 4})
-    assert place(run).gradients_resident == 2 * COUNT
+    assert place(run).gradients_resident == 2 * COUNT + 2 * 1000  # and the bucket, freed when they are reduced
 
 
 def test_fp32_accumulation_in_stage_1_is_another_engine() -> None:
@@ -137,3 +137,17 @@ def test_what_is_not_known_is_said() -> None:
         assert caught.value.field == field
     with pytest.raises(Missing):
         place(replace(zero_run(2), {"parallelism.data_parallel_size": UNKNOWN, "parallelism.world_size": UNKNOWN}))
+
+
+def test_pinned_host_buffers_are_rounded_to_a_power_of_two() -> None:
+    offload = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+    pinned = {**offload, "offload.optimizer_pinned": True, "offload.parameters_pinned": True}
+    for stage in (2, 3):
+        loose, tight = (place(replace(zero_run(stage), knobs)).host_bytes for knobs in (offload, pinned))
+        assert loose < tight <= 2 * loose
+
+
+def test_a_partial_offload_leaves_the_first_sub_groups_on_the_gpu() -> None:
+    half = replace(zero_run(3, sub_group_size=10_000), {"offload.optimizer": "cpu", "offload.optimizer_ratio": 0.5})
+    whole = place(zero_run(3, sub_group_size=10_000)).optimizer_states
+    assert 0.2 * whole < place(half).optimizer_states < 0.8 * whole
