@@ -100,13 +100,14 @@ class Engine(NamedTuple):
         for rule in self.rules:
             if not concerns(rule, parsed.format, run.purpose):
                 continue
+            found: list[Found] = []
             try:
-                for hit in _hits(rule, facts):
-                    finding = _finding(rule, hit, run, finder)
-                    yield Found(finding._replace(fixes=fixes(rule.fixes(), situation)), index, rule.plan)
+                found.extend(Found(_finding(rule, hit, run, finder), index, rule.plan) for hit in _hits(rule, facts))
+                found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
-                yield Found(_internal_error(parsed.documents[0], error, what), index)
+                found.append(Found(_internal_error(parsed.documents[0], error, what), index))
+            yield from found
 
 
 def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
@@ -154,6 +155,10 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         key=f"{rule.id}:{hit.at}",
         data=hit.data,
     )
+
+
+def _fixable(finding: Finding, rule: Rule, situation: Situation) -> Finding:
+    return finding._replace(fixes=fixes(rule.fixes(), situation))
 
 
 def _weight(rule: Rule, run: Run) -> tuple[str, str]:

@@ -87,6 +87,37 @@ def test_a_crash_of_a_rule_is_a_finding_that_names_both() -> None:
     assert "check" in found[0].data["report"]
 
 
+def test_a_crash_of_a_fix_leaves_the_finding() -> None:
+    calls: list[Run] = []
+
+    def estimator(run: Run) -> Estimate:
+        calls.append(run)
+        if len(calls) > 1:
+            raise ValueError("second")
+        return Estimate((), "", None, None, None, None, None, None, "unknown")
+
+    text = RULE.format(when="sequence.length > 2048", at="sequence.length")
+    fix = "fix: [{title: shorter, set: {sequence.length: 1024}}]\n"
+    fixable = parse_rule(load((text + fix).encode(), "TST001.yaml", dialect="yaml12")[0])
+    workspace = in_memory({"train.yaml": CONFIG})
+    analysis = Engine((fixable,), estimator).analyse(workspace.documents("train.yaml")[0], workspace.context())
+
+    assert [finding.rule for finding in analysis.findings] == [INTERNAL_ERROR, "TST001"]
+
+
+def test_a_fix_carries_its_edits_and_the_run_that_it_leads_to() -> None:
+    text = RULE.format(when="sequence.length > 2048", at="sequence.length")
+    fix = (
+        'fix: [{title: "cut at {sequence.length // 2}", set: {sequence.length: "=sequence.length // 2"}, safe: true}]\n'
+    )
+    fixable = parse_rule(load((text + fix).encode(), "TST001.yaml", dialect="yaml12")[0])
+    (found,) = run(fixable).findings[0].fixes
+
+    assert (found.title, dict(found.changes), found.safe) == ("cut at 2048", {"sequence.length": 2048}, True)
+    assert [(edit.pointer, edit.action, edit.value) for edit in found.edits] == [(("cutoff_len",), "set", 2048)]
+    assert 0 < found.peak_after < found.peak_before
+
+
 def test_a_crash_of_the_estimator_leaves_the_other_rules() -> None:
     def estimator(run: Run) -> Estimate:
         raise KeyError("x")
