@@ -11,11 +11,55 @@ LORA_KINDS = ("lora", "dora")
 PER_WEIGHT_KINDS = ("lora", "dora", "oft", "boft", "ia3")
 
 
+# Families whose expert projections PEFT 0.21 moves from target modules to target parameters (peft 0.21.2
+# utils/transformers_weight_conversion.py:333; transformers 5.23 conversion_mapping.py), and the names it moves.
+_MIXTRAL_LIKE = "mixtral minimax minimax_m2"
+_QWEN_LIKE = (
+    "afmoe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe glm4_moe glm4_moe_lite glm_moe_dsa glm4v_moe"
+    " longcat_flash solar_open qwen3_moe qwen3_omni_moe qwen3_next hunyuan_v1_moe flex_olmo olmoe exaone_moe"
+    " cohere2_moe"
+)
+_FUSED_EXPERTS = {
+    **dict.fromkeys(_MIXTRAL_LIKE.split(" "), ("w1", "w3", "w2", "gate")),
+    **dict.fromkeys(_QWEN_LIKE.split(" "), ("gate_proj", "up_proj", "down_proj", "gate")),
+}
+
+
 class Branch(NamedTuple):
     """One adapter tensor beside a base weight."""
 
     suffix: str
     shape: tuple[int, ...]
+
+
+def converted(run: Run) -> Method:
+    """The method with expert projections as PEFT targets them in stacked form."""
+    method, architecture = run.method, run.model.architecture
+    moved = _FUSED_EXPERTS.get(architecture.family)
+    if moved is None or method.kind not in LORA_KINDS or run.stack.transformers < (5,) or run.stack.peft < (0, 19):
+        return method
+    everything = method.targets == ("all-linear",)
+    if everything and run.stack.framework == "llamafactory":  # its own search finds nn.Linear only
+        return method
+    asked = [name for name in moved if everything or any(target.split(".")[-1] == name for target in method.targets)]
+    if not asked:
+        return method
+    parameters = tuple(_STACKED[name] for name in asked)
+    return method._replace(
+        exclude_modules=method.exclude_modules + tuple(asked),
+        target_parameters=method.target_parameters + parameters,
+    )
+
+
+_STACKED = {
+    "w1": "gate_up_proj",
+    "w3": "gate_up_proj",
+    "w2": "down_proj",
+    "gate_proj": "gate_up_proj",
+    "up_proj": "gate_up_proj",
+    "down_proj": "down_proj",
+    "gate": "gate.weight",
+}
 
 
 def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
@@ -25,7 +69,7 @@ def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
     (peft 0.21.2 tuners/tuners_utils.py, check_target_module_exists); "all-linear" is every linear layer
     but the head.
     """
-    if method.target_parameters and weight.kind == "experts":
+    if method.target_parameters and weight.kind in ("experts", "router"):
         return any(weight.name == target or weight.name.endswith(target) for target in method.target_parameters)
     if weight.kind not in ("linear", "head", "embedding", "conv", "router") or not weight.name.endswith("weight"):
         return False
@@ -53,9 +97,8 @@ def rank_of(module: str, method: Method) -> int:
     return method.rank
 
 
-def branches(weight: Weight, run: Run) -> tuple[Branch, ...]:
+def branches(weight: Weight, method: Method) -> tuple[Branch, ...]:
     """The adapter tensors on one base weight; empty when its method adds none there."""
-    method = run.method
     if len(weight.shape) < 2:
         return ()
     if method.kind in LORA_KINDS:
@@ -72,6 +115,7 @@ def _lora(weight: Weight, method: Method) -> tuple[Branch, ...]:
     rank = rank_of(weight.name[: -len(".weight")], method)
     if weight.kind == "experts":  # target_parameters: one pair for every expert, peft 0.21.2 tuners/lora/layer.py
         experts, rows, columns = weight.shape[0], weight.shape[1], weight.shape[2]
+        rank *= 2 if weight.name.endswith("gate_up_proj") else 1  # two projections in one
         return Branch("lora_A", (rank * experts, columns)), Branch("lora_B", (rows, rank * experts))
     pair = Branch("lora_A", (rank, inputs)), Branch("lora_B", (outputs, rank))
     if method.use_dora or method.kind == "dora":

@@ -110,6 +110,7 @@ class _Builder:
         self.run = run
         self.architecture = architecture
         self.frozen_dtype = _known(run.model.weights_dtype, "model.weights_dtype")
+        self.method = adapters.converted(run)
         self.adapts = method.kind in adapters.PER_WEIGHT_KINDS
         self.full = method.kind == "full"
         self.trainable_dtype = self._trainable_dtype()
@@ -183,10 +184,10 @@ class _Builder:
         return weight.name.split(".")[0] in names
 
     def _adapt(self, found: list[Tensor], weight: Weight, index: int) -> None:
-        if not adapters.is_target(weight, self.run.method, index):
+        if not adapters.is_target(weight, self.method, index):
             return
         dtype = self.run.method.adapter_dtype
-        for branch in adapters.branches(weight, self.run):
+        for branch in adapters.branches(weight, self.method):
             count = numel(branch.shape)
             name = f"{weight.name}.{branch.suffix}"
             found.append(Tensor(name, count, branch.shape, "adapter", True, dtype, count * BYTES[dtype], weight.copies))

@@ -137,7 +137,11 @@ def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         width = BYTES.get(tensor.dtype, 0)
         weights[key] = Weight("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
     linears = tuple((key, _linear(key, weights, dropout)) for key, kind in kinds.items() if kind in _PROJECTIONS)
-    experts = tuple((key, weights[key]) for key, kind in kinds.items() if kind == "experts")
+    experts = tuple(
+        (key, weights[key]._replace(adapted=key + ".lora_A" in weights))
+        for key, kind in kinds.items()
+        if kind == "experts"
+    )
     router = next((weights[key] for key, kind in kinds.items() if kind == "router"), None)
     convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
     return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution)

@@ -59,6 +59,7 @@ class Weight(NamedTuple):
     width: int
     trains: bool = False
     quantized: bool = False
+    adapted: bool = False  # stacked experts with an adapter folded in
 
 
 class WeightGradient(NamedTuple):

@@ -80,10 +80,23 @@ def grouped(tape: Tape, x: Value, weight: Weight | None, extent: str) -> Value:
     """`grouped_mm`: not touched by autocast, the input takes the weights' dtype."""
     held = weight or Weight("w:experts", x.width)
     given = ops.cast(tape, x, held.width or x.width)
+    if held.adapted:
+        return _folded(tape, given, held, extent)
     found = tape.new(extent, given.width)
     gradients = (WeightGradient(held.extent, given.width, held.width),) if held.trains else ()
     tape.node((found,), (given,), (given,) if held.trains else (), weights=gradients)
     tape.drop(given)
+    return found
+
+
+def _folded(tape: Tape, given: Value, held: Weight, extent: str) -> Value:
+    """With LoRA on stacked experts the product reads W + B A, made whole (peft 0.21.2 _LoraFactorsProxy)."""
+    whole = tape.new(held.extent, held.width, requires_grad=True)
+    gradients = tuple(WeightGradient(held.extent + branch, held.width, ops.SINGLE) for branch in (".lora_A", ".lora_B"))
+    tape.node((whole,), (), weights=gradients)
+    found = tape.new(extent, given.width)
+    tape.node((found,), (given, whole), (given, whole))
+    tape.drop(given, whole)
     return found
 
 
