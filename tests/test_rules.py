@@ -10,11 +10,10 @@ from memlint._data import folder
 from memlint.checks import examples
 from memlint.checks.python import MODULES
 from memlint.checks.rule import Rule
-from memlint.checks.rule_file import parse_python_rule
-from memlint.checks.rule_folder import DIALECT, read_rule, rule_files
+from memlint.checks.rule_file import parse_python_rule, parse_rule
+from memlint.checks.rule_folder import read_document, rule_files
 from memlint.checks.rule_sources import fields_document
 from memlint.checks.shipped import shipped
-from memlint.source import load
 from memlint.source.document import Document
 
 RULES = Path(folder("rules"))
@@ -24,8 +23,8 @@ FILES = rule_files(str(RULES))
 def documents() -> dict[str, tuple[Rule, Document]]:
     found = {}
     for name in FILES:
-        document = load((RULES / name).read_bytes(), name, dialect=DIALECT)[0]
-        found[name] = (read_rule(str(RULES / name), name), document)
+        document = read_document(str(RULES / name), name)
+        found[name] = (parse_rule(document), document)
     for module in MODULES:
         document = fields_document(module)
         found[document.path] = (parse_python_rule(document, module.check), document)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from memlint.checks.rule import Rule, RuleError
 from memlint.checks.rule_file import parse_rule
 from memlint.source import load
+from memlint.source.document import Document
 
 DIALECT = "yaml12"
 MAX_BYTES = 200_000
@@ -15,7 +16,11 @@ MAX_BYTES = 200_000
 
 def read_rule(path: str, name: str = "") -> Rule:
     """The rule in the file at `path`; `name` is how messages call the file. Raises `RuleError`."""
-    name = name or path
+    return parse_rule(read_document(path, name or path))
+
+
+def read_document(path: str, name: str) -> Document:
+    """A rule file as a document: for `parse_rule`, and for its examples. Raises `RuleError`."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -26,7 +31,7 @@ def read_rule(path: str, name: str = "") -> Rule:
     documents = load(data, name, syntax="yaml", dialect=DIALECT)
     if len(documents) > 1:
         raise RuleError(name, 1, 1, "holds several documents: one rule a file")
-    return parse_rule(documents[0])
+    return documents[0]
 
 
 def rule_files(folder: str) -> list[str]:

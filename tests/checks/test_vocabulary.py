@@ -1,0 +1,85 @@
+"""The vocabulary is the schema of the run: every field has a name, every choice is one that a run can have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlint.architectures import resolve
+from memlint.checks.choices import CHOICES
+from memlint.checks.expression_check import _SPECIAL
+from memlint.checks.expression_functions import FUNCTIONS
+from memlint.checks.facts import Facts
+from memlint.checks.readers import READERS
+from memlint.checks.vocabulary import FIELDS, Vocabulary, known_names
+from memlint.hardware import find
+from memlint.run import UNKNOWN, Hardware, Model, Run, get
+
+# Fields whose values are no plain ones: rules read facts about them (readers.py) instead.
+# `model.vocab_size` follows the architecture where the config resizes nothing.
+NOT_PLAIN = {"model.architecture", "model.vocab_size", "method.extra_models", "hardware.gpu", "origins"}
+KINDS = {int: "int", float: "float", bool: "bool", str: "str", type(None): "null", tuple: "list", list: "list"}
+
+
+def leaves(value: Any, prefix: str = "") -> list[str]:
+    names = []
+    for field in value._fields:
+        inner = getattr(value, field)
+        names.extend(leaves(inner, f"{prefix}{field}.") if hasattr(inner, "_fields") else [prefix + field])
+    return names
+
+
+def test_every_plain_field_of_a_run_is_a_name() -> None:
+    assert set(leaves(Run("f", "p"))) - NOT_PLAIN == set(FIELDS)
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_a_default_is_of_its_type(name: str) -> None:
+    value = get(Run("llamafactory", "p"), name)
+    entry = known_names()[name]
+
+    if value is not UNKNOWN:
+        kinds = {"version"} if "version" in entry.type.kinds else {KINDS[type(value)]}
+        assert kinds <= entry.type.kinds | ({"int"} if "float" in entry.type.kinds else set())
+        assert not entry.type.choices or value in entry.type.choices
+
+
+def test_choices_are_for_names_that_exist() -> None:
+    assert set(CHOICES) <= set(known_names())
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_reader_answers_for_any_run(name: str) -> None:
+    architecture = resolve("Qwen/Qwen2.5-0.5B").architecture
+    empty = Facts(Run("f", "p"))
+    full = Facts(Run("f", "p", model=Model(architecture=architecture), hardware=Hardware(gpu=find("A100-80GB"))))
+    kinds = known_names()[name].type.kinds
+
+    assert READERS[name](empty) is UNKNOWN
+    answer = READERS[name](full)
+    assert answer is UNKNOWN or "version" in kinds or KINDS[type(answer)] in kinds | {"int"}
+
+
+def test_facts_of_a_real_model() -> None:
+    architecture = resolve("Qwen/Qwen2.5-0.5B").architecture
+    facts = Facts(Run("f", "p", model=Model(architecture=architecture)))
+    wanted = {"hidden_size": 896, "layers": 24, "heads": 14, "kv_heads": 2, "vocab_size": 151936, "family": "qwen2"}
+
+    assert {name: READERS[f"model.{name}"](facts) for name in wanted} == wanted
+
+
+def test_suggestions_name_things_that_exist() -> None:
+    names = Vocabulary(("llamafactory",))
+
+    assert names.suggest(("batch", "micro_batchsize")) == "batch.micro_batch_size"
+    assert names.suggest(("max_positions",)) == "model.max_positions"
+    assert names.suggest(("config", "lora_ranks")) == "config.lora_rank"
+    assert names.suggest(("zzzzzz", "qqqqqq")) == ""
+
+
+def test_the_page_for_rule_writers_names_every_function() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rules-format.md").read_text(encoding="utf-8")
+
+    assert [name for name in (*FUNCTIONS, *_SPECIAL) if name not in page] == []
