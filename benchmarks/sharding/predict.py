@@ -209,7 +209,8 @@ def _backward(setting: dict[str, Any], units: tuple[Unit, ...], state: ModelStat
         for passed in range(units[index].repeat):
             alive = activations.layers - shrinks * passed if index else 0
             alive = activations.head if index == len(units) - 1 else alive
-            here = kept + own.gathered_backward + own.gradient_kept
+            whole = own.gradient_kept if setting["engine"] in ("plain", "ddp") else 0  # not in `gradient_live` there
+            here = kept + own.gathered_backward + whole
             peak = max(peak, here + own.gradient_live + alive, here + own.gradient_end)
             kept += own.gradient_kept
     return peak

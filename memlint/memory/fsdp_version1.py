@@ -56,7 +56,7 @@ def _units(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> tuple[
         )
         stays = _stays(run, made, groups, rest)
         live, end = _gradients(run, made, groups, rest, root.trainable if index == 0 else 0)
-        states.append(UnitState(*gathered, live - stays, stays, end - stays))
+        states.append(UnitState(*gathered, live, stays, end))
     return tuple(states)
 
 

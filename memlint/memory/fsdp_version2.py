@@ -87,9 +87,9 @@ class _Walk:
         return UnitState(
             gathered_forward=self.made.element * self._forward(mine, before, index),
             gathered_backward=self.made.element * self._backward(mine, before, index),
-            gradient_live=live - stays,
+            gradient_live=live,
             gradient_kept=stays,
-            gradient_end=self._end(mine, before, index) - stays,
+            gradient_end=self._end(mine, before, index),
         )
 
     def _forward(self, mine: Group, before: Group, index: int) -> int:

@@ -38,9 +38,9 @@ class UnitState(NamedTuple):
 
     gathered_forward: int = 0  # unsharded parameters alive during its forward (prefetched units included)
     gathered_backward: int = 0
-    gradient_live: int = 0  # gradients alive while its backward runs, beyond what is kept
+    gradient_live: int = 0  # gradients and their buffers while its activations peak, beyond what later units left
     gradient_kept: int = 0  # gradients that stay after its backward (negative: what its backward frees)
-    gradient_end: int = 0  # as gradient_live, at the very end of its backward, when its own activations are gone
+    gradient_end: int = 0  # as gradient_live, at the end of its backward, when its own activations are gone
 
 
 class ModelState(NamedTuple):

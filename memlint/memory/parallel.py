@@ -8,10 +8,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from memlint.memory.fsdp_plan import compute_dtype
 from memlint.memory.model import Tensor, Unit
+from memlint.memory.storage import BYTES
+from memlint.memory.zero_layout import engine_dtype, is_quantized
 from memlint.run import Run
 
 _EXPERTS = ".experts."
+
+
+def as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """The units as the operations of a step see them: DeepSpeed casts every floating parameter to its half dtype,
+    FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then."""
+    engine = run.parallelism.engine
+    if engine not in ("deepspeed", "fsdp"):
+        return units
+    dtype = engine_dtype(run) if engine == "deepspeed" else compute_dtype(run)
+    return tuple(unit._replace(tensors=tuple(_as(tensor, dtype) for tensor in unit.tensors)) for unit in units)
+
+
+def _as(tensor: Tensor, dtype: str) -> Tensor:
+    if is_quantized(tensor) or tensor.dtype == dtype:
+        return tensor
+    return tensor._replace(dtype=dtype, stored_bytes=tensor.numel * BYTES[dtype])
 
 
 class Divisors(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memlint.memory import optimizer
-from memlint.memory.model import ModelState, Unit, UnitState
+from memlint.memory.model import ModelState, Unit
 from memlint.memory.zero_layout import Layout
-from memlint.memory.zero_stages12 import engine_weights
+from memlint.memory.zero_stages12 import engine_weights, piling
 from memlint.run import Run
 
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspeed 0.19.8 runtime/engine.py
@@ -22,9 +22,8 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     flat_copy = made.element * min(made.trainable, _ALLREDUCE_BUCKET) if made.ranks > 1 else 0
     steps = run.batch.gradient_accumulation_steps
     accumulates = isinstance(steps, int) and steps > 1
-    per_unit = [made.element * sum(t.numel * t.copies for t in unit.tensors if t.trainable) for unit in units]
-    states = [UnitState(gradient_kept=0 if accumulates else size) for size in per_unit]
-    states[0] = states[0]._replace(gradient_end=flat_copy)
+    states = [piling(unit, made.element, accumulates) for unit in units]
+    states[0] = states[0]._replace(gradient_end=states[0].gradient_end + flat_copy)
     fused = run.optimizer.engine == "deepspeed"
     return ModelState(
         weights=weights,

@@ -155,7 +155,8 @@ def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, se
                 gradient_live=_reducing(run, unit, made, index == len(units) - 1),
             )
         )
-    states[-1] = states[-1]._replace(gradient_kept=made.element * tied_gradient(run, units))
+    shared = made.element * tied_gradient(run, units)
+    states[-1] = states[-1]._replace(gradient_kept=shared, gradient_live=max(shared, states[-1].gradient_live))
     return tuple(states)
 
 

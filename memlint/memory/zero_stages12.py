@@ -101,7 +101,7 @@ def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradi
         live = own + buffers.whole - buffers.resident + max(buffers.copy, made.element * waiting) + converts * waiting
         states.append(UnitState(gradient_live=live if made.trainable else 0))
     if len(units) > 1:
-        states[-1] = UnitState(gradient_live=made.element * _largest(units[-1]), gradient_kept=shared)
+        states[-1] = UnitState(gradient_live=max(made.element * _largest(units[-1]), shared), gradient_kept=shared)
     return tuple(states)
 
 
@@ -131,13 +131,13 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
     states = []
     for size, unit in zip(kept, units, strict=True):
         matrix = made.element * _largest(unit)
-        states.append(UnitState(gradient_live=whole + matrix - size, gradient_kept=size, gradient_end=whole))
-    states[-1] = states[-1]._replace(gradient_live=states[-1].gradient_live - whole)
+        states.append(UnitState(gradient_live=whole + matrix, gradient_kept=size, gradient_end=whole + size))
+    states[-1] = states[-1]._replace(gradient_live=made.element * _largest(units[-1]))
     first = made.groups[0][0] if made.groups else 0
     bucket = run.parallelism.zero.reduce_bucket_size
     moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
     end = whole + max(buffers.copy, owned) - moved
-    states[0] = states[0]._replace(gradient_end=max(whole, end))
+    states[0] = states[0]._replace(gradient_end=kept[0] + max(whole, end))
     return tuple(states)
 
 
@@ -166,8 +166,8 @@ def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelSta
     half = made.element * made.trainable
     averaging = (4 if made.trainable <= _ALLREDUCE_BUCKET else 0) * made.trainable + half if made.ranks > 1 else 0
     accumulates = _accumulates(run)
-    states = [UnitState(gradient_kept=0 if accumulates else made.element * _trainable(unit)) for unit in units]
-    states[0] = states[0]._replace(gradient_end=averaging)
+    states = [piling(unit, made.element, accumulates) for unit in units]
+    states[0] = states[0]._replace(gradient_end=states[0].gradient_end + averaging)
     return ModelState(
         weights=weights,
         optimizer_states=4 * sum(shares) + sum(h.states for h in held),
@@ -178,6 +178,14 @@ def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelSta
         step_temporaries=sum(h.step_temporaries for h in held),
         load_peak=weights + half,  # flattened beside the parameters (bf16_optimizer.py:167)
     )
+
+
+def piling(unit: Unit, element: int, accumulates: bool) -> UnitState:
+    """A unit whose gradients stay whole: one matrix's beside its activations at their peak, all at its end. In an
+    accumulation they are resident already, but for the one being added."""
+    matrix = element * _largest(unit)
+    whole = 0 if accumulates else element * _trainable(unit)
+    return UnitState(gradient_live=matrix, gradient_kept=whole, gradient_end=max(matrix, whole))
 
 
 def engine_weights(units: tuple[Unit, ...], element: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.memory.model import Tensor, Unit
-from memlint.memory.parallel import activation_divisors, shard_units, stages
+from memlint.memory.parallel import activation_divisors, as_computed, shard_units, stages
 from memlint.memory.parameters import total
 from memlint.run import Parallelism, Run, replace
 from tests.memory.sharding import model, tensor
@@ -89,3 +89,14 @@ def test_the_stages_of_a_pipeline_hold_the_model_once(layers: int, size: int) ->
 def test_tensor_parallel_shards_cover_the_model(size: int) -> None:
     shard = total(shard_units(run("megatron", tensor_parallel_size=size), UNITS))
     assert total(UNITS) / size <= shard < total(UNITS)
+
+
+def test_operations_see_the_engines_dtype() -> None:
+    units = model(dtype="float32")
+    mixed = replace(run("fsdp"), {"precision.compute": "bfloat16", "precision.autocast": True})
+    half = replace(run("deepspeed"), {"precision.compute": "float16", "precision.autocast": False})
+    assert {t.dtype for unit in as_computed(mixed, units) for t in unit.tensors} == {"bfloat16"}
+    assert {t.dtype for unit in as_computed(half, units) for t in unit.tensors} == {"float16"}
+    assert as_computed(run(), units) == units
+    packed = tensor("q", 8, 8)._replace(dtype="nf4", stored_bytes=32)
+    assert as_computed(mixed, (Unit("layer", (packed,)),))[0].tensors == (packed,)
