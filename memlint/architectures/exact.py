@@ -21,7 +21,7 @@ _LAYER = re.compile(r"^(.*\.)?(?:layers?|h|blocks?)\.(\d+)$")
 
 
 def count(config: Mapping[str, Any]) -> Architecture:
-    """The architecture of `config`, a parsed config.json. Raises UnsupportedConfig where transformers does not build it."""
+    """The architecture of `config`. Raises UnsupportedConfig where transformers does not build it."""
     model = _meta_model(config)
     prefix, layers = _decoder_layers(model)
     kinds: dict[tuple[Weight, ...], int] = {}

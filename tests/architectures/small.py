@@ -165,6 +165,32 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "deepseek_v2": [{**LATENT, **ROUTED}, {**LATENT, **ROUTED, "q_lora_rank": None}],
     "deepseek_v3": [{**LATENT, **ROUTED}, {**LATENT, **ROUTED, "q_lora_rank": None, "attention_bias": True}],
+    "glm_moe_dsa": [
+        {
+            **LATENT,
+            **ROUTED,
+            "num_hidden_layers": 4,
+            "index_n_heads": 2,
+            "index_head_dim": 16,
+            "index_topk_pattern": "FSFS",
+            "pad_token_id": 0,
+        }
+    ],
+    "gemma4_text": [
+        {
+            **SMALL,
+            "num_hidden_layers": 7,
+            "head_dim": 16,
+            "global_head_dim": 32,
+            "num_global_key_value_heads": 1,
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 24,
+        }
+    ],
     "minicpm3": [{**LATENT, "tie_word_embeddings": False}],
     "jamba": [{**SMALL, "num_hidden_layers": 8, "num_experts": 3, "mamba_dt_rank": 5}],
     "bamba": [{**SMALL, **MAMBA, "attn_layer_indices": [1]}],

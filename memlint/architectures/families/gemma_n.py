@@ -104,4 +104,85 @@ def _per_layer(hidden: int, narrow: int) -> Weights:
     )
 
 
-FAMILIES = {"gemma3n_text": gemma3n_text}
+def gemma4_text(c: Config) -> Architecture:
+    """Wider heads in full layers, whose values may be their keys; late layers may read earlier keys and values."""
+    narrow, count = c.integer("hidden_size_per_layer_input", 0, 0), c.layers()
+    full = _layer_kinds(c, 6)
+    full[-1] = True
+    sharing = count - c.integer("num_kv_shared_layers", 0, 0)
+    extra: Weights = ()
+    if narrow:
+        extra = (
+            Weight(
+                "model.embed_tokens_per_layer.weight",
+                (c.integer("vocab_size_per_layer_input"), count * narrow),
+                "embedding",
+            ),
+            *linear("model.per_layer_model_projection", count * narrow, c.integer("hidden_size")),
+            *norm("model.per_layer_projection_norm", narrow),
+        )
+    return decoder(
+        c,
+        "Gemma4ForCausalLM",
+        lambda key: _gemma4_layer(c, *key),
+        [(kind, index < sharing) for index, kind in enumerate(full)],
+        extra=extra,
+        embedding_scale=True,
+        logits_softcap=c.get("final_logit_softcapping") is not None,
+        per_layer_embedding_size=narrow,
+        unmodelled="" if not narrow and not c.flag("enable_moe_block") else "embeddings or experts beside each layer",
+    )
+
+
+def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
+    hidden, narrow = c.integer("hidden_size"), c.integer("hidden_size_per_layer_input", 0, 0)
+    wide = 2 if c.flag("use_double_wide_mlp") and not owns else 1
+    mlp, weights = gated(c, size=wide * c.integer("intermediate_size"))
+    mixer, attention = _gemma4_attention(c, full, owns)
+    weights = attention + weights + norms(hidden, *FOUR_NORMS)
+    if narrow:
+        weights += _per_layer(hidden, narrow)
+    if c.flag("enable_moe_block"):
+        experts, size = c.integer("num_experts"), c.integer("moe_intermediate_size")
+        weights += (
+            Weight("router.scale", (hidden,), "other"),
+            Weight("router.per_expert_scale", (experts,), "other"),
+            *linear("router.proj", experts, hidden, kind="router"),
+            Weight("experts.gate_up_proj", (experts, 2 * size, hidden), "experts"),
+            Weight("experts.down_proj", (experts, hidden, size), "experts"),
+            *norms(
+                hidden,
+                "post_feedforward_layernorm_1",
+                "post_feedforward_layernorm_2",
+                "pre_feedforward_layernorm_2",
+            ),
+        )
+        mlp = mlp._replace(
+            kind="moe",
+            experts=experts,
+            experts_per_token=c.integer("top_k_experts", 8),
+            expert_intermediate_size=size,
+            shared_intermediate_size=c.integer("intermediate_size"),
+        )
+    return Layer(mixer, mlp, "rms", 4, class_name="Gemma4TextDecoderLayer", weights=weights)
+
+
+def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Weights]:
+    hidden, heads, bias = c.integer("hidden_size"), c.integer("num_attention_heads"), c.flag("attention_bias")
+    dim = c.integer("global_head_dim", 512) if full else c.integer("head_dim")
+    same, kv = c.flag("attention_k_eq_v") and full, c.integer("num_key_value_heads")
+    if same:
+        kv = c.integer("num_global_key_value_heads", kv)
+    weights = linear("self_attn.q_proj", heads * dim, hidden, bias) + linear(
+        "self_attn.o_proj", hidden, heads * dim, bias
+    )
+    weights += norm("self_attn.q_norm", dim)
+    if owns:
+        weights += norm("self_attn.k_norm", dim) + linear("self_attn.k_proj", kv * dim, hidden, bias)
+        weights += () if same else linear("self_attn.v_proj", kv * dim, hidden, bias)
+    window = 0 if full else c.integer("sliding_window")
+    mixer = Attention(heads=heads, kv_heads=kv, head_dim=dim, qk_norm="head", sliding_window=window, shares_kv=not owns)
+    return mixer, weights
+
+
+FAMILIES = {"gemma3n_text": gemma3n_text, "gemma4_text": gemma4_text}

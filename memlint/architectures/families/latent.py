@@ -98,6 +98,33 @@ def deepseek_v32(c: Config) -> Architecture:
     return _deepseek(c, "DeepseekV32", first, lambda: _indexed(c), unmodelled=SPARSE)
 
 
+def glm_moe_dsa(c: Config) -> Architecture:
+    """DeepSeek's sparse attention; layers marked "shared" take the key choice of the layer before them."""
+    hidden, attention = c.integer("hidden_size"), {True: _indexed(c), False: latent(c, bias=c.flag("attention_bias"))}
+    kinds = dense_first(c, c.integer("first_k_dense_replace", 3, 0))
+    return decoder(
+        c,
+        "GlmMoeDsaForCausalLM",
+        lambda key: layer(
+            "GlmMoeDsaDecoderLayer",
+            attention[key[1]],
+            gated(c) if key[0] == "dense" else shared_mixture(c),
+            norms(hidden, *TWO),
+        ),
+        list(zip(kinds, _chooses(c))),
+        unmodelled=SPARSE,
+    )
+
+
+def _chooses(c: Config) -> list[bool]:
+    """Which layers run their own indexer (configuration_glm_moe_dsa.py, `indexer_types`)."""
+    listed = c.items("indexer_types") or list(c.text("index_topk_pattern"))
+    if listed:
+        return [kind in ("full", "F") for kind in listed]
+    every, offset = c.integer("index_topk_freq", 1), c.integer("index_skip_topk_offset", 2, 0)
+    return [max(index - offset + 1, 0) % every == 0 for index in range(c.layers())]
+
+
 def _dense(c: Config, name: str, **traits: Any) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
     return decoder(
@@ -155,6 +182,7 @@ FAMILIES = {
     "deepseek_v3": deepseek_v3,
     "deepseek_v32": deepseek_v32,
     "glm4_moe_lite": glm4_moe_lite,
+    "glm_moe_dsa": glm_moe_dsa,
     "mistral4": mistral4,
     "axk1": axk1,
     "minicpm3": minicpm3,

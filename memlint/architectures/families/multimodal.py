@@ -7,10 +7,21 @@ from typing import Any
 
 from memlint.architectures import towers
 from memlint.architectures.assemble import decoder
-from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, norm
+from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, norm, norms
 from memlint.architectures.config import Config, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
-from memlint.architectures.families import dense, experts, gemma, hybrid, llama, mixture, phi3, qwen_vision
+from memlint.architectures.families import (
+    dense,
+    experts,
+    gemma,
+    gemma_n,
+    hybrid,
+    latent,
+    llama,
+    mixture,
+    phi3,
+    qwen_vision,
+)
 from memlint.architectures.model import Architecture, Layer, Tower, Weight
 
 Build = Callable[[Config], Architecture]
@@ -25,11 +36,14 @@ def _glm4v_text(c: Config) -> Architecture:
 TEXT: Mapping[str, Build] = {
     **llama.FAMILIES,
     **gemma.FAMILIES,
+    **gemma_n.FAMILIES,
     **dense.FAMILIES,
     **mixture.FAMILIES,
     **experts.FAMILIES,
     **hybrid.FAMILIES,
     **phi3.FAMILIES,
+    "kimi_k2": latent.deepseek_v3,
+    "deepseek_v3": latent.deepseek_v3,
     "qwen2_vl_text": llama.qwen2,
     "qwen2_5_vl_text": llama.qwen2,
     "qwen2_5_omni_text": llama.qwen2,
@@ -357,6 +371,53 @@ def _glm_tower(c: Config) -> Tower:
     )
 
 
+def gemma4(c: Config) -> Architecture:
+    if c.mapping("audio_config"):
+        raise UnsupportedConfig("no block list for the audio tower of Gemma 4 (E2B, E4B)")
+    text = language_model(c, "gemma4_text")
+    if not c.mapping("vision_config"):
+        return text._replace(family=c.family, class_name="Gemma4ForConditionalGeneration")
+    vision = nested(c, "vision_config")
+    projection = linear("embedding_projection", text.hidden_size, vision.integer("hidden_size"))
+    tower = _projected(_gemma4_tower(vision), projection, "model.embed_vision", tokens_per_image=280)
+    return _whole(c, "Gemma4ForConditionalGeneration", text, tower)
+
+
+def _gemma4_tower(c: Config) -> Tower:
+    hidden, inner, dim, patch = (
+        c.integer(name) for name in ("hidden_size", "intermediate_size", "head_dim", "patch_size")
+    )
+    heads, kv = c.integer("num_attention_heads"), c.integer("num_key_value_heads")
+    table = Weight(
+        "patch_embedder.position_embedding_table", (2, c.integer("position_embedding_size"), hidden), "position"
+    )
+    weights = (
+        linear("self_attn.q_proj.linear", heads * dim, hidden)
+        + linear("self_attn.k_proj.linear", kv * dim, hidden)
+        + linear("self_attn.v_proj.linear", kv * dim, hidden)
+        + linear("self_attn.o_proj.linear", hidden, heads * dim)
+        + norms(dim, "self_attn.q_norm", "self_attn.k_norm")
+        + linear("mlp.gate_proj.linear", inner, hidden)
+        + linear("mlp.up_proj.linear", inner, hidden)
+        + linear("mlp.down_proj.linear", hidden, inner)
+        + norms(hidden, *gemma.FOUR_NORMS)
+    )
+    return Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=c.layers(),
+        heads=heads,
+        intermediate_size=inner,
+        mlp="gated",
+        norm="rms",
+        patch_size=patch,
+        merge_size=c.integer("pooling_kernel_size", 3),
+        weights=(table, *linear("patch_embedder.input_proj", hidden, 3 * patch * patch)),
+        layer_weights=weights,
+        tower_prefix="model.vision_tower",
+    )
+
+
 def qwen2_5_omni(c: Config) -> Architecture:
     """The thinker alone: it is what frameworks train (LLaMA-Factory takes `model.thinker`); the talker stays out."""
     thinker = Config(c.mapping("thinker_config"), "qwen2_5_omni_thinker")
@@ -458,6 +519,7 @@ def _mllama_towers(c: Config) -> tuple[Tower, Tower]:
 
 FAMILIES = {
     "mllama": mllama,
+    "gemma4": gemma4,
     "qwen2_5_omni": qwen2_5_omni,
     "gemma3": gemma3,
     "shieldgemma2": shieldgemma2,
