@@ -8,6 +8,7 @@ from typing import Any
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
 from memlint.run import UNKNOWN, Run
+from memlint.simulation import optimizers
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import Settings
@@ -57,6 +58,8 @@ def _require(run: Run) -> None:
         raise UnsupportedRun(f"no simulation of method.stage {run.method.stage!r}")
     if run.model.quantization.method not in ("none", "bnb"):
         raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")
+    if run.optimizer.name not in (*optimizers.KNOWN, UNKNOWN):
+        raise UnsupportedRun(f"no simulation of the optimizer {run.optimizer.name!r}")
     if run.stack.transformers < (5,) and _has_experts(run):
         raise UnsupportedRun("transformers 4 builds experts as separate layers")
     if run.parallelism.engine not in ("single", "ddp", "fsdp"):

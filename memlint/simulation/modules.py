@@ -27,6 +27,10 @@ class ModuleNames:
                 self._last = str(name)
         return self._last
 
+    def running(self) -> bool:
+        """Whether some module's forward is at work."""
+        return bool(self._stack)
+
     def __enter__(self) -> ModuleNames:
         for module in self._model.modules():
             self._handles.append(module.register_forward_pre_hook(self._enter))

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+KNOWN = ("adamw_torch", "adamw_torch_fused", "sgd", "adagrad", "rmsprop", "adafactor")
+
 
 def create(name: str, parameters: list[torch.nn.Parameter], momentum: float = 0.0) -> Any:
     """The optimizer that transformers builds for `name` (its OptimizerNames).

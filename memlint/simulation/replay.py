@@ -37,6 +37,13 @@ def alive(tracker: Tracker, position: int) -> list[Allocation]:
     return [tracker.allocations[index] for index in sorted(live)]
 
 
+def name_logits(tracker: Tracker, vocabulary: int) -> None:
+    """Marks the tensors that hold a value per token and entry of the vocabulary."""
+    for one in tracker.allocations:
+        if one.kind in ("", "activations") and len(one.shape) > 1 and one.shape[-1] == vocabulary:
+            one.kind = "logits"
+
+
 def grouped(allocations: Iterable[Allocation]) -> tuple[Live, ...]:
     """Allocations grouped by module (any layer), kind, shape, dtype and operator; largest first."""
     groups: dict[tuple[str, str, tuple[int, ...], str, str, str], list[int]] = {}

@@ -129,9 +129,10 @@ def _run(model: Any, tracker: Tracker, settings: Settings, mesh: Any) -> _Figure
         for parameter in trained:
             parameter.grad = torch.empty_like(parameter)
     names = ModuleNames(model)
-    tracker.module = names.current
+    tracker.module, tracker.recomputing = names.current, names.running
     with names, precision.CudaOperators():
         end = _step(model, inputs, tracker, settings, optimizer, trained)
+    replay.name_logits(tracker, model.get_output_embeddings().weight.shape[0])
     return _Figures(_count(model.parameters()), _count(trained), base, states, *end)
 
 

@@ -62,6 +62,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         self.current = 0
         self.phase = ""
         self.module: Callable[[], str] = str
+        self.recomputing: Callable[[], bool] = bool  # a module's forward runs (in the backward: once more)
         self.ignored: Callable[[torch.Tensor], bool] = lambda tensor: False
         self._live: dict[int, tuple[int, Any]] = {}
         self._temporaries = temporaries
@@ -82,7 +83,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         if not size:
             return
         allocation = Allocation(tensor, size, operator, self.module(), self.phase)
-        allocation.kind = kind
+        allocation.kind = kind or ("activations" if self.phase == "backward" and self.recomputing() else "")
         self._record(allocation)
         index = len(self.allocations) - 1
         self._live[key] = (index, weakref.ref(storage, self._freed(key)))

@@ -25,6 +25,7 @@ from memlint.run import (
     replace,
 )
 from memlint.simulation import Adapter, Settings, SimulatedStep, UnsupportedRun, simulate, simulate_settings
+from memlint.simulation.as_estimate import estimate_of, tensor_lines
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 
@@ -196,6 +197,7 @@ def test_a_run_is_simulated_as_its_settings_say() -> None:
         ({"model.quantization": Quantization("gptq", 4)}, "gptq"),
         ({"parallelism.engine": "deepspeed"}, "engine"),
         ({"checkpointing.mode": "selective"}, "selective"),
+        ({"optimizer.name": "lomo"}, "lomo"),
     ],
 )
 def test_what_cannot_be_simulated_says_so(changes: dict[str, object], reason: str) -> None:
@@ -213,3 +215,18 @@ def test_fsdp2_holds_four_shards_at_the_step_and_gathers_in_between() -> None:
     kept = simulated(settings._replace(sharding=shard._replace(reshard_after_forward=False)))
     assert kept.end_forward > split.end_forward
     assert split.backward > split.base + split.optimizer_states
+
+
+def test_a_step_reads_as_an_estimate() -> None:
+    run, step = run_of(), simulated(LORA)
+    answer = estimate_of(step, run)
+    assert answer.allocated_bytes == step.peak
+    assert {phase.name for phase in answer.phases} == {"forward", "backward", "optimizer_step"}
+    for phase in answer.phases:
+        assert sum(phase.components.values()) == phase.allocated_bytes
+    backward = next(phase for phase in answer.phases if phase.name == "backward")
+    assert backward.components["logits"] >= 2 * 512 * 4096 * 4
+    assert answer.details["replayed_reserved_bytes"] >= step.peak
+    lines = list(tensor_lines(step, 5))
+    assert len(lines) == 6
+    assert lines[-1].endswith("smaller groups")

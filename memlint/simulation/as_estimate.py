@@ -1,0 +1,57 @@
+"""A simulated step as an `Estimate`, so that it prints as the closed form does, and its tensors as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.memory.estimate import on_card
+from memlint.memory.model import Estimate, Phase
+from memlint.run import Run
+from memlint.simulation.allocator import Settings, replay
+from memlint.simulation.result import SimulatedStep
+
+COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
+MIB = 1 << 20
+
+
+def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
+    """The phases of `step` with their components; the card's figures come from the same constants.
+
+    `details["replayed_reserved_bytes"]` is what the modelled caching allocator reserves for this very step.
+    """
+    phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
+    peak = max(phases, key=lambda phase: phase.allocated_bytes)
+    details = {"resident_bytes": step.base + step.optimizer_states}
+    answer = on_card(run, phases, peak, details)
+    reserved = replay(step.events, step.sizes, allocator_settings(run)).reserved
+    return answer._replace(
+        parameters=step.parameters,
+        trainable_parameters=step.trainable_parameters,
+        details={**answer.details, "replayed_reserved_bytes": reserved},
+    )
+
+
+def allocator_settings(run: Run) -> Settings:
+    """The run's PYTORCH_CUDA_ALLOC_CONF."""
+    return Settings(expandable_segments=run.stack.expandable_segments, max_split_size_mb=run.stack.max_split_size_mb)
+
+
+def _phase(step: SimulatedStep, name: str) -> Phase:
+    found = step.by_kind(name)
+    components = dict.fromkeys(COMPONENTS, 0)
+    for kind, size in found.items():
+        components[kind if kind in components else "activations"] += size
+    return Phase(name, sum(components.values()), components)
+
+
+def tensor_lines(step: SimulatedStep, most: int = 20) -> Iterator[str]:
+    """What is alive at the peak, largest groups first: bytes, kind, tensors, module."""
+    for line in step.live_at_peak[:most]:
+        shape = "x".join(map(str, line.shape)) or "scalar"
+        yield (
+            f"{line.bytes / MIB:10.1f} MiB  {line.kind:16} {line.tensors:5} x {shape} {line.dtype}  "
+            f"{line.module or '-'} ({line.operator}, {line.phase})"
+        )
+    rest = sum(line.bytes for line in step.live_at_peak[most:])
+    if rest:
+        yield f"{rest / MIB:10.1f} MiB  in {len(step.live_at_peak) - most} smaller groups"
