@@ -1,6 +1,9 @@
 """Prints how far the closed form is from the real engines, phase by phase.
 
-python benchmarks/sharding/compare.py [NAME_PREFIX]
+python benchmarks/sharding/compare.py [--estimate] [NAME_PREFIX]
+
+The placement of model state plus measured activations; with `--estimate`, what `memlint.memory` answers on its own
+(settings with offload left out: host and device are one on the CPU).
 """
 
 from __future__ import annotations
@@ -52,6 +55,19 @@ def _errors(row: dict[str, Any], kept: predict.Activations) -> dict[str, float]:
     return {phase: predicted[phase] / measured(row, phase) - 1 for phase in PHASES}
 
 
+def estimate_errors(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """As `errors`, for the whole estimate; it rounds every tensor to 512 B, which the count here does not."""
+    found = {}
+    for row in results:
+        setting = row["setting"]
+        if setting["engine"] == "none" or "offload" in setting["name"]:
+            continue
+        phases = {phase.name: phase.allocated_bytes for phase in predict.estimated(setting).phases}
+        phases["step"] = phases.pop("optimizer_step")
+        found[setting["name"]] = {name: phases[name] / measured(row, name) - 1 for name in PHASES[1:]}
+    return found
+
+
 def measured(row: dict[str, Any], phase: str) -> int:
     """The fullest rank's bytes."""
     return max(rank[phase] for rank in row["ranks"])
@@ -64,13 +80,16 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def main() -> int:
-    prefix = sys.argv[1] if len(sys.argv) > 1 else ""
-    found = {name: e for name, e in errors(rows()).items() if name.startswith(prefix)}
-    print(f"{'setting':45s}" + "".join(f"{phase:>11s}" for phase in PHASES))
+    words = [word for word in sys.argv[1:] if word != "--estimate"]
+    whole = len(words) < len(sys.argv) - 1
+    prefix = words[0] if words else ""
+    found = {n: e for n, e in (estimate_errors if whole else errors)(rows()).items() if n.startswith(prefix)}
+    phases = PHASES[1:] if whole else PHASES
+    print(f"{'setting':45s}" + "".join(f"{phase:>11s}" for phase in phases))
     for name, by_phase in found.items():
-        print(f"{name:45s}" + "".join(f"{100 * by_phase[phase]:+10.1f}%" for phase in PHASES))
+        print(f"{name:45s}" + "".join(f"{100 * by_phase[phase]:+10.1f}%" for phase in phases))
     for label, share in (("median", 0.5), ("p95", 0.95), ("worst", 1.0)):
-        figures = [quantile([abs(e[phase]) for e in found.values()], share) for phase in PHASES]
+        figures = [quantile([abs(e[phase]) for e in found.values()], share) for phase in phases]
         print(f"{label + f' of {len(found)}':45s}" + "".join(f"{100 * f:10.1f}%" for f in figures))
     return 0
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.model import Architecture, Layer, Mlp, Weight
+from memlint.architectures.model import Attention as Mixer
 from memlint.memory import fsdp, single, zero
-from memlint.memory.model import ModelState, Unit
+from memlint.memory.estimate import estimate
+from memlint.memory.model import Estimate, ModelState, Unit
 from memlint.memory.parameters import units as place_tensors
 from memlint.run import (
+    Attention,
     Batch,
     Checkpointing,
+    Evaluation,
     Fsdp,
+    Loss,
     Method,
     Model,
     Offload,
@@ -47,7 +52,7 @@ def architecture(tied: bool = False, layers: int = LAYERS) -> Architecture:
     )
     linears = tuple(Weight(f"{name}.weight", shape, "linear") for name, shape in shapes.items())
     layer = Layer(
-        Attention(heads=HEADS, kv_heads=KV_HEADS, head_dim=HIDDEN // HEADS),
+        Mixer(heads=HEADS, kv_heads=KV_HEADS, head_dim=HIDDEN // HEADS),
         Mlp(intermediate_size=INTERMEDIATE),
         class_name="LlamaDecoderLayer",
         weights=(*linears, *norms),
@@ -175,6 +180,20 @@ def predict(setting: dict[str, Any], activations: Activations) -> dict[str, int]
         "backward": base + _backward(setting, units, state, activations),
         "step": resting + state.gradients_at_step + state.communication_at_step + state.step_temporaries,
     }
+
+
+def estimated(setting: dict[str, Any]) -> Estimate:
+    """The whole estimate of a training step, without evaluation and saving."""
+    run = run_of(setting)
+    return estimate(
+        run._replace(
+            attention=Attention("sdpa"),
+            loss=Loss("plain", upcast_logits=True),
+            precision=run.precision._replace(outputs_to_fp32=False),
+            evaluation=Evaluation(enabled=False),
+            saving=Saving(enabled=False),
+        )
+    )
 
 
 def _host_gradients(setting: dict[str, Any], units: tuple[Unit, ...]) -> int:

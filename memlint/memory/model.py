@@ -59,7 +59,6 @@ class ModelState(NamedTuple):
     host_bytes: int = 0  # host RAM per node
     notes: tuple[str, ...] = ()
     gathered_at_loss: int = 0  # unsharded parameters alive while the loss runs, after the head's forward
-    other_streams: int = 0  # freed for the allocated figure while another stream still reads it: reserved memory only
     gathered_at_loss_backward: int = 0  # as gathered_at_loss, while the loss's backward runs
 
 
