@@ -46,7 +46,7 @@ QUANTIZED: tuple[tuple[str, StoredWeights], ...] = (
 # Suffixes that say which data a model saw, or how its file is stored, never how large it is.
 _SUFFIX = re.compile(
     r"[-_.](?:instruct|chat|base|it|hf|sft|dpo|orpo|kto|rlhf|rl|grpo|rm|reward|thinking|reasoning|pt|lora|qlora|full|"
-    r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|"
+    r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|ms|"
     r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
 )
 _PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
