@@ -10,6 +10,7 @@ from memlint.memory.storage import BYTES
 from memlint.run import UNKNOWN, Run
 
 _HALF = ("bfloat16", "float16")
+_MOST_TENSORS = 1_000_000  # tensors are listed one by one here: a hostile configuration must not fill memory
 _UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
 
 
@@ -26,7 +27,9 @@ class Layout(NamedTuple):
 
 
 def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
-    """Raises `Missing` when the number of ranks or the dtype is unknown."""
+    """Raises `Missing` when the number of ranks is unknown or the model absurd."""
+    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MOST_TENSORS:
+        raise Missing("model.architecture", "its configuration names more tensors than any model has")
     dtype = engine_dtype(run)
     accumulation = run.precision.grad_dtype or dtype
     decayed: list[int] = []

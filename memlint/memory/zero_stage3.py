@@ -12,6 +12,7 @@ from memlint.memory.zero_layout import Layout, flat, is_quantized, known, ranks_
 from memlint.memory.zero_trace import Gathered, Knobs, Module, Replay, Stretch, replay
 from memlint.run import UNKNOWN, Run
 
+_EXPERTS = ".experts"
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
 
@@ -184,7 +185,11 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     stretches = [
-        Stretch(_modules(unit, weights.threshold), unit.repeat, checkpointing and unit.name == "layer")
+        Stretch(
+            _modules(unit, weights.threshold, bool(zero.leaf_modules)),
+            unit.repeat,
+            checkpointing and unit.name == "layer",
+        )
         for unit in units
     ]
     tied = tied_elements(run, units)
@@ -194,22 +199,31 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     return replay(tuple(stretches), knobs)
 
 
-def _modules(unit: Unit, threshold: int) -> tuple[Module, ...]:
-    """A unit's module visits in order: containers first, then each module with its parameters."""
+def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[Module, ...]:
+    """A unit's module visits in order: containers first, then each module with its parameters; experts that are
+    modules of their own one after the other, or all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`)."""
     by_module: dict[str, list[Tensor]] = {}
     for tensor in unit.tensors:
         if not is_quantized(tensor):
-            by_module.setdefault(_module(tensor), []).append(tensor)
+            by_module.setdefault(_module(tensor, leaves), []).append(tensor)
     found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
     for tensors in by_module.values():
-        gathered = [t.numel for t in tensors for _ in range(t.copies) if t.numel > threshold]
-        persistent = sum(t.numel * t.copies for t in tensors if t.numel <= threshold)
-        found.append(Module(tuple(gathered), persistent))
+        copies = 1 if leaves else min(t.copies for t in tensors)
+        found += [_visited(tensors, copies, threshold)] * copies
     return tuple(found)
 
 
-def _module(tensor: Tensor) -> str:
+def _visited(tensors: list[Tensor], parts: int, threshold: int) -> Module:
+    """One of `parts` equal modules that own `tensors` together."""
+    gathered = [t.numel for t in tensors for _ in range(t.copies // parts) if t.numel > threshold]
+    persistent = sum(t.numel * t.copies // parts for t in tensors if t.numel <= threshold)
+    return Module(tuple(gathered), persistent)
+
+
+def _module(tensor: Tensor, leaves: bool) -> str:
     """The module that owns a tensor; an adapter matrix is a module of its own."""
+    if leaves and _EXPERTS in tensor.name:
+        return tensor.name.partition(_EXPERTS)[0]
     return tensor.name if tensor.kind == "adapter" else tensor.name.rpartition(".")[0]
 
 

@@ -205,7 +205,7 @@ class _Coordinator:
     def _prefetch(self) -> None:
         room = min(self.knobs.max_live_parameters - self.live, self.knobs.prefetch_bucket_size)
         queue, fetched_for = self.queue, self.fetched_for
-        wanted: list[int] = []
+        wanted: dict[int, None] = {}
         count = 0
         while count < room and self.next_in_queue < len(queue):
             parameter, use = queue[self.next_in_queue]
@@ -213,9 +213,9 @@ class _Coordinator:
             if fetched_for[parameter] < use:
                 fetched_for[parameter] = use
             if not self.available[parameter] and self.batch[parameter] < 0 and parameter not in wanted:
-                wanted.append(parameter)
+                wanted[parameter] = None
                 count += self.sizes[parameter]
-        self._gather(wanted)
+        self._gather(list(wanted))
 
     def _release(self, index: int, parameters: tuple[int, ...]) -> None:
         for parameter in parameters:

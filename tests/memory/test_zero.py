@@ -151,3 +151,19 @@ def test_a_partial_offload_leaves_the_first_sub_groups_on_the_gpu() -> None:
     half = replace(zero_run(3, sub_group_size=10_000), {"offload.optimizer": "cpu", "offload.optimizer_ratio": 0.5})
     whole = place(zero_run(3, sub_group_size=10_000)).optimizer_states
     assert 0.2 * whole < place(half).optimizer_states < 0.8 * whole
+
+
+def test_expert_modules_are_gathered_one_by_one_unless_they_are_a_leaf() -> None:
+    names = ("mlp.experts.*.up_proj.weight", "mlp.experts.*.down_proj.weight")
+    experts = tuple(tensor(name, 64, 64, copies=8) for name in names)
+    units = (UNITS[0], Unit("layer", experts, 4, 0), UNITS[2])
+    knobs = {"param_persistence_threshold": 0, "prefetch_bucket_size": 0, "max_reuse_distance": 0}
+    alone = place(zero_run(3, **knobs), units)
+    together = place(zero_run(3, leaf_modules=("MoeBlock",), **knobs), units)
+    assert alone.units[1].gathered_forward == 2 * 64 * 64
+    assert together.units[1].gathered_forward == 2 * 2 * 16 * 64 * 64  # the flat buffer and its copies
+
+
+def test_an_absurd_model_is_refused_before_it_fills_memory() -> None:
+    with pytest.raises(Missing):
+        place(zero_run(2), (UNITS[0], UNITS[1]._replace(repeat=10**9), UNITS[2]))
