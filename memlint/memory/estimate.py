@@ -7,11 +7,13 @@ from typing import Any
 
 from memlint import hardware
 from memlint.architectures.model import Architecture
-from memlint.memory import device, fsdp, parameters, single, zero
+from memlint.memory import device, evaluation, fsdp, inference, parameters, single, zero
+from memlint.memory.loss import FUSED
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
 from memlint.memory.step import step
+from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
 from memlint.run import Run
 
@@ -49,7 +51,13 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
     refuse_unmodelled(run.model.architecture)
     state = place(run, units)
+    state = with_extra_models(run, units, state)
+    if run.purpose == "inference":
+        return _inference(run, units, state)
     found, walked = phases(step(run, units, simulated), units, state)
+    evaluated = evaluation.evaluation(run, units, state, simulated)
+    if evaluated is not None:
+        found += (evaluated,)
     peak = max(found, key=_allocated)
     details = _details(run, state, walked)
     return on_card(run, found, peak, details)._replace(
@@ -57,6 +65,34 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         parameters=parameters.total(units),
         trainable_parameters=parameters.total(units, trainable=True),
     )
+
+
+def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
+    found = inference.phases(run, units, state)
+    details = {"weights_bytes": state.weights, "resident_bytes": state.weights, "logits_bytes": 0}
+    peak = max(found, key=_allocated)
+    return on_card(run, found, peak, details)._replace(parameters=parameters.total(units), trainable_parameters=0)
+
+
+def with_extra_models(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
+    """Reference and reward models beside the trained one: its base again in the frozen dtype.
+
+    ZeRO-3 and FSDP shard them as well.
+    """
+    copies = (run.method.reference_model in ("copy", "named")) + (run.method.reward_model == "full")
+    if not copies:
+        return state
+    width = BYTES[str(run.model.weights_dtype)]
+    base = sum(
+        tensor.numel * tensor.copies * unit.repeat
+        for unit in units
+        for tensor in unit.tensors
+        if tensor.kind != "adapter"
+    )
+    ranks = run.parallelism.world_size
+    sharded = run.parallelism.engine == "fsdp" or run.parallelism.zero.stage == 3
+    share = ranks if sharded and run.parallelism.engine != "single" and isinstance(ranks, int) else 1
+    return state._replace(weights=state.weights + copies * width * base // max(1, share))
 
 
 def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
@@ -119,7 +155,7 @@ def _details(run: Run, state: ModelState, walked: Walk) -> dict[str, int]:
         "resident_bytes": state.weights + state.optimizer_states,
         "gradients_bytes": state.gradients_at_step,
         "activations_bytes": walked.held,
-        "logits_bytes": walked.logits,
+        "logits_bytes": 0 if run.loss.kind in FUSED else walked.logits,
         "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

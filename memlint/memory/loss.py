@@ -12,7 +12,7 @@ from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.ops import SINGLE
 from memlint.memory.profile import Mode, Profile
 from memlint.memory.roles import Roles
-from memlint.memory.tape import Tape, Value
+from memlint.memory.tape import Tape, Value, WeightGradient
 
 
 class LossShape(NamedTuple):
@@ -29,6 +29,8 @@ class LossShape(NamedTuple):
     smoothing: bool = False
     shifted_copy: bool = False
     norm: str = "rms"
+    stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
+    reference: bool = False  # a reference forward runs while the policy's graph is alive
 
 
 @lru_cache(maxsize=256)
@@ -41,6 +43,8 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     tape.drop(x)
     if loss.kind in FUSED:
         return _fused(context, loss, normed)
+    if loss.stage == "value":
+        return _value(context, loss, normed)
     logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
     found = _cross_entropy(tape, loss, logits)
     tape.drop(normed)  # the base model's output lives until the forward returns
@@ -78,6 +82,10 @@ def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
 
 def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
+    if loss.kind == "fused_ce":  # the kernel writes the gradient over the logits
+        found = tape.new("scalar", SINGLE)
+        tape.node((found,), (logits,), (), aliases=True)
+        return found
     single = ops.cast(tape, logits, SINGLE)
     if loss.shifted_copy:
         shifted = ops.copy(tape, single)
@@ -86,15 +94,20 @@ def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     log_probabilities = ops.unary_by_result(tape, single)
     found = tape.new("scalar", SINGLE)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
+    if loss.reference:  # its fp32 logits and their log-softmax
+        tape.spike(("logits", SINGLE), ("logits", SINGLE))
     tape.drop(log_probabilities, single)
     return found
 
 
-def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value) -> Profile:
-    """Autocast ends, accelerate converts the outputs, the Trainer lets go of them, backward runs."""
-    tape_cached = tape.now(minus=found)
+def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value, made: tuple[Value, ...] = ()) -> Profile:
+    """Autocast ends, accelerate converts the outputs, the Trainer lets go of them, backward runs.
+
+    `made`: gradients that a fused loss computed in the forward; backward hands them out.
+    """
+    in_autocast = tape.now(minus=found)
     tape.end_autocast()
-    if loss.outputs_to_fp32:
+    if loss.outputs_to_fp32 and not loss.stage:
         converted = ops.cast(tape, logits, SINGLE)
         tape.drop(logits)
         logits = converted
@@ -102,24 +115,49 @@ def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value) -> Profile
     if not loss.keeps_logits:
         tape.drop(logits)
     held = tape.now(minus=found)
+    tape.drop(*made)
     tape.take_moments()
     tape.backward(found)
     if loss.keeps_logits:
         tape.drop(logits)
     tape.drop(found)
-    return Profile(forward, tape_cached, held, tape.take_moments(), tape.now())
+    return Profile(forward, in_autocast, held, tape.take_moments(), tape.now())
 
 
 def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
-    """Loss and output projection together, a chunk of tokens at a time: the logits never exist whole."""
-    tape = context.tape
+    """Loss and output projection together, a chunk of tokens at a time: the logits never exist whole.
+
+    Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
+    ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
+    """
+    tape, half = context.tape, context.regime.half
     head = context.linears["head"].weight
-    chunk = (("logits_chunk", SINGLE),) * 2 + (("logits_chunk", normed.width),)
-    gradients: tuple[tuple[str, int], ...] = (("hidden", normed.width),)
+    copies = (("logits_chunk", SINGLE),) * (3 if loss.kind == "chunked" else 1)
+    if loss.kind != "chunked":
+        copies += (("logits_chunk", half or normed.width),)
+    inside = copies + (((head.extent, half),) if half and half != head.width else ())
+    made: list[Value] = []
+    gradients: tuple[WeightGradient, ...] = ()
     if head.trains:
-        gradients += ((head.extent, head.width),)
-    tape.spike(*chunk, *gradients)
+        inside += ((head.extent, half or head.width),)
+        gradients = (WeightGradient(head.extent, head.width, head.width),)
+    if loss.kind != "chunked":
+        made.append(tape.new("hidden", normed.width))
+        if head.trains:
+            made.append(tape.new(head.extent, head.width))
+    tape.spike(*inside)
     found = tape.new("scalar", SINGLE)
-    tape.node((found,), (normed,), (normed,), chunk)
+    again = inside if loss.kind == "chunked" else ()
+    tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), again, weights=gradients)
+    tape.drop(normed)
+    return _finish(tape, loss, Value.outside("scalar", SINGLE), found, tuple(made))
+
+
+def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
+    """A value head beside a language-model head whose fp32 logits are made and thrown away (TRL's value-head model)."""
+    tape = context.tape
+    tape.spike(("logits", normed.width), ("logits", SINGLE))
+    found = tape.new("scalar", SINGLE)
+    tape.node((found,), (normed,), (normed,))
     tape.drop(normed)
     return _finish(tape, loss, Value.outside("scalar", SINGLE), found)

@@ -48,10 +48,13 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
     architecture: Architecture = run.model.architecture
     micro = known(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
     length = known(run.sequence.length, "sequence.length", "say the longest sequence")
-    tokens = Tokens(sequences or micro, length)
+    paired = 2 if run.method.stage in _PAIRED else 1
+    tokens = Tokens(sequences or paired * micro, length)
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
+    rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
+    counts["logits_chunk"] = rows * vocabulary
     return Step(run, architecture, tokens, regime(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
 
 
@@ -194,9 +197,38 @@ def _loss(shared: Step) -> LossShape:
         softcap=architecture.logits_softcap,
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
+        shifted_copy=bool(run.loss.upcast_logits),
+        stage=_stage(run),
+        reference=run.method.reference_model not in ("none", "precomputed") and _stage(run) == "logps",
     )
 
 
 def _final_norm(architecture: Architecture) -> str:
     last = architecture.kinds[architecture.pattern[-1]]
     return "centred" if last.class_name.startswith("Cohere") else last.norm
+
+
+_PAIRED = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected go through one forward
+_LOG_PROBABILITIES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
+
+
+def _stage(run: Run) -> str:
+    if run.method.stage == "rm":
+        return "value"
+    return "logps" if run.method.stage in _LOG_PROBABILITIES else ""
+
+
+def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
+    """Tokens whose logits a fused loss holds at once.
+
+    Liger: tokens / ceil(vocabulary / hidden), up to a power of two (liger_kernel 0.8.5
+    ops/fused_linear_cross_entropy.py); chunked losses say it themselves; cut cross entropy holds a block.
+    """
+    if run.loss.chunk_tokens:
+        return min(tokens, run.loss.chunk_tokens)
+    if run.loss.num_chunks:
+        return -(-tokens // run.loss.num_chunks)
+    if run.loss.kind == "cut":
+        return 128
+    parts = -(-vocabulary // hidden)
+    return int(min(tokens, 1 << max(0, (-(-tokens // parts) - 1).bit_length())))

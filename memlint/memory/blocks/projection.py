@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from memlint.memory import ops
 from memlint.memory.blocks.regime import Context
+from memlint.memory.parameters import Missing
 from memlint.memory.roles import Linear
-from memlint.memory.tape import Value, Weight
+from memlint.memory.tape import Value
 
 
 def project(context: Context, part: str, x: Value, extent: str) -> Value:
     """Apply the projection named `part` to `x`."""
-    linear = context.linears[part]
+    linear = context.linears.get(part)
+    if linear is None:
+        raise Missing("model.architecture", f"this architecture's {part.replace('_', ' ')} projection is not known")
     result = ops.linear(context.tape, x, linear.weight, extent, context.regime.half)
     if linear.down is None:
         return result
@@ -37,8 +40,3 @@ def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent
     found = ops.add(tape, result, scaled)
     tape.drop(result, scaled, given)
     return found
-
-
-def frozen(weight: Weight) -> Weight:
-    """The same parameter when nothing trains."""
-    return weight._replace(trains=False)

@@ -1,0 +1,75 @@
+"""Evaluation between steps, and inference: forwards without gradients, logits, the key-value cache."""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Architecture, Layer
+from memlint.memory.model import ModelState, Phase, Unit
+from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
+from memlint.memory.step import Step, step, stretches
+from memlint.run import Run
+
+DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args.py
+_HALF = 2
+
+
+def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase | None:
+    """The evaluation's peak: states stay, gradients are gone; None when nothing is evaluated."""
+    if run.evaluation.enabled is not True:
+        return None
+    batch = run.evaluation.batch_size if isinstance(run.evaluation.batch_size, int) else DEFAULT_BATCH
+    shared = step(run, units, simulated, batch)
+    forward, logits = forward_without_gradients(shared, units, state)
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights
+    parts["optimizer_states"] = state.optimizer_states
+    parts["communication"] = state.communication
+    parts["activations"] = forward - logits + inputs_bytes(shared)
+    parts["logits"] = logits + kept_logits(run, shared)
+    if run.evaluation.predict_with_generate:
+        new = run.evaluation.max_new_tokens
+        parts["activations"] += max(1, run.evaluation.num_beams) * cache_bytes(
+            shared.architecture, batch, shared.tokens.length + new, shared.regime.half or _HALF
+        )
+    return phase("evaluation", parts)
+
+
+def kept_logits(run: Run, shared: Step) -> int:
+    """Logits that wait on the GPU until `eval_accumulation_steps` or the end; fp32 after accelerate's conversion."""
+    if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate:
+        return 0
+    batches = run.evaluation.accumulation_steps or 1
+    samples = run.evaluation.samples
+    if run.evaluation.accumulation_steps is None and isinstance(samples, int):
+        batches = -(-samples // shared.tokens.sequences)
+    return batches * shared.counts["logits"] * (4 if run.precision.outputs_to_fp32 else _HALF)
+
+
+def forward_without_gradients(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[int, int]:
+    """Highest level of a forward under `no_grad`, and the logits in it, bytes."""
+    run = shared.run
+    free = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
+    peak = cached = logits = 0
+    for part in stretches(shared._replace(run=free), units, state):
+        own = part.sizes.largest(part.profile.forward)
+        if cached + own + part.gathered_forward > peak:
+            peak = cached + own + part.gathered_forward
+            logits = part.sizes.parts(part.profile.forward)["logits"]
+        hidden = part.sizes.of(("hidden", shared.width))
+        cached += part.repeat * max(0, part.sizes.largest(part.profile.held_forward) - hidden)
+    return peak, logits
+
+
+def cache_bytes(architecture: Architecture, sequences: int, length: int, width: int) -> int:
+    """Key-value cache of `sequences` of `length` tokens."""
+    return sequences * sum(_layer_cache(architecture.kinds[kind], length) for kind in architecture.pattern) * width
+
+
+def _layer_cache(layer: Layer, length: int) -> int:
+    """Elements one sequence caches in a layer: keys and values, a window of them, or MLA's latent."""
+    shape = layer.attention
+    if shape.shares_kv:
+        return 0
+    if shape.kind == "mla":
+        return length * (shape.kv_lora_rank + shape.rope_head_dim)
+    kept = min(length, shape.sliding_window) if shape.sliding_window else length
+    return kept * shape.kv_heads * (shape.head_dim + (shape.value_head_dim or shape.head_dim))
