@@ -36,6 +36,8 @@ PUBLISHED = {
     "microsoft/Phi-3-mini-4k-instruct": 3_821_079_552,
     "Qwen/Qwen3-30B-A3B": 30_532_122_624,
     "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": 108_641_793_536,
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
 }
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in FAMILIES]
 THINKER = "qwen2_5_omni"  # memlint counts its thinker alone, see families/multimodal.py
