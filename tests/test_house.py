@@ -109,7 +109,7 @@ def lazy_imports(path: Path) -> Iterator[int]:
 
 # Libraries that a room needs only when something is unusual: their import is part of that unusual path.
 LAZY_EXCEPTIONS = {
-    ("settings", "jsonschema"),
+    ("settings", "tomllib"),
     ("formats", "jsonschema_rs"),
     ("architectures", "huggingface_hub"),
 }

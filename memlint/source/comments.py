@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from yaml import YAMLError
 from yaml.events import ScalarEvent
@@ -67,9 +68,10 @@ def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
 def _parsed_spans(text: str) -> tuple[list[tuple[int, int]], int]:
     spans: list[tuple[int, int]] = []
     try:
-        events = iter(Parser(text).get_event, None)
-        for event in events:
-            if event.__class__ is ScalarEvent:
+        get: Callable[[], Any] = Parser(text).get_event
+        while (event := get()) is not None:
+            kind = event.__class__
+            if kind is ScalarEvent:
                 start, end = event.start_mark.index, event.end_mark.index
                 if event.style in ("|", ">"):
                     start = _body(text, start)

@@ -1,0 +1,25 @@
+"""memlint's own settings: found upward from each file, checked by schema, every value with its origin."""
+
+from __future__ import annotations
+
+from memlint.settings.effective import Shown, effective, is_in_force, severity_of, show
+from memlint.settings.files import forget, load_settings
+from memlint.settings.model import FileSettings, Layer, Mistake, Settings, SettingsError, Waiver
+from memlint.settings.user import user_plugins
+
+__all__ = [
+    "FileSettings",
+    "Layer",
+    "Mistake",
+    "Settings",
+    "SettingsError",
+    "Shown",
+    "Waiver",
+    "effective",
+    "forget",
+    "is_in_force",
+    "load_settings",
+    "severity_of",
+    "show",
+    "user_plugins",
+]

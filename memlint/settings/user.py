@@ -1,0 +1,18 @@
+"""The settings of the person who runs memlint: the one place outside of the command line that may name plug-ins."""
+
+from __future__ import annotations
+
+import os
+
+from memlint.settings.files import load_settings
+from memlint.settings.meaning import strings
+
+
+def user_plugins() -> tuple[str, ...]:
+    """The plug-ins of $XDG_CONFIG_HOME/memlint/memlint.yaml (~/.config by default). Raises SettingsError."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    path = os.path.join(home, "memlint", "memlint.yaml")
+    if not os.path.isfile(path):
+        return ()
+    layers = load_settings(path, settings_file=path).layers
+    return tuple(name for layer in layers for name in strings((layer.document.value or {}).get("plugins", ())))
