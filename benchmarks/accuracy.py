@@ -12,8 +12,20 @@ from typing import Any
 from memlint.architectures import from_config
 from memlint.memory.estimate import estimate_as
 from memlint.memory.model import Estimate
-from memlint.run import Attention, Batch, Checkpointing, Evaluation, Loss, Method, Model, Optimizer, Parallelism
-from memlint.run import Precision, Run, Sequence
+from memlint.run import (
+    Attention,
+    Batch,
+    Checkpointing,
+    Evaluation,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Run,
+    Sequence,
+)
 
 _PHASES = (("fwd", "forward"), ("bwd", "backward"), ("opt", "optimizer_step"))
 _OPTIMIZERS = {"fused": "adamw_torch_fused", "adamw": "adamw_torch", "sgd": "sgd", "sgdm": "sgd"}

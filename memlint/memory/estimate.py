@@ -49,8 +49,13 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     place = _PLACES.get(run.parallelism.engine)
     if place is None:
         raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
-    refuse_unmodelled(run.model.architecture)
     state = place(run, units)
+    try:
+        refuse_unmodelled(run)
+    except Missing as missing:
+        certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
+        field = UnknownField(missing.field, missing.reason)
+        return unknown(field, allocated_low_bytes=certain, parameters=parameters.total(units))
     state = with_extra_models(run, units, state)
     if run.purpose == "inference":
         return _inference(run, units, state)
@@ -131,8 +136,11 @@ def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ..
 _MIXERS = ("attention", "mla")
 
 
-def refuse_unmodelled(architecture: Architecture) -> None:
+def refuse_unmodelled(run: Run) -> None:
     """Raise `Missing` where activations are not known."""
+    architecture: Architecture = run.model.architecture
+    if architecture.towers and run.method.kind == "full" and not run.method.freeze_vision_tower:
+        raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     for layer in architecture.kinds:

@@ -1,0 +1,149 @@
+"""The estimate as a whole: components, unknown inputs, stages, the cost of one call."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from memlint.memory import estimate
+from memlint.memory.model import Estimate
+from memlint.run import UNKNOWN, Quantization
+from tests.memory.runs import LORA, TINY, run
+
+
+def peak(found: Estimate) -> int:
+    assert found.allocated_bytes is not None, found.unknown
+    return found.allocated_bytes
+
+
+def phase(found: Estimate, name: str) -> int:
+    return next(phase.allocated_bytes for phase in found.phases if phase.name == name)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "batch__micro_batch_size",
+        "sequence__length",
+        "precision__compute",
+        "precision__autocast",
+        "precision__trainable_dtype",
+        "model__weights_dtype",
+        "model__architecture",
+        "attention__implementation",
+        "loss__kind",
+        "optimizer__name",
+    ],
+)
+def test_what_is_unknown_is_named_and_never_guessed(field: str) -> None:
+    found = estimate(run(**{field: UNKNOWN}))
+    assert found.allocated_bytes is None
+    assert [entry.field for entry in found.unknown] == [field.replace("__", ".")]
+    assert found.unknown[0].reason
+
+
+def test_an_optimizer_nobody_knows_is_unknown() -> None:
+    assert estimate(run(optimizer__name="wonder")).unknown[0].field == "optimizer.name"
+
+
+def test_a_mixer_that_is_not_modelled_leaves_a_lower_bound() -> None:
+    found = estimate(run({"model_type": "mamba", "architectures": ["MambaForCausalLM"], "state_size": 16}))
+    assert found.allocated_bytes is None
+    assert found.allocated_low_bytes is not None
+    assert found.parameters is not None and found.allocated_low_bytes >= 8 * found.parameters
+
+
+def test_short_sequences_peak_in_the_optimizer_step_at_five_times_the_weights() -> None:
+    """Weights 2, gradients 2, moments 4, foreach temporary 2 bytes a parameter (Mistral-7B: 67.46 GiB measured)."""
+    found = estimate(run(sequence__length=8, batch__micro_batch_size=1))
+    assert found.peak_phase == "optimizer_step"
+    assert found.parameters is not None
+    assert peak(found) == pytest.approx(10 * found.parameters, rel=0.01)
+
+
+def test_gradients_are_resident_when_steps_accumulate() -> None:
+    once = estimate(run(sequence__length=1024))
+    often = estimate(run(sequence__length=1024, batch__gradient_accumulation_steps=4))
+    gradients = once.details["gradients_bytes"]
+    assert phase(often, "forward") - phase(once, "forward") == gradients
+
+
+def test_lora_keeps_optimizer_states_for_adapters_only() -> None:
+    found = estimate(run(**LORA))
+    assert found.trainable_parameters is not None
+    assert found.details["optimizer_state_bytes"] == pytest.approx(8 * found.trainable_parameters, rel=0.01)
+
+
+def test_plain_logits_cost_twelve_bytes_each_and_fused_loss_none() -> None:
+    """fp32 log-softmax, its gradient, the gradient of the logits."""
+    wide: dict[str, Any] = {"config": {"vocab_size": 128000}}
+    lora = {**LORA, "sequence__length": 1024, "checkpointing__mode": "full"}
+    plain = estimate(run(**wide, **lora))
+    fused = estimate(run(**wide, **lora, loss__kind="liger"))
+    logits = 2 * 1024 * 128000
+    assert phase(plain, "backward") - phase(fused, "backward") == pytest.approx(12 * logits, rel=0.06)
+    assert fused.details["logits_bytes"] == 0
+
+
+def test_preference_stages_see_two_sequences_for_each_sample() -> None:
+    single, pairs = estimate(run(**LORA)), estimate(run(**LORA, method__stage="dpo"))
+    assert pairs.details["logits_bytes"] == 2 * single.details["logits_bytes"]
+
+
+def test_a_copied_reference_model_adds_its_weights() -> None:
+    shared = estimate(run(**LORA, method__stage="dpo", method__reference_model="shared"))
+    copied = estimate(run(**LORA, method__stage="dpo", method__reference_model="copy"))
+    assert shared.parameters is not None and shared.trainable_parameters is not None
+    base = shared.parameters - shared.trainable_parameters
+    assert peak(copied) - peak(shared) == pytest.approx(2 * base, rel=0.001)
+
+
+def test_evaluation_uses_its_own_batch_of_eight() -> None:
+    found = estimate(run(**LORA, evaluation__enabled=True, evaluation__batch_size=UNKNOWN))
+    wider = estimate(run(**LORA, evaluation__enabled=True, evaluation__batch_size=16))
+    assert phase(wider, "evaluation") > phase(found, "evaluation") > 0
+
+
+def test_inference_holds_the_cache_by_key_value_heads() -> None:
+    short = estimate(run(purpose="inference", sequence__max_new_tokens=0))
+    long = estimate(run(purpose="inference", sequence__max_new_tokens=1000))
+    cache = 2 * 1000 * 4 * 2 * 2 * 64 * 2  # sequences, tokens, layers, k and v, key-value heads, head size, bytes
+    assert phase(long, "decode") - phase(short, "decode") == cache
+
+
+def test_quantised_weights_shrink_but_not_the_head() -> None:
+    whole = estimate(run(**LORA))
+    packed = estimate(run(**LORA, model__quantization=Quantization("bnb", 4, "nf4", True)))
+    saved = whole.details["weights_bytes"] - packed.details["weights_bytes"]
+    linear = 4 * (256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 704)
+    assert saved == pytest.approx(1.5 * linear, rel=0.03)
+
+
+def test_freezing_all_but_the_last_layer_keeps_nothing_below_it() -> None:
+    one = estimate(run(method__kind="freeze", method__freeze_trainable_layers=1, sequence__length=2048))
+    deep = estimate(
+        run({"num_hidden_layers": 8}, method__kind="freeze", method__freeze_trainable_layers=1, sequence__length=2048)
+    )
+    layers = 4 * 2 * (256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 704 + 512)
+    assert peak(deep) - peak(one) == pytest.approx(layers, rel=0.01)
+
+
+def test_kernels_own_memory_is_a_component_of_its_own() -> None:
+    found = estimate(run({"vocab_size": 64}, attention__implementation="eager", sequence__length=1024))
+    backward = next(phase for phase in found.phases if phase.name == "backward")
+    assert backward.components["temporaries"] >= 4 * 2 * 4 * 1024 * 1024
+
+
+def test_one_estimate_is_fast() -> None:
+    case = run(TINY, **LORA)
+    estimate(case)
+    fastest = min(_seconds(case) for _ in range(20))
+    assert fastest < 0.003
+
+
+def _seconds(case: Any) -> float:
+    start = time.perf_counter()
+    estimate(case)
+    return time.perf_counter() - start
