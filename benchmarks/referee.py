@@ -7,8 +7,8 @@ in three known ways, and from this simulation there and nowhere else:
 - gradients of one value from two users were added out of place (an artefact of watching; the autograd engine adds
   in place, torch/csrc/autograd/input_buffer.cpp): qwen3-4b and llama2-7b-full, up to 2.2 % too high;
 - float32 queries reached the attention kernel uncast (CUDA autocast casts them): starcoder2, 4 % too high;
-- `torch.pow` stayed in half precision under autocast (CUDA runs it in float32, aten/src/ATen/autocast_mode.h), which NewGELU calls: phi-2 without
-  checkpointing, 12 % too low.
+- `torch.pow`, which NewGELU calls, stayed in half precision under autocast (CUDA runs it in float32,
+  aten/src/ATen/autocast_mode.h): phi-2 without checkpointing, 12 % too low.
 """
 
 from __future__ import annotations

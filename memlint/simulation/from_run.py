@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
 from memlint.run import UNKNOWN, Run
-from memlint.simulation import optimizers
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import Settings

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from memlint.simulation import build
+import memlint.simulation.build as build
 from memlint.simulation.tracker import Tracker
 
 

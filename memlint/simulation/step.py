@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from memlint.simulation import attention as attention_functions
-from memlint.simulation import build, kernels, losses, optimizers, precision, quantized, replay, sharding
+import memlint.simulation.attention as attention_functions
+import memlint.simulation.build as build
+import memlint.simulation.kernels as kernels
+import memlint.simulation.losses as losses
+import memlint.simulation.optimizers as optimizers
+import memlint.simulation.precision as precision
+import memlint.simulation.quantized as quantized
+import memlint.simulation.replay as replay
+import memlint.simulation.sharding as sharding
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker
