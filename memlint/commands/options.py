@@ -12,6 +12,7 @@ from memlint.hardware.model import Gpu
 from memlint.report.outputs import OUTPUTS
 
 Options = argparse.Namespace
+Parser = argparse.ArgumentParser
 
 
 def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -121,5 +122,10 @@ def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | N
     return tuple((name, None if file == "-" else file) for name, file in pairs)
 
 
-def as_mapping(options: Options) -> dict[str, Any]:
-    return dict(vars(options))
+def fill(given: Options) -> None:
+    """Defaults for what a verb has no option for."""
+    blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "hub": False, "isolated": False}
+    blank |= dict.fromkeys(("gpu", "gpus", "gpus_per_node", "model", "settings", "profile"))
+    for name, value in blank.items():
+        if not hasattr(given, name):
+            setattr(given, name, value)

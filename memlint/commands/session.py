@@ -46,13 +46,13 @@ class Session:
 
     def __init__(
         self,
-        engine: Engine,
+        engine_of: Callable[[str], Engine],
         facts_of: FactsOf,
         roots: Sequence[str] = (),
         cwd: str = "",
         hub: bool = False,
     ) -> None:
-        self.engine = engine
+        self.engine_of = engine_of
         self.facts_of = facts_of
         self.cwd = os.path.realpath(cwd or os.getcwd())
         self.roots = tuple(os.path.realpath(root) for root in roots if os.path.isdir(root))
@@ -85,13 +85,15 @@ class Session:
         return Outcome(path, analyses, tuple(found))
 
     def analyse(self, document: Document, workspace: Workspace) -> Analysis:
-        return self.engine.analyse(document, self.context(document, workspace))
+        return self.engine_of(document.path).analyse(document, self.context(document, workspace))
 
     def context(self, document: Document, workspace: Workspace) -> Context:
-        return workspace.context(**self.facts_of(document, workspace))
+        facts = dict(self.facts_of(document, workspace))
+        find_model = facts.pop("find_model", workspace.find_model)
+        return workspace.context(**facts)._replace(find_model=find_model)
 
     def planned(self, analysis: Analysis, workspace: Workspace) -> tuple[Finding, ...]:
-        return with_plans(analysis, self.engine.estimator, self.again(analysis, workspace))
+        return with_plans(analysis, self.engine_of(analysis.document.path).estimator, self.again(analysis, workspace))
 
     def again(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
         """The same file under other contents."""

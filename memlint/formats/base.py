@@ -6,7 +6,8 @@ references are read through `Context.read`, models are looked up through `Contex
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from memlint.architectures.model import Resolution
 from memlint.findings import Edit

@@ -56,9 +56,7 @@ def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, A
     for field, change in changes.items():
         _set(merged, value, _spelled(value, _KEYS[field]), change)
     path, pointer = place
-    return tuple(
-        Edit(path, pointer + keys, "set" if _has(value, keys) else "add", change) for keys, change in merged.items()
-    )
+    return tuple(Edit(path, pointer + keys, "set", change) for keys, change in merged.items())
 
 
 def _legal(field: str, change: Any) -> bool:

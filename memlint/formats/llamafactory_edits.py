@@ -94,7 +94,7 @@ def _edits(path: str, value: Mapping[str, Any], keys: Keys) -> tuple[Edit, ...]:
             if key in value:
                 made.append(Edit(path, (key,), "remove"))
         else:
-            made.append(Edit(path, (key,), "set" if key in value else "add", new))
+            made.append(Edit(path, (key,), "set", new))
     return tuple(made)
 
 
@@ -294,7 +294,7 @@ def _new_section(
     section: dict[str, Any] = {**_AUTO, "zero_optimization": {}}
     for edit in made:
         _place(section, edit.pointer, edit.value)
-    return (Edit(parsed.documents[0].path, ("deepspeed",), "add", section),)
+    return (Edit(parsed.documents[0].path, ("deepspeed",), "set", section),)
 
 
 def _place(section: dict[str, Any], pointer: tuple[str | int, ...], new: Any) -> None:

@@ -95,7 +95,7 @@ def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
         return None
     path, pointer = place
     name = given or names[0]
-    return (Edit(path, (*pointer, name), "set" if given else "add", said),)
+    return (Edit(path, (*pointer, name), "set", said),)
 
 
 def _is_trl(config: Mapping[str, Any]) -> bool:

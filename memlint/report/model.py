@@ -48,7 +48,7 @@ class FileReport(NamedTuple):
     suppressed: int = 0
     baselined: int = 0
     texts: Mapping[str, str] = {}
-    documents: tuple[Any, ...] = ()
+    readable: bool = True
 
 
 class Totals(NamedTuple):

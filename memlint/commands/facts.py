@@ -1,0 +1,128 @@
+"""What is known of a file besides its text, strongest first: the command line, its own directives, settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from memlint.checks.workspace import Workspace
+from memlint.commands import CommandError, options
+from memlint.commands.directives import Directives, directives
+from memlint.formats.base import Missing
+from memlint.hardware.model import Gpu
+from memlint.run import Origin
+from memlint.settings import FileSettings, SettingsError, effective, load_settings
+from memlint.source import comments
+from memlint.source.document import Document
+
+COMMAND_LINE = Origin("command_line")
+
+
+class Sources(NamedTuple):
+    """Where facts are looked for. `settings_file` None: the nearest one; `isolated`: none at all."""
+
+    gpu: Gpu | None = None
+    gpus: int | None = None
+    gpus_per_node: int | None = None
+    model: str = ""
+    companions: tuple[str, ...] = ()
+    hub: bool = False
+    settings_file: str | None = None
+    isolated: bool = False
+
+
+def sources(given: options.Options) -> Sources:
+    """The command line's share. Raises CommandError."""
+    gpu, count = options.gpu(given.gpu)
+    return Sources(
+        gpu,
+        given.gpus or count,
+        given.gpus_per_node or count,
+        given.model or "",
+        tuple(given.companions),
+        given.hub,
+        given.settings,
+        given.isolated,
+    )
+
+
+def settings_of(path: str, given: Sources) -> FileSettings:
+    """The settings that hold for a file. Raises CommandError with each mistake's place."""
+    if given.isolated:
+        return FileSettings(path)
+    try:
+        return effective(load_settings(path, given.settings_file), path)
+    except SettingsError as error:
+        raise CommandError(f"settings: {error}") from None
+
+
+def context_facts(document: Document, workspace: Workspace, given: Sources) -> Mapping[str, Any]:
+    """Fields of `Context` for one document."""
+    settings = settings_of(os.path.join(workspace.cwd, document.path), given)
+    own = directives(document, comments(document)) if document.syntax == "yaml" else Directives()
+    facts = {**_from_settings(settings, workspace), **_from_directives(own), **_from_command_line(given)}
+    names = given.companions or own.companions or settings.companions
+    facts["companions"] = _companions(document, workspace, names, bool(given.companions))
+    return facts
+
+
+def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, Any]:
+    facts: dict[str, Any] = {"versions": settings.versions, "host_bytes": settings.host_memory}
+    gpu, count = _card(settings.gpu)
+    if gpu is not None:
+        facts |= {"gpu": gpu, "gpu_origin": settings.origins.get("gpu", Origin("setting"))}
+        share = settings.budgets.get("max_device_share")
+        if share:
+            facts["memory_budget_bytes"] = int(gpu.usable_bytes * share)
+    facts |= _counts(settings.gpus or count, settings.gpus_per_node or count, settings.origins.get("gpus"))
+    if settings.model:
+        facts["model_name"] = settings.model
+    if settings.models:
+        facts["find_model"] = lambda name, path: workspace.find_model(name, path, settings.models)
+    return facts
+
+
+def _from_directives(own: Directives) -> dict[str, Any]:
+    gpu, count = _card(own.gpu)
+    facts: dict[str, Any] = {"gpu": gpu, "gpu_origin": own.origin} if gpu is not None else {}
+    facts |= _counts(own.gpus or count, own.gpus_per_node or count, own.origin)
+    return facts | ({"model_name": own.model} if own.model else {})
+
+
+def _from_command_line(given: Sources) -> dict[str, Any]:
+    facts: dict[str, Any] = {"gpu": given.gpu, "gpu_origin": COMMAND_LINE} if given.gpu is not None else {}
+    facts |= _counts(given.gpus, given.gpus_per_node, COMMAND_LINE)
+    return facts | ({"model_name": given.model} if given.model else {})
+
+
+def _card(name: str) -> tuple[Gpu | None, int | None]:
+    """A card that settings or a directive name. Unknown names are told there, and count as unsaid here."""
+    try:
+        return options.gpu(name)
+    except CommandError:
+        return None, None
+
+
+def _counts(gpus: int | None, per_node: int | None, origin: Origin | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if gpus:
+        facts |= {"gpus": gpus, "gpus_origin": origin or Origin("setting")}
+    if per_node:
+        facts["gpus_per_node"] = per_node
+    return facts
+
+
+def _companions(
+    document: Document, workspace: Workspace, names: tuple[str, ...], must_exist: bool
+) -> tuple[Document, ...]:
+    found = []
+    read = workspace.context().read
+    for name in names:
+        companion = read(name, document.path)
+        if isinstance(companion, Missing):
+            if must_exist:
+                raise CommandError(f"--with {name}: {companion.message}")
+            continue
+        found.append(companion)
+    return tuple(found)

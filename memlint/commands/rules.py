@@ -1,0 +1,68 @@
+"""`memlint rules`: the rules in force, with severity and where each setting came from."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from memlint.checks.rule import Rule
+from memlint.commands import CommandError, options
+from memlint.commands.output import to_stdout
+from memlint.commands.run_files import Linter, job
+from memlint.settings import FileSettings, is_in_force, severity_of
+
+FORMATS = ("text", "json", "markdown")
+
+
+def run(program: str, arguments: list[str]) -> int:
+    parser = options.parser(program, "The rules, their severity, and whether they are in force here.")
+    parser.add_argument("--all", action="store_true", help="rules that are not in force, too")
+    parser.add_argument("--format", choices=FORMATS, default="text")
+    options.add_rules(parser)
+    options.add_settings(parser)
+    given = parser.parse_args([*arguments])
+    options.fill(given)
+    linter = Linter(job(given))
+    settings = linter.settings(os.path.join(os.getcwd(), "config.yaml"))
+    rows = [_row(rule, settings) for rule in linter.rules(settings.rules_dirs)]
+    shown = [row for row in rows if given.all or row["in_force"]]
+    if not shown:
+        raise CommandError("no rule is in force: see --select, --ignore and the settings")
+    to_stdout(_RENDER[given.format](shown))
+    return 0
+
+
+def _row(rule: Rule, settings: FileSettings) -> dict[str, Any]:
+    override = severity_of(settings, rule.id, rule.name)
+    in_force = is_in_force(settings, rule.id, rule.name, rule.profiles, rule.preview)
+    origin = settings.origins.get("severity") if override else None
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "title": rule.texts().title,
+        "severity": override or rule.severity,
+        "in_force": in_force,
+        "preview": rule.preview,
+        "formats": list(rule.formats),
+        "profiles": list(rule.profiles),
+        "origin": f"{origin.path}:{origin.line}" if origin else rule.path,
+    }
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    width = max(len(row["name"]) for row in rows)
+    lines = [f"{row['id']}  {row['severity']:7}  {row['name']:{width}}  {row['title']}" for row in rows]
+    return "\n".join([*lines, f"{len(rows)} rules"]) + "\n"
+
+
+def _json(rows: list[dict[str, Any]]) -> str:
+    return json.dumps({"schema_version": 1, "rules": rows}, indent=2) + "\n"
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    head = ["| id | severity | name | title |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {r['id']} | {r['severity']} | {r['name']} | {r['title']} |" for r in rows)]) + "\n"
+
+
+_RENDER = {"text": _text, "json": _json, "markdown": _markdown}

@@ -1,0 +1,58 @@
+"""`memlint test`: runs the examples inside rule files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from memlint._data import folder
+from memlint.checks import examples
+from memlint.checks.python import MODULES
+from memlint.checks.rule import Rule, RuleError
+from memlint.checks.rule_file import parse_python_rule, parse_rule
+from memlint.checks.rule_folder import read_document, rule_files
+from memlint.checks.rule_sources import fields_document
+from memlint.commands import CommandError, options
+from memlint.commands.output import to_stdout
+from memlint.source.document import Document
+
+
+def run(program: str, arguments: list[str]) -> int:
+    parser = options.parser(program, "Runs the failing, passing and fixed examples inside rule files.")
+    parser.add_argument("rules", nargs="*", metavar="RULE_FILE", help="files and folders (default: the shipped rules)")
+    given = parser.parse_args(arguments)
+    counted = broken = 0
+    for rule, document in _rules(given.rules):
+        outcomes = list(examples.run(rule, examples.examples(document)))
+        counted += len(outcomes)
+        if not outcomes:
+            broken += 1
+            to_stdout(f"{rule.path}:1: {rule.id} has no examples\n")
+        for outcome in outcomes:
+            if outcome.problem:
+                broken += 1
+                example = outcome.example
+                to_stdout(f"{rule.path}:{example.line}: {rule.id} example {example.number} {outcome.problem}\n")
+    to_stdout(f"{counted} examples, {broken} broken\n")
+    return int(broken > 0)
+
+
+def _rules(paths: list[str]) -> Iterator[tuple[Rule, Document]]:
+    """Raises CommandError for a rule that cannot be used."""
+    try:
+        for path in paths or [folder("rules")]:
+            for name in _files(path):
+                document = read_document(name, name)
+                yield parse_rule(document), document
+        if not paths:
+            for module in MODULES:
+                document = fields_document(module)
+                yield parse_python_rule(document, module.check), document
+    except RuleError as error:
+        raise CommandError(f"a rule cannot be used: {error}") from None
+
+
+def _files(path: str) -> list[str]:
+    if os.path.isdir(path):
+        return [f"{path}/{name}" for name in rule_files(path)]
+    return [path]
