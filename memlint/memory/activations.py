@@ -33,6 +33,8 @@ def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool)
 def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
     """Forward without autograd that keeps the input; in backward the forward again, then its backward."""
     first, x, y = _forward(shape, roles, regime, mode, grad=False)
+    if mode.offload:
+        first.drop(x)
     forward = first.take_moments()
     held_forward = first.now(minus=y)
     first.end_autocast()

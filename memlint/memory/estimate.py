@@ -124,11 +124,14 @@ def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, 
 def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ...]:
     """Common GPUs whose memory the whole interval leaves free, smallest first."""
     names = []
+    high: dict[int, int] = {}  # the interval's end depends on a card by its context only
     for gpu in hardware.common():
         if allocated > gpu.usable_bytes:
             continue
-        there = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
-        if device.card(allocated, there, details).high <= gpu.usable_bytes:
+        if gpu.context_bytes not in high:
+            there = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
+            high[gpu.context_bytes] = device.card(allocated, there, details).high
+        if high[gpu.context_bytes] <= gpu.usable_bytes:
             names.append(gpu.name)
     return tuple(names)
 

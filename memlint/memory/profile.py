@@ -30,6 +30,7 @@ class Mode(NamedTuple):
     input_needs_gradient: bool = True
     checkpoint: bool = False
     reentrant: bool = True
+    offload: bool = False  # the kept input waits in host memory
 
 
 def finish(tape: Tape, output: Value) -> Profile:

@@ -48,6 +48,8 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
     architecture: Architecture = run.model.architecture
     micro = known(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
     length = known(run.sequence.length, "sequence.length", "say the longest sequence")
+    if not isinstance(run.checkpointing.mode, str):
+        raise Missing("checkpointing.mode", "it is not known whether activations are checkpointed")
     paired = 2 if run.method.stage in _PAIRED else 1
     tokens = Tokens(sequences or paired * micro, length)
     embedding = _embedding(units[0])
@@ -87,7 +89,7 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
     """Embedding, layers, head, in the order of the forward."""
     found = [_embedding_stretch(shared, units[0], state.units[0])]
     lora_dropout = shared.run.method.dropout > 0
-    cached: dict[tuple[int, int], tuple[Roles, dict[str, int]]] = {}
+    cached: dict[tuple[int, int], tuple[Roles, tuple[Sizes, Sizes]]] = {}
     flowing = _trains(units[0])
     for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
@@ -99,7 +101,7 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
             counts = dict(shared.counts)
             counts.update(elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size))
             counts.update(extents(unit.tensors, shared.tokens.count))
-            cached[key] = roles(unit.tensors, lora_dropout), counts
+            cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
         found += _layer_stretches(shared, unit, placed, *cached[key], flowing)
         flowing = flowing or _trains(unit)
     found.append(_head_stretch(shared, units, state, flowing))
@@ -111,32 +113,34 @@ def _trains(unit: Unit) -> bool:
 
 
 def _layer_stretches(
-    shared: Step, unit: Unit, placed: UnitState, parts: Roles, counts: dict[str, int], flowing: bool
+    shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], flowing: bool
 ) -> list[Stretch]:
     """The first layer of a run of equal ones may have an input that wants no gradient."""
     shape = shared.architecture.kinds[shared.architecture.pattern[unit.layer_index]]
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
-    checkpointed = bool(checkpoint.mode) and checkpoint.mode != "none"
-    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant)
+    checkpointed = checkpoint.mode not in ("none", "selective")
+    if shared.run.stack.framework == "llamafactory" and not flowing and not _trains(unit):
+        checkpointed = False  # frozen layers run plainly (LLaMA-Factory 0.9.5 model/model_utils/checkpointing.py)
+    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, checkpoint.offload)
     if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
-        return [_layer(shared, shape, parts, counts, mode, placed, unit, unit.repeat)]
-    rest = _layer(shared, shape, parts, counts, mode._replace(input_needs_gradient=True), placed, unit, unit.repeat - 1)
-    return [_layer(shared, shape, parts, counts, mode, placed, unit, 1), rest]
+        return [_layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)]
+    rest = _layer(shared, shape, parts, sizes, mode._replace(input_needs_gradient=True), placed, unit, unit.repeat - 1)
+    return [_layer(shared, shape, parts, sizes, mode, placed, unit, 1), rest]
 
 
 def _layer(
     shared: Step,
     shape: Layer,
     parts: Roles,
-    counts: dict[str, int],
+    sizes: tuple[Sizes, Sizes],
     mode: Mode,
     placed: UnitState,
     unit: Unit,
     repeat: int,
 ) -> Stretch:
     profile = layer_profile(shape, parts, shared.regime, mode)
-    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, repeat)
+    return _stretch(profile, sizes[placed.gradient_kept > 0], placed, repeat)
 
 
 def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> Stretch:

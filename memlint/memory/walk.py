@@ -10,15 +10,25 @@ from memlint.memory.storage import rounded
 from memlint.memory.tape import KEPT, KERNEL, Moments
 
 
-class Sizes(NamedTuple):
-    """Element counts by extent. `keeps`: parameter gradients stay where autograd put them."""
+class Sizes:
+    """Bytes of a tape's tensors. `counts`: elements by extent; `keeps`: parameter gradients stay with autograd."""
 
-    counts: dict[str, int]
-    keeps: bool
+    __slots__ = ("_bytes", "_largest", "counts", "keeps")
+
+    def __init__(self, counts: dict[str, int], keeps: bool) -> None:
+        self.counts = counts
+        self.keeps = keeps
+        self._bytes: dict[tuple[str, int], int] = {}
+        self._largest: dict[int, int] = {}
 
     def of(self, unit: tuple[str, int]) -> int:
         """Bytes of one tensor."""
-        extent, width = unit
+        found = self._bytes.get(unit)
+        if found is None:
+            found = self._bytes[unit] = self._fresh(*unit)
+        return found
+
+    def _fresh(self, extent: str, width: int) -> int:
         if extent.startswith(KEPT):
             return rounded(self.counts[extent[len(KEPT) :]] * width) if self.keeps else 0
         if extent.startswith(KERNEL):
@@ -26,9 +36,13 @@ class Sizes(NamedTuple):
         return rounded(self.counts[extent] * width)
 
     def largest(self, moments: Moments) -> int:
-        """Bytes of the largest moment."""
-        units = [self.of(unit) for unit in moments.units]
-        return max([sum([units[index] * number for index, number in counts]) for counts in moments.counts])
+        """Bytes of the largest moment; profiles outlive `Sizes`, so their identity is a key."""
+        found = self._largest.get(id(moments))
+        if found is None:
+            units = [self.of(unit) for unit in moments.units]
+            found = max([sum([units[index] * number for index, number in counts]) for counts in moments.counts])
+            self._largest[id(moments)] = found
+        return found
 
     def parts(self, moments: Moments) -> dict[str, int]:
         """The largest moment by component: gradients, temporaries, logits, activations."""

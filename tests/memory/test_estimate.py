@@ -35,6 +35,7 @@ def phase(found: Estimate, name: str) -> int:
         "attention__implementation",
         "loss__kind",
         "optimizer__name",
+        "checkpointing__mode",
     ],
 )
 def test_what_is_unknown_is_named_and_never_guessed(field: str) -> None:
@@ -147,3 +148,10 @@ def _seconds(case: Any) -> float:
     start = time.perf_counter()
     estimate(case)
     return time.perf_counter() - start
+
+
+def test_offloaded_checkpoints_leave_the_card() -> None:
+    kept = estimate(run(**LORA, checkpointing__mode="full", sequence__length=4096))
+    moved = estimate(run(**LORA, checkpointing__mode="full", sequence__length=4096, checkpointing__offload=True))
+    inputs = 2 * 4096 * 256 * 2
+    assert kept.details["activations_bytes"] - moved.details["activations_bytes"] == 4 * inputs
