@@ -1,0 +1,113 @@
+"""A baseline: the findings that a repository has accepted, counted by file, rule and message key.
+
+Lines are not in it, so moving code changes nothing. It only shrinks: a finding that is gone is not accepted a
+second time, and `shrunk` tells what can leave the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from memlint.findings import Finding
+from memlint.source import load
+
+VERSION = 1
+
+Key = tuple[str, str, str]  # file, rule, message key
+
+
+class BaselineError(Exception):
+    """A baseline that cannot be read (exit 2); the message has the place."""
+
+
+class Compared(NamedTuple):
+    """`new` findings count; `accepted` ones do not; `gone` is how many fewer there are than accepted, by key."""
+
+    new: tuple[Finding, ...]
+    accepted: tuple[Finding, ...]
+    gone: Mapping[Key, int]
+
+
+def key_of(finding: Finding) -> Key:
+    return finding.location.path.replace("\\", "/"), finding.rule, finding.key or finding.message
+
+
+def count(findings: Iterable[Finding]) -> dict[Key, int]:
+    counts: dict[Key, int] = {}
+    for finding in findings:
+        key = key_of(finding)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def compare(findings: Iterable[Finding], baseline: Mapping[Key, int], files: Iterable[str] | None = None) -> Compared:
+    """Tells new findings from accepted ones. `files`: the ones looked at; nothing is gone from others (None: all)."""
+    left = dict(baseline)
+    new: list[Finding] = []
+    accepted: list[Finding] = []
+    for finding in findings:
+        key = key_of(finding)
+        if left.get(key, 0) > 0:
+            left[key] -= 1
+            accepted.append(finding)
+        else:
+            new.append(finding)
+    seen = None if files is None else {file.replace("\\", "/") for file in files}
+    gone = {key: number for key, number in left.items() if number and (seen is None or key[0] in seen)}
+    return Compared(tuple(new), tuple(accepted), gone)
+
+
+def shrunk(baseline: Mapping[Key, int], gone: Mapping[Key, int]) -> dict[Key, int]:
+    """The baseline without what is gone."""
+    return {key: number - gone.get(key, 0) for key, number in baseline.items() if number > gone.get(key, 0)}
+
+
+def advice(gone: Mapping[Key, int]) -> str:
+    """What to say when the baseline can shrink; "" when it cannot."""
+    total = sum(gone.values())
+    if not total:
+        return ""
+    what = "1 accepted finding is" if total == 1 else f"{total} accepted findings are"
+    return f"{what} gone: run `memlint check --write-baseline` to shrink the baseline"
+
+
+def write(counts: Mapping[Key, int]) -> str:
+    """The text of a baseline file: sorted, one finding a line, so that diffs are small."""
+    files: dict[str, dict[str, dict[str, int]]] = {}
+    for file, rule, key in sorted(counts):
+        files.setdefault(file, {}).setdefault(rule, {})[key] = counts[file, rule, key]
+    return json.dumps({"version": VERSION, "files": files}, indent=2, ensure_ascii=False) + "\n"
+
+
+def read(data: bytes, path: str) -> dict[Key, int]:
+    """The counts in a baseline file.
+
+    :raises BaselineError: where it is not one.
+    """
+    (document,) = load(data, path, "json")
+    for problem in document.problems:
+        raise BaselineError(f"{path}:{problem.span.line}:{problem.span.column}: {problem.message}")
+    value = document.value
+    if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("files"), dict):
+        raise BaselineError(f"{path}:1:1: not a baseline of version {VERSION}; write it anew with --write-baseline")
+    return {
+        (file, rule, key): number
+        for file, rules in value["files"].items()
+        for rule, keys in _mapping(rules, path, file)
+        for key, number in _mapping(keys, path, f"{file} {rule}")
+        if _is_count(number, path, f"{file} {rule} {key}")
+    }
+
+
+def _mapping(value: Any, path: str, where: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise BaselineError(f"{path}:1:1: {where}: a mapping is expected; write it anew with --write-baseline")
+    return value.items()
+
+
+def _is_count(value: Any, path: str, where: str) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BaselineError(f"{path}:1:1: {where}: a count from 1 on is expected; write it anew with --write-baseline")
+    return True

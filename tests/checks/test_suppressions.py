@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memlint.checks.directives import directives
+from memlint.checks.places import location
+from memlint.checks.suppressions import Outcome, apply, mend, waiver_findings
+from memlint.findings import Finding
+from memlint.run import Origin
+from memlint.settings import FileSettings, Waiver
+from memlint.source import Document, comments, load
+
+TODAY = "2026-11-21"
+KNOWN = [("MEM001", "memory/over-the-card"), ("MEM002", "memory/tight"), ("ATT001", "attention/eager")]
+DEFAULTS = FileSettings()
+NAMES = dict(KNOWN) | {"MEM000": "internal/error"}
+
+
+def document(text: str, path: str = "a.yaml") -> Document:
+    return load(text.encode(), path)[0]
+
+
+def at(text: Document, *pointer: str | int, rule: str = "MEM001") -> Finding:
+    return Finding(rule, NAMES[rule], "error", "message", location(text, pointer))
+
+
+def outcome(text: str, *findings: tuple[Any, ...], settings: FileSettings = DEFAULTS, **given: Any) -> Outcome:
+    read = document(text)
+    hits = [at(read, *pointer, rule=rule) for rule, *pointer in findings]
+    return apply(hits, read, settings, TODAY, known=given.pop("known", KNOWN), **given)
+
+
+def rules(found: tuple[Finding, ...]) -> list[str]:
+    return [item.rule for item in found]
+
+
+@pytest.mark.parametrize(
+    "selector", ["MEM001", "memory/over-the-card", "MEM", "memory", "memory/*", "all", "ATT, MEM001"]
+)
+def test_a_comment_on_the_line(selector: str) -> None:
+    found = outcome(f"a: 1  # memlint: ignore[{selector}] we know\nb: 2\n", ("MEM001", "a"), ("MEM001", "b"))
+
+    assert [item.location.line for item in found.kept] == [2]
+    assert [reason for _, reason in found.suppressed] == ["we know"]
+    assert rules(found.extra) == (["SUP001"] if "ATT" in selector else [])
+
+
+def test_another_rule_on_the_line_stays() -> None:
+    found = outcome("a: 1  # memlint: ignore[MEM001]\n", ("MEM001", "a"), ("MEM002", "a"))
+
+    assert rules(found.kept) == ["MEM002"]
+
+
+def test_a_comment_above_a_key_covers_what_is_in_it() -> None:
+    text = "# memlint: ignore[MEM001]\n\n# more\na:\n  b: 1\n  c: [1,\n    2]\nd: 1\n"
+    found = outcome(text, ("MEM001", "a"), ("MEM001", "a", "b"), ("MEM001", "a", "c", 1), ("MEM001", "d"))
+
+    assert [item.location.pointer for item in found.kept] == [("d",)]
+    assert found.extra == ()
+
+
+def test_a_comment_above_a_list_item_covers_the_item() -> None:
+    text = "l:\n# memlint: ignore[MEM001]\n- a: 1\n  b: 2\n- a: 1\n"
+    found = outcome(text, ("MEM001", "l", 0, "b"), ("MEM001", "l", 1, "a"))
+
+    assert [item.location.pointer for item in found.kept] == [("l", 1, "a")]
+
+
+def test_a_block_scalar_does_not_reach_into_the_next_key() -> None:
+    found = outcome("# memlint: ignore[MEM001]\na: |\n  x\nb: 1\n", ("MEM001", "a"), ("MEM001", "b"))
+
+    assert [item.location.pointer for item in found.kept] == [("b",)]
+
+
+def test_a_comment_for_the_file() -> None:
+    found = outcome(
+        "a: 1\nb: 2\n# memlint: ignore-file[MEM001] all of it\n", ("MEM001", "a"), ("MEM001",), ("ATT001", "b")
+    )
+
+    assert rules(found.kept) == ["ATT001"]
+    assert len(found.suppressed) == 2
+
+
+def test_text_that_looks_like_a_comment_suppresses_nothing() -> None:
+    found = outcome("a: 'x # memlint: ignore[MEM001]'\n", ("MEM001", "a"))
+
+    assert (rules(found.kept), found.extra) == (["MEM001"], ())
+
+
+def test_our_own_bug_is_never_suppressed() -> None:
+    assert rules(outcome("a: 1  # memlint: ignore[all]\n", ("MEM000", "a"), known=()).kept) == ["MEM000"]
+
+
+def test_a_finding_in_another_file_stays() -> None:
+    read = document("a: 1  # memlint: ignore[all]\n")
+    elsewhere = at(document("a: 1\n", "b.yaml"), "a")
+
+    assert apply([elsewhere], read, FileSettings(), TODAY).kept == (elsewhere,)
+
+
+@pytest.mark.parametrize(("until", "kept", "extra"), [(TODAY, [], []), ("2026-11-20", ["MEM001"], ["SUP002"])])
+def test_a_suppression_holds_until_its_day(until: str, kept: list[str], extra: list[str]) -> None:
+    found = outcome(f"a: 1  # memlint: ignore[MEM001] reason until={until}\n", ("MEM001", "a"))
+
+    assert (rules(found.kept), rules(found.extra)) == (kept, extra)
+
+
+def test_an_unused_suppression_is_found_unless_the_rule_did_not_run() -> None:
+    text = "a: 1  # memlint: ignore[MEM001]\n"
+
+    assert rules(outcome(text).extra) == ["SUP001"]
+    assert outcome(text, in_force=KNOWN[1:]).extra == ()
+
+
+def test_a_reason_can_be_required() -> None:
+    strict = FileSettings(require_reason=True)
+
+    assert rules(outcome("a: 1 # memlint: ignore[MEM001]\n", ("MEM001", "a"), settings=strict).extra) == ["SUP003"]
+    assert outcome("a: 1 # memlint: ignore[MEM001] x\n", ("MEM001", "a"), settings=strict).extra == ()
+
+
+@pytest.mark.parametrize(
+    ("comment", "part"),
+    [
+        ("ingore[MEM001]", "did you mean `ignore`"),
+        ("ignore MEM001", "square brackets"),
+        ("ignore[]", "names no rule"),
+        ("ignore[mem_001]", "names no rule"),
+        ("ignore[MEM009]", "did you mean MEM00"),
+        ("ignore[MEM001] until=tomorrow", "YYYY-MM-DD"),
+        ("gup=H100", "did you mean `gpu`"),
+        ("gpus=many", "whole number"),
+        ("gpus=0", "whole number"),
+        ("gpus=", "no value"),
+        ("gpu", "did you mean `gpu`"),
+        ("some words", "means nothing"),
+        ("", "nothing behind"),
+    ],
+)
+def test_a_malformed_comment_is_located(comment: str, part: str) -> None:
+    (issue,) = outcome(f"a: 1\nb: 2 # memlint: {comment}\n").extra
+
+    assert (issue.rule, issue.location.line, issue.location.column) == ("SUP004", 2, 6)
+    assert part in issue.message
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("a: 1  # memlint: ignore[MEM001] x\nb: 2\n", "a: 1\nb: 2\n"),
+        ("a: 1\n  # memlint: ignore[MEM001]\nb: 2\n", "a: 1\nb: 2\n"),
+        ("a: 1\r\n# memlint: ignore[MEM001]\r\nb: 2\r\n", "a: 1\r\nb: 2\r\n"),
+        ("b: 2\n# memlint: ignore-file[MEM001]", "b: 2\n"),
+        ("b: 2  # memlint: ignore[MEM001, ATT001] why\n", "b: 2  # memlint: ignore[ATT001] why\n"),
+        ("b: 2  # memlint: ignore[ATT001] why until=2020-01-01\n", "b: 2\n"),
+    ],
+)
+def test_mending_removes_what_is_not_needed(text: str, mended: str) -> None:
+    found = outcome(text, ("ATT001", "b"))
+
+    assert mend(text, found.extra) == mended
+    assert [item for item in outcome(mended, ("ATT001", "b")).extra if "text" in item.data] == []
+
+
+def test_facts() -> None:
+    text = "# memlint: gpu=A100-80GB gpus=8 with=a.yaml\na: 1  # memlint: with='b c.yaml' model=org/name\n"
+    said = directives(comments(document(text)), "a.yaml")
+
+    assert {name: value for name, (value, _) in said.facts.items() if name != "with"} == {
+        "gpu": "A100-80GB",
+        "gpus": "8",
+        "model": "org/name",
+    }
+    assert [(value, span.line) for value, span in said.companions] == [("a.yaml", 1), ("b c.yaml", 2)]
+    assert said.issues == ()
+
+
+def waiver(pointer: tuple[str, ...] = (), until: str = "", reason: str = "known") -> Waiver:
+    return Waiver(("MEM001",), pointer, reason, until, Origin("setting", "memlint.yaml", 3, 5))
+
+
+def test_settings_suppress_below_a_pointer() -> None:
+    read = document('{"z": {"list": [{"a": 1}], "b": 2}}', "ds.json")
+    findings = [at(read, "z", "list", 0, "a"), at(read, "z", "b")]
+    settings = FileSettings(waivers=(waiver(("z", "list", "0")),))
+    found = apply(findings, read, settings, TODAY)
+
+    assert [item.location.pointer for item in found.kept] == [("z", "b")]
+    assert found.suppressed == ((findings[0], "known"),)
+    assert found.used == {settings.waivers[0]}
+    assert waiver_findings(settings.waivers, found.used, TODAY) == ()
+
+
+def test_waivers_that_are_unused_expired_or_without_reason() -> None:
+    unused, expired, silent = waiver(), waiver(until="2020-01-01"), waiver(("a",), reason="")
+    found = waiver_findings([unused, expired, silent], frozenset({silent}), TODAY, require_reason=True)
+
+    assert rules(found) == ["SUP001", "SUP002", "SUP003"]
+    assert {(item.location.path, item.location.line) for item in found} == {("memlint.yaml", 3)}
+    read = document("a: 1\n")
+    assert apply([at(read, "a")], read, FileSettings(waivers=(expired,)), TODAY).suppressed == ()
