@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memlint import hardware
+import memlint.hardware as hardware
+import memlint.memory.device as device
+import memlint.memory.evaluation as evaluation
+import memlint.memory.fsdp as fsdp
+import memlint.memory.inference as inference
+import memlint.memory.parallel as parallel
+import memlint.memory.parameters as parameters
+import memlint.memory.single as single
+import memlint.memory.zero as zero
 from memlint.architectures.model import Architecture
-from memlint.memory import device, evaluation, fsdp, inference, parameters, single, zero
 from memlint.memory.loss import FUSED
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
@@ -45,7 +52,9 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
-    units = parameters.units(run)
+    if run.parallelism.pipeline_parallel_size > 1:
+        raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
+    units = parallel.shard_units(run, parameters.units(run))
     place = _PLACES.get(run.parallelism.engine)
     if place is None:
         raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
@@ -58,9 +67,10 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         return unknown(field, allocated_low_bytes=certain, parameters=parameters.total(units))
     state = with_extra_models(run, units, state)
     if run.purpose == "inference":
-        return _inference(run, units, state)
-    found, walked = phases(step(run, units, simulated), units, state)
-    evaluated = evaluation.evaluation(run, units, state, simulated)
+        return _inference(run, parallel.as_computed(run, units), state)
+    computed = parallel.as_computed(run, units)
+    found, walked = phases(step(run, computed, simulated), computed, state)
+    evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
     peak = max(found, key=_allocated)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from memlint.memory import ops
-from memlint.memory.blocks import norm
+import memlint.memory.blocks.norm as norm
+import memlint.memory.ops as ops
 from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.ops import SINGLE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, Tower, Weight
-from memlint.memory import adapters
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes
 from memlint.run import Run

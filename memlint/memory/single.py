@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory import optimizer
+import memlint.memory.optimizer as optimizer
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.memory.storage import BYTES, rounded
 from memlint.run import Run

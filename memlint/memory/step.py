@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import memlint.memory.elements as elements
+import memlint.memory.parallel as parallel
 from memlint.architectures.model import Architecture, Layer
-from memlint.memory import elements
 from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
@@ -51,10 +52,12 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
     if not isinstance(run.checkpointing.mode, str):
         raise Missing("checkpointing.mode", "it is not known whether activations are checkpointed")
     paired = 2 if run.method.stage in _PAIRED else 1
-    tokens = Tokens(sequences or paired * micro, length)
+    divisors = parallel.activation_divisors(run)
+    tokens = Tokens(sequences or paired * micro, -(-length // divisors.tokens))
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
+    counts["logits"] //= divisors.logits
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
     return Step(run, architecture, tokens, regime(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
@@ -99,7 +102,9 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
         if key not in cached:
             shape = shared.architecture.kinds[kind]
             counts = dict(shared.counts)
-            counts.update(elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size))
+            inner = parallel.activation_divisors(shared.run).inner
+            inside = elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size)
+            counts.update({extent: count // inner for extent, count in inside.items()})
             counts.update(extents(unit.tensors, shared.tokens.count))
             cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
         found += _layer_stretches(shared, unit, placed, *cached[key], flowing)
@@ -140,7 +145,12 @@ def _layer(
     repeat: int,
 ) -> Stretch:
     profile = layer_profile(shape, parts, shared.regime, mode)
-    return _stretch(profile, sizes[placed.gradient_kept > 0], placed, repeat)
+    return _stretch(profile, sizes[_stays(placed)], placed, repeat)
+
+
+def _stays(placed: UnitState) -> bool:
+    """Whether gradients stay where autograd put them, rather than in what the engine made of them."""
+    return placed.gradient_kept > 0 and placed.gradient_live == 0
 
 
 def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> Stretch:
@@ -170,7 +180,7 @@ def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     profile = embedding_profile(weight, shape, shared.regime.in_kernels)
     if architecture.tied_embeddings:
         return _stretch(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, 1)
+    return _stretch(profile, Sizes(counts, _stays(placed)), placed, 1)
 
 
 def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
@@ -186,7 +196,7 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
     profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
     if state.gathered_at_loss:
         placed = placed._replace(gathered_forward=state.gathered_at_loss, gathered_backward=state.gathered_at_loss)
-    return _stretch(profile, Sizes(counts, placed.gradient_kept > 0), placed, 1)
+    return _stretch(profile, Sizes(counts, _stays(placed)), placed, 1)
 
 
 def _loss(shared: Step) -> LossShape:

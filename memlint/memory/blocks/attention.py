@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import memlint.memory.blocks.norm as norm
+import memlint.memory.ops as ops
 from memlint.architectures.model import Attention
-from memlint.memory import ops
-from memlint.memory.blocks import norm
 from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context
 from memlint.memory.blocks.rotary import rotate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from memlint.memory import ops
+import memlint.memory.ops as ops
 from memlint.memory.profile import Profile, finish
 from memlint.memory.tape import Tape, Value, Weight, WeightGradient
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import memlint.memory.blocks.attention as attention
+import memlint.memory.blocks.norm as norm
+import memlint.memory.ops as ops
 from memlint.architectures.model import Layer
-from memlint.memory import ops
-from memlint.memory.blocks import attention, norm
 from memlint.memory.blocks.latent import latent
 from memlint.memory.blocks.mlp import mlp
 from memlint.memory.blocks.moe import mixture

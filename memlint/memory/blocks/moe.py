@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import memlint.memory.ops as ops
 from memlint.architectures.model import Mlp
-from memlint.memory import ops
 from memlint.memory.blocks.mlp import activate, mlp
 from memlint.memory.blocks.regime import Context
 from memlint.memory.ops import SINGLE

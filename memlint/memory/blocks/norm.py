@@ -6,7 +6,7 @@ to fp32, and that copy and the reciprocal root are what backward reads.
 
 from __future__ import annotations
 
-from memlint.memory import ops
+import memlint.memory.ops as ops
 from memlint.memory.ops import SINGLE
 from memlint.memory.tape import Tape, Value, Weight, WeightGradient
 

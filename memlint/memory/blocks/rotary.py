@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory import ops
+import memlint.memory.ops as ops
 from memlint.memory.blocks.regime import Context
 from memlint.memory.tape import Tape, Value
 
