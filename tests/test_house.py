@@ -49,17 +49,20 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def imports(path: Path, top_level_only: bool) -> Iterator[tuple[str, int]]:
+    """Modules of the house that a file imports: `from memlint.source import json` is memlint.source.json."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = tree.body if top_level_only else list(ast.walk(tree))
+    known = {name for name, _ in modules()}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "memlint":
-            inner = node.module.split(".")[1:]
+            package = node.module.partition(".")[2]
             for alias in node.names:
-                yield ".".join(inner or [alias.name]), node.lineno
+                inner = f"{package}.{alias.name}".strip(".")
+                yield (inner if inner in known else package), node.lineno
         elif isinstance(node, ast.Import):
-            yield from (
-                (alias.name.partition(".")[2], node.lineno) for alias in node.names if alias.name.startswith("memlint.")
-            )
+            for alias in node.names:
+                if alias.name.startswith("memlint."):
+                    yield alias.name.partition(".")[2], node.lineno
 
 
 def room(module: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memlint.run import Origin
 from memlint.source.document import Comment, Document
@@ -24,9 +24,9 @@ def directives(document: Document, found: Iterable[Comment]) -> Directives:
         if not comment.text.startswith("memlint:"):
             continue
         pairs = dict(word.split("=", 1) for word in comment.text[8:].split() if "=" in word)
-        counts = {name: int(pairs[name]) for name in ("gpus", "gpus_per_node") if pairs.get(name, "").isdigit()}
-        texts = {name: pairs[name] for name in ("gpu", "model") if pairs.get(name)}
-        own = own._replace(**counts, **texts, origin=Origin("directive", document.path, *comment.span[2:4]))
+        known: dict[str, Any] = {name: int(pairs[name]) for name in ("gpus", "gpus_per_node") if pairs.get(name, "").isdigit()}
+        known |= {name: pairs[name] for name in ("gpu", "model") if pairs.get(name)}
+        own = own._replace(**known, origin=Origin("directive", document.path, *comment.span[2:4]))
         if pairs.get("with"):
             own = own._replace(companions=tuple(pairs["with"].split(",")))
     return own
