@@ -13,7 +13,7 @@ SEVERITIES = {"error": "ERROR", "warning": "WARNING", "info": "INFO"}
 
 def render(report: Report) -> str:
     body = {
-        "source": {"name": "memlint", "url": "https://pypi.org/project/memlint/"},
+        "source": {"name": "memlint"},
         "diagnostics": [_diagnostic(item) for item in findings(report)],
     }
     return json.dumps(body, indent=2) + "\n"

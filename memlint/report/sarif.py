@@ -26,7 +26,6 @@ def render(report: Report) -> str:
             "driver": {
                 "name": "memlint",
                 "version": report.version,
-                "informationUri": "https://pypi.org/project/memlint/",
                 "rules": descriptors,
             }
         },

@@ -1,0 +1,55 @@
+"""Refreshes what README.md and docs/ show of memlint's output.
+
+A fenced block that follows `<!-- run: memlint ... -->` holds what that command prints. `--check` changes
+nothing and exits 1 where a block is stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from memlint.cli import main as memlint
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"(<!-- run: memlint (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<body>.*?)(\n```)", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+def output(command: str) -> str:
+    """What `memlint <command>` prints, run in the repository's root."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.chdir(ROOT) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
+        with contextlib.redirect_stdout(stream):
+            memlint(shlex.split(command))
+    stream.flush()
+    return stream.buffer.getvalue().decode("utf-8").rstrip("\n")  # type: ignore[attr-defined]
+
+
+def refreshed(text: str) -> str:
+    return BLOCK.sub(lambda found: f"{found[1]}{output(found['command'])}{found[4]}", text)
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for page in pages():
+        old = page.read_text(encoding="utf-8")
+        new = refreshed(old)
+        if new != old:
+            stale.append(page)
+            if "--check" not in arguments:
+                page.write_text(new, encoding="utf-8")
+    for page in stale:
+        print(f"{page.relative_to(ROOT)}: {'stale' if '--check' in arguments else 'refreshed'}")
+    return int(bool(stale) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
