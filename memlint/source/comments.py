@@ -14,6 +14,8 @@ from memlint.source.layout import Entry, Places, Plain
 from memlint.source.lines import Lines
 from memlint.source.yaml import Parser
 
+MAX_COMMENTS = 20_000
+
 _REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 
 
@@ -21,7 +23,7 @@ def comments(document: Document) -> tuple[Comment, ...]:
     """All comments of the document's file, in order; none for JSON, which has none.
 
     A `#` inside a quoted, block or plain scalar is no comment. In a file with a syntax error, the comments
-    before it.
+    before it. At most `MAX_COMMENTS`.
     """
     text = document.text
     if document.syntax == "json" or "#" not in text:
@@ -34,6 +36,8 @@ def comments(document: Document) -> tuple[Comment, ...]:
         while (mark := text.find("#", position, start)) >= 0:
             position = _line_end(text, mark)
             found.append(_comment(text, mark, position, lines))
+            if len(found) == MAX_COMMENTS:
+                return tuple(found)
         position = max(position, end)
     return tuple(found)
 

@@ -7,6 +7,7 @@ What people write by mistake and what can only mean one thing (comments, trailin
 from __future__ import annotations
 
 import re
+from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
 
 from memlint.source.document import Problem
@@ -15,9 +16,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import Refused
-from memlint.source.yaml import MAX_DEPTH, MAX_NODES, Tree, failed
-
-MAX_PROBLEMS = 20  # of what was mended; a file with a comment on every line says it often enough
+from memlint.source.yaml import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
 
 _TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
@@ -25,16 +24,13 @@ _TOKEN = re.compile(
     r"|(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![\w.+-])"
     r"|(?P<mark>[{}\[\],:])"
     r"|(?P<word>true|false|null)(?!\w)"
-    r'|"(?P<escaped>(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"'
     r")"
 )
 _SPACE = re.compile(r"[ \t\n\r]*")
 _COMMENT = re.compile(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^'\\\x00-\x1f]*)'")
 _PYTHON_WORD = re.compile(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
-_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 
@@ -95,8 +91,8 @@ class _Scanner:
             else:
                 if kind == "string" and token is not None:
                     start -= 1
-                elif kind in ("number", "word", "escaped"):
-                    value, start = self.convert(kind, value, start)
+                elif kind != "mended":
+                    value = self.convert(kind, value, start)
                 nodes += 1
                 self.scalar(value, start, position)
             if nodes + len(self.stack) > MAX_NODES:
@@ -163,27 +159,27 @@ class _Scanner:
             return True
         return False
 
-    def convert(self, kind: str, raw: str, start: int) -> tuple[Any, int]:
+    def convert(self, kind: str, raw: str, start: int) -> Any:
         if kind == "word":
-            return _WORDS[raw], start
-        if kind == "escaped":
-            return self.unescape(raw, start), start - 1
+            return _WORDS[raw]
         if not raw.lstrip("-").isdigit():
-            return float(raw), start
+            return float(raw)
         try:
-            return integer(raw, 10), start
+            return integer(raw, 10)
         except ScalarProblem as problem:
             self.problem(problem.code, str(problem), start, start + len(raw))
-            return raw, start
+            return raw
 
-    def unescape(self, raw: str, start: int) -> str:
-        value = _ESCAPE.sub(_unescaped, raw)
+    def escaped(self, start: int) -> tuple[int, int, str, Any]:
+        """A string with escapes, or one that is not well formed."""
+        try:
+            value, end = scanstring(self.text, start + 1, True)
+        except ValueError as error:
+            raise self.bad_string(start, error) from None
         if _SURROGATE.search(value):
             value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            if "\ufffd" in value and "\ufffd" not in raw:
-                message = "half of a surrogate pair, which is no character; remove it"
-                self.problem("lone-surrogate", message, start - 1, start + len(raw) + 1)
-        return value
+            self.problem("lone-surrogate", "half of a surrogate pair, which is no character; remove it", start, end)
+        return start, end, "mended", value
 
     def mend(self, start: int) -> tuple[int, int, str, Any] | None:
         """What stands at `start` although JSON has no such token: (start, end, kind, value); None at the end."""
@@ -191,6 +187,8 @@ class _Scanner:
             if self.wanted == _END:
                 return None
             raise self.unfinished(start)
+        if self.text[start] == '"':
+            return self.escaped(start)
         if comment := _COMMENT.match(self.text, start):
             self.problem("json-comment", "a comment; JSON has none, remove it", start, comment.end())
             return start, comment.end(), "skip", None
@@ -218,28 +216,22 @@ class _Scanner:
 
     def unreadable(self, start: int) -> Refused:
         first = self.text[start]
-        if first == '"':
-            return self.bad_string(start)
         if first in "+-.0123456789":
             return Refused("syntax", "not a JSON number; write it like 0.5, -1 or 1e-5", start)
         if first.isalpha() or first in "_$'":
             return Refused("syntax", f"expected {_WANTED[self.wanted]}; JSON text stands in double quotes", start)
         return Refused("syntax", f"unexpected {first!r}; expected {_WANTED[self.wanted]}", start)
 
-    def bad_string(self, start: int) -> Refused:
-        position = start + 1
-        while position < len(self.text) and self.text[position] != '"':
-            character = self.text[position]
-            if character in "\r\n":
-                return Refused("syntax", "this string is not closed on its line", start, position)
-            if character < " ":
-                return Refused("syntax", f"a raw U+{ord(character):04X} in a string; escape it", position)
-            if character == "\\":
-                if not _ESCAPE.match(self.text, position):
-                    return Refused("syntax", "an unknown escape; a backslash is written \\\\", position, position + 2)
-                position += 1
-            position += 1
-        return Refused("syntax", "this string is never closed", start)
+    def bad_string(self, start: int, error: ValueError) -> Refused:
+        at = min(getattr(error, "pos", start), len(self.text))
+        character = self.text[at : at + 1]
+        if at <= start or not character:
+            return Refused("syntax", "this string is never closed", start)
+        if character in "\r\n":
+            return Refused("syntax", "this string is not closed on its line", start, at)
+        if character < " ":
+            return Refused("syntax", f"a raw U+{ord(character):04X} in a string; escape it", at)
+        return Refused("syntax", "an unknown escape; a backslash is written \\\\", at, at + 2)
 
     def refuse(self, start: int, end: int) -> None:
         if self.wanted == _COMMA:
@@ -251,14 +243,12 @@ class _Scanner:
     def duplicate(self, key: str, first: Entry, start: int, end: int) -> None:
         span = self.lines.span(first[0], first[1])
         message = f"the key {key!r} is already set on line {span.line}; the last one counts, and DeepSpeed refuses it"
-        self.problems.append(Problem("duplicate-key", message, self.lines.span(start, end), span, severity="warning"))
+        self.report(Problem("duplicate-key", message, self.lines.span(start, end), span, severity="warning"))
 
     def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(code, message, self.lines.span(start, end), severity=severity))
+        self.report(Problem(code, message, self.lines.span(start, end), severity=severity))
 
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(int(match[1], 16))
-    return _ESCAPES.get(match[2], match[2])
+    def report(self, problem: Problem) -> None:
+        if len(self.problems) == MAX_PROBLEMS:
+            raise Refused("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
+        self.problems.append(problem)

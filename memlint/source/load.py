@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint.source import json, yaml
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
+from memlint.source.json import tree
 from memlint.source.layout import Entry, Places, Plain, raw
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
+from memlint.source.yaml import Tree, failed, trees
 
 _SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
@@ -41,33 +42,36 @@ def _syntax(path: str, text: str) -> str:
 
 
 def _documents(decoded: Decoded, path: str, syntax: str, dialect: str) -> tuple[Document, ...]:
-    text, lines = decoded.text, Lines(decoded.text)
-    if any(problem.fatal for problem in decoded.problems):
-        trees = [yaml.failed(())]
-    elif syntax == "json":
-        trees = [json.tree(text, lines)]
-    else:
-        trees = list(yaml.trees(text, dialect, lines)) or [yaml.failed(())]
+    lines = Lines(decoded.text)
+    found = _trees(decoded, syntax, dialect, lines)
     before = decoded.problems + _json_bom(decoded, syntax)
     return tuple(
         Document(
             path,
-            text,
+            decoded.text,
             syntax,
             dialect,
-            tree.value,
-            Places(tree.root, lines),
-            before + tree.problems if index == 0 else tree.problems,
+            one.value,
+            Places(one.root, lines),
+            before + one.problems if index == 0 else one.problems,
             index,
-            len(trees),
+            len(found),
             decoded.encoding,
             decoded.bom,
             decoded.newline,
-            Plain(tree.root, text, tree.value, tree.fixed),
-            tree.aliases,
+            Plain(one.root, decoded.text, one.value, one.fixed),
+            one.aliases,
         )
-        for index, tree in enumerate(trees)
+        for index, one in enumerate(found)
     )
+
+
+def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tree]:
+    if any(problem.fatal for problem in decoded.problems):
+        return [failed(())]
+    if syntax == "json":
+        return [tree(decoded.text, lines)]
+    return list(trees(decoded.text, dialect, lines)) or [failed(())]
 
 
 def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:

@@ -29,9 +29,10 @@ from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import Refused, tagged
 
 MAX_DEPTH = 64
-MAX_NODES = 1_000_000
+MAX_NODES = 500_000  # about 0.6 s and 110 MiB
 MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
 MAX_DOCUMENTS = 100
+MAX_PROBLEMS = 200
 
 _NO_KEY = object()
 _MERGE = object()
@@ -182,8 +183,13 @@ class _Builder:
         return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.fixed)
 
     def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
+        self.report(Problem(code, message, self.lines.span(start, end), severity=severity))
+
+    def report(self, problem: Problem) -> None:
         self.fixed = True
-        self.problems.append(Problem(code, message, self.lines.span(start, end), severity=severity))
+        if len(self.problems) == MAX_PROBLEMS:
+            raise Refused("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
+        self.problems.append(problem)
 
     def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int, is_key: bool) -> Any:
         """A plain scalar without a value: the merge key, or something that the consumer fails on."""
@@ -240,16 +246,13 @@ class _Builder:
         return value, below
 
     def duplicate(self, key: Any, first: Entry, start: int, end: int) -> None:
-        self.fixed = True
         refused = self.dialect == "omegaconf" and isinstance(key, str)  # OmegaConf looks at string keys only
         outcome = "OmegaConf refuses the file" if refused else "the last one counts"
         span = self.lines.span
         line = span(first[0], first[1]).line
         message = f"the key {key!r} is already set on line {line}; {outcome}"
         severity = "error" if refused else "warning"
-        self.problems.append(
-            Problem("duplicate-key", message, span(start, end), span(first[0], first[1]), severity=severity)
-        )
+        self.report(Problem("duplicate-key", message, span(start, end), span(first[0], first[1]), severity=severity))
 
     def merge(self, container: dict[Any, Any], entries: dict[Any, Entry]) -> None:
         """Fills in what `<<` brings: later merge keys over earlier ones, in a list the first mapping wins."""

@@ -129,4 +129,7 @@ def test_syntax_by_name_then_content(path: str, text: str, syntax: str) -> None:
 
 
 def test_mended_problems_are_bounded() -> None:
-    assert len(read("[1 /*x*/, " * 1 + "1 /*x*/, " * 100 + "1]").problems) == 20
+    problems = read("[" + "1 /*x*/, " * 300 + "1]").problems
+
+    assert len(problems) == 201
+    assert (problems[-1].code, problems[-1].fatal) == ("too-many-problems", True)
