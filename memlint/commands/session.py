@@ -42,7 +42,10 @@ class Outcome(NamedTuple):
 
 
 class Session:
-    """Files below the repository of `cwd` are one project; a path outside of it is a project of its own."""
+    """Files below the repository of `cwd` are one project; a path outside of it is a project of its own.
+
+    `contents`: bytes that stand for what is on disk, by path (standard input).
+    """
 
     def __init__(
         self,
@@ -51,12 +54,14 @@ class Session:
         roots: Sequence[str] = (),
         cwd: str = "",
         hub: bool = False,
+        contents: Mapping[str, bytes] | None = None,
     ) -> None:
         self.engine_of = engine_of
         self.facts_of = facts_of
         self.cwd = os.path.realpath(cwd or os.getcwd())
         self.roots = tuple(os.path.realpath(root) for root in roots if os.path.isdir(root))
         self._hub = hub
+        self._contents = contents or {}
         self._workspaces: dict[str, Workspace] = {}
         self._root_of: dict[str, str] = {}
 
@@ -64,10 +69,11 @@ class Session:
         """The workspace of the project that `path` belongs to."""
         folder = os.path.dirname(os.path.realpath(os.path.join(self.cwd, path)))
         if folder not in self._root_of:
-            self._root_of[folder] = project_root(folder, (self.cwd, *self.roots))
+            self._root_of[folder] = project_root(folder, self.cwd)
         root = self._root_of[folder]
         if root not in self._workspaces:
-            self._workspaces[root] = on_disk(root, self.cwd, hub=self._hub)
+            workspace = on_disk(root, self.cwd, hub=self._hub)
+            self._workspaces[root] = workspace.overlaid(self._contents) if self._contents else workspace
         return self._workspaces[root]
 
     def lint(self, path: str, named: bool = True, fixes: bool = True) -> Outcome:
@@ -107,8 +113,12 @@ class Session:
         return reanalyse
 
 
-def project_root(folder: str, roots: Sequence[str]) -> str:
-    """The folder that references may not leave: the repository around `folder`, else the first of `roots` around it."""
+def project_root(folder: str, cwd: str) -> str:
+    """The folder that references may not leave: the repository around `folder`, else the working directory around it.
+
+    Outside of both it is the folder two levels below the file system's root (/home/alice): configs name their
+    companions relative to a checkout whose `.git` may be gone.
+    """
     current = folder
     while True:
         if os.path.exists(os.path.join(current, ".git")):
@@ -117,8 +127,9 @@ def project_root(folder: str, roots: Sequence[str]) -> str:
         if parent == current:
             break
         current = parent
-    around = (root for root in roots if folder == root or folder.startswith(root.rstrip(os.sep) + os.sep))
-    return next(around, folder)
+    wide = os.sep.join(folder.split(os.sep)[:3])
+    inside = folder == cwd or folder.startswith(cwd.rstrip(os.sep) + os.sep)
+    return cwd if inside and len(cwd) >= len(wide) else wide
 
 
 def unreadable(path: str, reason: str) -> Finding:

@@ -54,6 +54,8 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.parallelism.pipeline_parallel_size > 1:
         raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
+    if run.stack.use_ktransformers:
+        raise Missing("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
     units = parallel.shard_units(run, parameters.units(run))
     place = _PLACES.get(run.parallelism.engine)
     if place is None:
@@ -65,6 +67,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
         return unknown(field, allocated_low_bytes=certain, parameters=parameters.total(units))
+    alone = state.weights
     state = with_extra_models(run, units, state)
     if run.purpose == "inference":
         return _inference(run, parallel.as_computed(run, units), state)
@@ -74,7 +77,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if evaluated is not None:
         found += (evaluated,)
     peak = max(found, key=_allocated)
-    details = _details(run, state, walked)
+    details = {**_details(run, state, walked), "other_models_bytes": state.weights - alone}
     return on_card(run, found, peak, details)._replace(
         host_bytes=state.host_bytes,
         parameters=parameters.total(units),
@@ -151,6 +154,8 @@ _MIXERS = ("attention", "mla")
 
 def refuse_unmodelled(run: Run) -> None:
     """Raise `Missing` where activations are not known."""
+    if run.stack.use_unsloth:
+        raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
     architecture: Architecture = run.model.architecture
     if architecture.towers and run.method.kind == "full" and not run.method.freeze_vision_tower:
         raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
