@@ -21,6 +21,9 @@ _NAMED: dict[str, tuple[str, str, str]] = {
 }
 _SYNTAX = ("SRC001", "syntax", "The framework cannot read the file.")
 
+# (id, name, why) of every rule of this file.
+RULES = tuple(dict.fromkeys((rule, f"source/{slug}", why) for rule, slug, why in (_SYNTAX, *_NAMED.values())))
+
 
 def problem_findings(document: Document) -> list[Finding]:
     """The problems of a document's text as findings."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from memlint import __version__
-from memlint.commands import options
+from memlint.commands import gather, options
 from memlint.commands.output import to_stdout, write
-from memlint.commands.pool import reports
+from memlint.commands.pool import linted
+from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import SEVERITIES
-from memlint.report.model import FileReport, Report, RuleFacts
+from memlint.report.model import FileReport, Report
+
+NEEDS_RULES = ("sarif", "html")
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -24,11 +28,29 @@ def run(program: str, arguments: list[str]) -> int:
     if given.list_files:
         to_stdout("".join(f"{item.path}\n" for item in found))
         return 0
+    if given.hook:
+        from memlint.commands.dependents import with_dependents
+
+        found = with_dependents(found)
     what = job(given)
-    linted = reports(what, found, given.jobs)
-    report = Report(tuple(linted), rule_facts(Linter(what)) if _wants_rules(pairs) else (), __version__)
+    linter = Linter(what)
+    told = tuple(linted(what, found, given.jobs))
+    strict = any(linter.settings(item.report.path).require_reason for item in told if item.waivers)
+    reports = gather.with_waivers(gather.merged([item.report for item in told]), told, strict)
+    baseline = given.baseline or linter.settings(os.path.join(os.getcwd(), "config.yaml")).baseline
+    if given.write_baseline:
+        return _write_baseline(reports, baseline)
+    accepted = gather.without_baseline(reports, baseline) if baseline else gather.Accepted(reports)
+    report = Report(
+        accepted.reports,
+        rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
+        __version__,
+        notes=accepted.notes,
+        statistics=given.statistics,
+        overview=any(os.path.isdir(path) for path in given.paths or ["."]),
+    )
     write(report, pairs, given.colour, {os.path.realpath(item.path) for item in found})
-    return exit_code(report.files, given.fail_on or "warning", given.exit_zero)
+    return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
 
 
 def _parser(program: str) -> options.Parser:
@@ -41,30 +63,29 @@ def _parser(program: str) -> options.Parser:
     options.add_exit(parser)
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
+    parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")
+    parser.add_argument("--write-baseline", action="store_true", help="accept every finding there is now, and stop")
     return parser
 
 
-def _wants_rules(pairs: tuple[tuple[str, str | None], ...]) -> bool:
-    return any(name == "sarif" for name, _ in pairs)
+def _write_baseline(reports: tuple[FileReport, ...], path: str) -> int:
+    target = path or gather.DEFAULT_BASELINE
+    number = gather.write_baseline(reports, target)
+    hint = "" if path else f"; say `baseline: {target}` in memlint.yaml so that it counts"
+    sys.stderr.write(f"memlint: {number} findings accepted in {target}{hint}\n")
+    return 0
 
 
-def rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
-    """What reports say of every rule in force, whether it found something or not."""
-    made = []
-    for rule in linter.rules():
-        texts = rule.texts()
-        made.append(RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family))
-    return tuple(made)
-
-
-def exit_code(linted: tuple[FileReport, ...], fail_on: str, exit_zero: bool) -> int:
-    """2 for what could not be read or broke, 1 for findings from `fail_on` on, else 0."""
-    if any(not file.readable or _crashed(file) for file in linted):
+def exit_code(reports: tuple[FileReport, ...], fail_on: str, linter: Linter, exit_zero: bool) -> int:
+    """2 for what could not be read or broke, 1 for findings from `fail_on` (else the settings' word) on, else 0."""
+    if any(not file.readable or _crashed(file) for file in reports):
         return 2
-    if exit_zero:
-        return 0
-    least = SEVERITIES.index(fail_on)
-    return int(any(SEVERITIES.index(item.severity) >= least for file in linted for item in file.findings))
+    return int(not exit_zero and any(_fails(file, fail_on, linter) for file in reports if file.findings))
+
+
+def _fails(file: FileReport, fail_on: str, linter: Linter) -> bool:
+    least = SEVERITIES.index(fail_on or linter.settings(file.path).fail_on)
+    return any(SEVERITIES.index(item.severity) >= least for item in file.findings)
 
 
 def _crashed(file: FileReport) -> bool:

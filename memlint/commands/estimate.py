@@ -7,7 +7,7 @@ import sys
 from memlint import __version__
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
-from memlint.commands.pool import reports
+from memlint.commands.pool import linted
 from memlint.commands.run_files import files, job
 from memlint.report import json, table
 from memlint.report.model import Report
@@ -26,8 +26,8 @@ def run(program: str, arguments: list[str]) -> int:
     wanted = (given.format or ["text"])[-1]
     if wanted not in FORMATS:
         raise CommandError(f"unknown format {wanted!r} for estimate: text or json")
-    linted = reports(job(given, fixes=False), files(given), given.jobs)
-    report = Report(tuple(linted), (), __version__)
+    found = linted(job(given, fixes=False), files(given), given.jobs)
+    report = Report(tuple(item.report for item in found), (), __version__)
     text = json.render_estimates(report) if wanted == "json" else _table(report, given)
     _emit(text, given.output)
     return 2 if any(not file.readable for file in report.files) else 0

@@ -6,14 +6,15 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from memlint.checks.directives import Directives
+from memlint.checks.suppressions import read_directives
 from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
-from memlint.commands.directives import Directives, directives
 from memlint.formats.base import Missing
 from memlint.hardware.model import Gpu
 from memlint.run import Origin
 from memlint.settings import FileSettings, SettingsError, effective, load_settings
-from memlint.source import comments
+from memlint.settings.meaning import size
 from memlint.source.document import Document
 
 COMMAND_LINE = Origin("command_line")
@@ -60,9 +61,14 @@ def settings_of(path: str, given: Sources) -> FileSettings:
 def context_facts(document: Document, workspace: Workspace, given: Sources) -> Mapping[str, Any]:
     """Fields of `Context` for one document."""
     settings = settings_of(os.path.join(workspace.cwd, document.path), given)
-    own = directives(document, comments(document)) if document.syntax == "yaml" else Directives()
-    facts = {**_from_settings(settings, workspace), **_from_directives(own), **_from_command_line(given)}
-    names = given.companions or own.companions or settings.companions
+    own = read_directives(document)
+    facts = {
+        **_from_settings(settings, workspace),
+        **_from_directives(own, document.path),
+        **_from_command_line(given),
+    }
+    said = tuple(name for value, _ in own.companions for name in value.split(",") if name)
+    names = given.companions or said or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(given.companions))
     return facts
 
@@ -83,11 +89,28 @@ def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, An
     return facts
 
 
-def _from_directives(own: Directives) -> dict[str, Any]:
-    gpu, count = _card(own.gpu)
-    facts: dict[str, Any] = {"gpu": gpu, "gpu_origin": own.origin} if gpu is not None else {}
-    facts |= _counts(own.gpus or count, own.gpus_per_node or count, own.origin)
-    return facts | ({"model_name": own.model} if own.model else {})
+def _from_directives(own: Directives, path: str) -> dict[str, Any]:
+    gpu, count = _card(_said(own, "gpu"))
+    facts: dict[str, Any] = {"gpu": gpu, "gpu_origin": _origin(own, "gpu", path)} if gpu is not None else {}
+    counted = "gpus" if _said(own, "gpus") else "gpu"
+    told = int(_said(own, "gpus") or 0) or count
+    facts |= _counts(told, int(_said(own, "gpus_per_node") or 0) or count, _origin(own, counted, path))
+    if _said(own, "model"):
+        facts["model_name"] = _said(own, "model")
+    if host := size(_said(own, "host_memory") or 0):
+        facts["host_bytes"] = host
+    return facts
+
+
+def _said(own: Directives, name: str) -> str:
+    return own.facts[name][0] if name in own.facts else ""
+
+
+def _origin(own: Directives, name: str, path: str) -> Origin | None:
+    if name not in own.facts:
+        return None
+    span = own.facts[name][1]
+    return Origin("directive", path, span.line, span.column)
 
 
 def _from_command_line(given: Sources) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import style_for
 
 STYLED = ("text",)
+SUMMARY_BYTES = 1_000_000
 
 
 def write(report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, inputs: set[str]) -> None:
@@ -21,6 +22,26 @@ def write(report: Report, pairs: tuple[tuple[str, str | None], ...], colour: boo
             to_stdout(rendered(report, name, colour))
         else:
             _to_file(rendered(report, name, False, plain=True), path, inputs)
+        if name == "github":
+            _job_summary(report)
+
+
+def _job_summary(report: Report) -> None:
+    """GitHub shows ten annotations of a kind a step; the summary of the job has room for all of them.
+
+    A summary may have 1 MiB (docs.github.com, "Workflow commands: Adding a job summary"): what is longer is cut.
+    """
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path or not any(file.runs or file.findings for file in report.files):
+        return
+    data = rendered(report, "markdown", False, plain=True).encode("utf-8", "replace")
+    if len(data) > SUMMARY_BYTES:
+        data = data[: data.rfind(b"\n", 0, SUMMARY_BYTES)] + b"\n\n(cut here: --format json has the rest)\n"
+    try:
+        with open(path, "ab") as stream:
+            stream.write(data)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
 
 
 def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> str:

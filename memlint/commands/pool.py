@@ -5,27 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from memlint.commands.run_files import Job, Linter
+from memlint.commands.progress import watched
+from memlint.commands.run_files import Job, Linted, Linter
 from memlint.discovery import Found
-from memlint.report.model import FileReport
 
-# Below this many files starting workers costs more than they save (measured: benchmarks/speed.py).
+# Below this many files starting workers costs more than they save (measured: benchmarks/repository.py).
 WORTH_WORKERS = 500
-CHUNK = 50
+CHUNK = 25
 
 _linter: Linter | None = None
 
 
-def reports(what: Job, found: Sequence[Found], jobs: int | None) -> Iterator[FileReport]:
+def linted(what: Job, found: Sequence[Found], jobs: int | None) -> Iterator[Linted]:
     """A report a file, in the order of `found`."""
-    workers = jobs or (os.cpu_count() or 1 if len(found) >= WORTH_WORKERS else 1)
+    workers = jobs or (_processors() if len(found) >= WORTH_WORKERS else 1)
     if workers <= 1 or len(found) < 2:
         linter = Linter(what)
-        return (linter.report(item.path, item.named) for item in found)
-    return _parallel(what, found, workers)
+        return watched((linter.linted(item.path, item.named) for item in found), len(found))
+    return watched(_parallel(what, found, workers), len(found))
 
 
-def _parallel(what: Job, found: Sequence[Found], workers: int) -> Iterator[FileReport]:
+def _processors() -> int:
+    """The processors that this process may use: a container is often given fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _parallel(what: Job, found: Sequence[Found], workers: int) -> Iterator[Linted]:
     from multiprocessing import get_context
 
     method = "fork" if hasattr(os, "fork") else "spawn"
@@ -38,6 +43,6 @@ def _start(what: Job) -> None:
     _linter = Linter(what)
 
 
-def _lint(item: Found) -> FileReport:
+def _lint(item: Found) -> Linted:
     assert _linter is not None
-    return _linter.report(item.path, item.named)
+    return _linter.linted(item.path, item.named)

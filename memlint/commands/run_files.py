@@ -7,20 +7,32 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from memlint.checks.directives import MALFORMED
 from memlint.checks.engine import Engine
 from memlint.checks.rule import Rule, RuleError
 from memlint.checks.rule_folder import ordered, read_folder
 from memlint.checks.shipped import shipped
+from memlint.checks.source_problems import RULES
+from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED, Waiver
 from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
-from memlint.commands.session import Outcome, Session
+from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
 from memlint.discovery import Found, discover
 from memlint.findings import Finding
+from memlint.formats.issues import ISSUES
+from memlint.globs import compile_globs, covers
 from memlint.report.model import FileReport, location_key
 from memlint.selectors import is_chosen
 from memlint.settings import FileSettings, is_in_force, severity_of
+
+# Rules that no rule file defines: of formats, of parsers, and about suppressions.
+_FIXED = (
+    *dict.fromkeys((issue.rule, issue.name) for issue in ISSUES.values()),
+    *((rule, name) for rule, name, _ in RULES),
+    *(MALFORMED, UNUSED, EXPIRED, NO_REASON, (UNREADABLE, "source/unreadable")),
+)
 
 
 class Job(NamedTuple):
@@ -34,19 +46,30 @@ class Job(NamedTuple):
     preview: bool = False
     fixes: bool = True
     cwd: str = ""
+    contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
+
+
+class Linted(NamedTuple):
+    """A file's report. `waivers`: suppressions in settings that speak about it; `used`: those that hid something."""
+
+    report: FileReport
+    waivers: tuple[Waiver, ...] = ()
+    used: frozenset[Waiver] = frozenset()
 
 
 def job(given: options.Options, fixes: bool = True) -> Job:
     """Raises CommandError for what cannot be meant."""
+    stdin = "-" in given.paths
     return Job(
         sources(given),
-        tuple(given.paths or ["."]),
+        tuple(path for path in given.paths or ["."] if path != "-"),
         options.words(getattr(given, "select", [])),
         options.words(getattr(given, "ignore", [])),
         getattr(given, "profile", None) or "",
         getattr(given, "preview", False),
         fixes,
         os.getcwd(),
+        ((stdin_name(given), sys.stdin.buffer.read()),) if stdin else (),
     )
 
 
@@ -63,6 +86,7 @@ class Linter:
             what.roots,
             what.cwd,
             what.given.hub,
+            dict(what.contents),
         )
 
     def settings(self, path: str) -> FileSettings:
@@ -102,23 +126,36 @@ class Linter:
 
     def report(self, path: str, named: bool = True) -> FileReport:
         """One file's findings after suppressions, and its runs."""
+        return self.linted(path, named).report
+
+    def linted(self, path: str, named: bool = True) -> Linted:
         outcome = self.outcome(path, named)
         settings = self.settings(path)
-        shown, suppressed = hidden(outcome, settings)
-        findings = tuple(sorted(self._weighed(shown, settings), key=location_key))
-        return FileReport(
+        kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
+        findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))
+        runs = (
+            run_report(run, estimate)
+            for analysis in outcome.analyses
+            for run, estimate in zip(analysis.runs, analysis.estimates)
+        )
+        report = FileReport(
             path,
             outcome.format,
             findings,
-            tuple(
-                run_report(run, estimate)
-                for analysis in outcome.analyses
-                for run, estimate in zip(analysis.runs, analysis.estimates)
-            ),
-            suppressed,
+            tuple(runs),
+            kept.suppressed,
             texts=_texts(outcome, findings),
             readable=outcome.readable,
         )
+        return Linted(report, settings.waivers, kept.used)
+
+    def known(self, settings: FileSettings) -> tuple[tuple[str, str], ...]:
+        """Every rule that a suppression may name."""
+        return (*((rule.id, rule.name) for rule in self.rules(settings.rules_dirs)), *_FIXED)
+
+    def in_force(self, settings: FileSettings) -> tuple[tuple[str, str], ...]:
+        """The rules that ran."""
+        return (*((rule.id, rule.name) for rule in self.engine(settings).rules), *_FIXED)
 
     def _weighed(self, findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:
         """Findings that the selection leaves, at the severity that settings give them."""
@@ -138,15 +175,36 @@ def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:
 
 
 def files(given: options.Options) -> list[Found]:
-    """The files to read, in order. Raises CommandError for a root that is none."""
-    roots = [path for path in given.paths or ["."] if path != "-"]
-    found = []
+    """The files to read, in order; a hook's named files are candidates. Raises CommandError for a root that is none."""
+    roots = [_shown(path) for path in given.paths or ["."] if path != "-"]
+    hook, force = getattr(given, "hook", False), given.force_exclude
+    cut = compile_globs(given.exclude)
+    asked = sources(given)
+    found = [Found(stdin_name(given), named=True)] if "-" in given.paths else []
     for item in discover(roots, given.exclude):
         if item.error:
             raise CommandError(f"{item.path}: {item.error}")
-        found.append(item)
+        if (not item.named or force) and settings_of(item.path, asked).excluded:
+            continue
+        if item.named and force and covers(cut, _from_here(item.path)):
+            continue
+        found.append(item._replace(named=item.named and not hook))
     return found
 
 
-def stdin_text() -> bytes:
-    return sys.stdin.buffer.read()
+def stdin_name(given: options.Options) -> str:
+    return _shown(given.stdin_filename or "stdin")
+
+
+def _shown(path: str) -> str:
+    """`path` as reports call it: relative where it lies below the working directory."""
+    normal = os.path.normpath(path)
+    relative = _from_here(normal)
+    return relative if os.path.isabs(normal) and not relative.startswith("..") else normal
+
+
+def _from_here(path: str) -> str:
+    try:
+        return os.path.relpath(path).replace(os.sep, "/")
+    except ValueError:  # another drive
+        return path

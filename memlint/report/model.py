@@ -70,16 +70,19 @@ class RuleFacts(NamedTuple):
     why: str = ""
     url: str = ""
     family: str = ""
+    sources: tuple[str, ...] = ()
 
 
 class Report(NamedTuple):
-    """Everything one invocation has to say. `files` are ordered by path."""
+    """Everything one invocation has to say."""
 
     files: tuple[FileReport, ...]
     rules: tuple[RuleFacts, ...] = ()
     version: str = ""
     root: str = ""
     notes: tuple[str, ...] = ()
+    statistics: bool = False  # text: findings by rule at the end
+    overview: bool = False  # text: a table of the runs at the end
 
 
 def findings(report: Report) -> tuple[Finding, ...]:

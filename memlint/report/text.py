@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
+from memlint.report.overview import runs_table, statistics
 from memlint.report.terminal import PLAIN, Style, clean, one_line
 from memlint.report.units import gib
 
@@ -18,6 +19,10 @@ FIXES_SHOWN = 3
 def render(report: Report, style: Style = PLAIN) -> str:
     """Every finding with its excerpt, then one line that counts."""
     blocks = ["\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings]
+    if report.overview and (table := list(runs_table(report, style))):
+        blocks.append("\n".join(table))
+    if report.statistics and (counted := list(statistics(report, style))):
+        blocks.append("\n".join(counted))
     tail = [one_line(note) for note in report.notes]
     return "\n\n".join([*blocks, "\n".join([*tail, summary(totals(report), style)])]) + "\n"
 

@@ -1,0 +1,23 @@
+"""Which configs name a file: a DeepSpeed JSON that changes alone changes every run that uses it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from memlint.commands.git import asked, names
+from memlint.discovery import SUFFIXES, Found
+
+PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)
+
+
+def with_dependents(found: Sequence[Found]) -> list[Found]:
+    """`found`, and the tracked configs that mention the name of one of them."""
+    known = {os.path.abspath(item.path) for item in found}
+    wanted = sorted({os.path.basename(item.path) for item in found})
+    if not wanted:
+        return list(found)
+    mentions = [part for name in wanted for part in ("-e", name)]
+    listed = names(asked(".", "grep", "-l", "-z", "-I", "-F", *mentions, "--", *PATTERNS))
+    more = (Found(os.path.normpath(name)) for name in listed if os.path.abspath(name) not in known)
+    return [*found, *more]

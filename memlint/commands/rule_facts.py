@@ -1,0 +1,41 @@
+"""What reports with rule metadata say of every rule, whether it found something or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.checks.directives import MALFORMED
+from memlint.checks.source_problems import RULES
+from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED
+from memlint.commands.run_files import Linter
+from memlint.formats.issues import ISSUES
+from memlint.report.model import RuleFacts
+
+_SUPPRESSIONS = {
+    UNUSED: ("A suppression that hides nothing", "info"),
+    EXPIRED: ("A suppression whose date has passed", "warning"),
+    NO_REASON: ("A suppression without a reason", "warning"),
+    MALFORMED: ("A memlint comment that means nothing", "warning"),
+}
+
+
+def rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
+    """All rules that a finding can have, ordered by id."""
+    known = {rule.id: rule for rule in (*_fixed(), *_written(linter))}
+    return tuple(known[rule] for rule in sorted(known))
+
+
+def _written(linter: Linter) -> Iterator[RuleFacts]:
+    for rule in linter.rules():
+        texts = rule.texts()
+        yield RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family, texts.sources)
+
+
+def _fixed() -> Iterator[RuleFacts]:
+    for issue in ISSUES.values():
+        yield RuleFacts(issue.rule, issue.name, issue.title, issue.severity, issue.why, "", issue.name.split("/")[0])
+    for rule, name, why in RULES:
+        title = name.partition("/")[2].replace("-", " ").capitalize()
+        yield RuleFacts(rule, name, title, "error", why, "", "source")
+    for (rule, name), (title, severity) in _SUPPRESSIONS.items():
+        yield RuleFacts(rule, name, title, severity, "", "", "suppressions")

@@ -1,0 +1,63 @@
+"""Two small tables for whole repositories: the runs that matter, worst first, and findings by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from memlint.report.model import Report, RunReport, findings
+from memlint.report.terminal import Style, one_line
+from memlint.report.units import gib
+
+WORST_FIRST = ("out_of_memory", "tight", "fits", "unknown")
+ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
+SHOWN = 20
+WIDEST_PATH = 60
+
+
+def runs_table(report: Report, style: Style) -> Iterator[str]:
+    """A row a run that was estimated, worst first; what is beyond SHOWN rows is counted."""
+    runs = ranked([run for file in report.files for run in file.runs])
+    if len(runs) < 2:
+        return
+    shown = runs[:SHOWN]
+    cells = [_cells(run) for run in shown]
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    for run, row in zip(shown, cells):
+        path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
+        word = style.paint(run.estimate.verdict.replace("_", " "), ROLES[run.estimate.verdict])
+        yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
+    if len(runs) > len(shown):
+        yield style.paint(f"  and {len(runs) - len(shown)} more with less to say (--format html shows all)", "dim")
+
+
+def ranked(runs: Sequence[RunReport]) -> list[RunReport]:
+    """Runs with a peak, worst verdict first, then by how much of the card they take."""
+    told = [run for run in runs if run.estimate.device_bytes is not None]
+    return sorted(told, key=lambda run: (WORST_FIRST.index(run.estimate.verdict), -_share(run), run.path))
+
+
+def _share(run: RunReport) -> float:
+    budget = run.estimate.budget_bytes or run.hardware.usable_bytes or 0
+    return (run.estimate.device_high_bytes or 0) / budget if budget else 0.0
+
+
+def _cells(run: RunReport) -> tuple[str, str, str, str]:
+    estimate = run.estimate
+    path = one_line(run.path)
+    short = path if len(path) <= WIDEST_PATH else "..." + path[3 - WIDEST_PATH :]
+    budget = estimate.budget_bytes or run.hardware.usable_bytes
+    card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
+    interval = f"({gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)}"
+    return short, card, gib(estimate.device_bytes).rjust(6), interval + (f" of {gib(budget)})" if budget else ")")
+
+
+def statistics(report: Report, style: Style) -> Iterator[str]:
+    """Findings by rule, the most frequent first, and how many of them have a fix."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for item in findings(report):
+        count = counts.setdefault((item.rule, item.name), [0, 0])
+        count[0] += 1
+        count[1] += bool(item.fixes)
+    for (rule, name), (number, fixable) in sorted(counts.items(), key=lambda pair: (-pair[1][0], pair[0])):
+        fixes = f"  {fixable} with a fix" if fixable else ""
+        yield f"{number:6}  {style.paint(rule, 'rule')}  {name}{fixes}"
