@@ -47,11 +47,15 @@ def _words(run: Run) -> Iterator[str]:
     if run.model.quantization.method != "none":
         yield f"{run.model.quantization.bits:g}-bit base"
     if run.precision.compute is not UNKNOWN:
-        yield ("pure " if run.precision.autocast is False and not run.precision.master_weights else "") + str(
-            run.precision.compute
-        )
+        yield _precision(run)
     yield f"{_told(run.batch.micro_batch_size)} x {_told(run.sequence.length)} tokens"
     yield from _engine(run)
+
+
+def _precision(run: Run) -> str:
+    compute = str(run.precision.compute)
+    half_only = run.precision.autocast is False and not run.precision.master_weights and compute != "float32"
+    return f"pure {compute}" if half_only and run.purpose == "train" else compute
 
 
 def _engine(run: Run) -> Iterator[str]:
