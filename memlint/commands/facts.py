@@ -58,9 +58,11 @@ def settings_of(path: str, given: Sources) -> FileSettings:
         raise CommandError(f"settings: {error}") from None
 
 
-def context_facts(document: Document, workspace: Workspace, given: Sources) -> Mapping[str, Any]:
-    """Fields of `Context` for one document."""
-    settings = settings_of(os.path.join(workspace.cwd, document.path), given)
+def context_facts(
+    document: Document, workspace: Workspace, given: Sources, settings: FileSettings | None = None
+) -> Mapping[str, Any]:
+    """Fields of `Context` for one document; `settings` are those on disk unless they are given."""
+    settings = settings or settings_of(os.path.join(workspace.cwd, document.path), given)
     own = read_directives(document)
     facts = {
         **_from_settings(settings, workspace),

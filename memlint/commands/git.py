@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from memlint.commands import CommandError
 
 # Nothing in a repository's own configuration may start a program (core.fsmonitor) or change what is printed.
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color.ui=false")
+SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color.ui=false")
 TIMEOUT = 120  # seconds
 
 
@@ -35,7 +35,7 @@ def _run(folder: str, arguments: Sequence[str], data: bytes) -> subprocess.Compl
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         return subprocess.run(
-            ["git", *_SAFE, *arguments],
+            ["git", *SAFE, *arguments],
             cwd=folder,
             input=data,
             capture_output=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from memlint.checks.directives import MALFORMED
@@ -14,6 +14,7 @@ from memlint.checks.rule_folder import ordered, read_folder
 from memlint.checks.shipped import shipped
 from memlint.checks.source_problems import RULES
 from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED, Waiver
+from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
@@ -76,22 +77,32 @@ def job(given: options.Options, fixes: bool = True) -> Job:
 class Linter:
     """Lints file after file; rules are read once, settings once a folder."""
 
-    def __init__(self, what: Job) -> None:
+    def __init__(
+        self,
+        what: Job,
+        workspace: Workspace | None = None,
+        read_settings: Callable[[str], FileSettings] | None = None,
+    ) -> None:
+        """`workspace` and `read_settings` stand for the files on disk: another commit's, for example."""
         self.job = what
+        self._read_settings = read_settings or (
+            lambda path: settings_of(os.path.join(self.session.cwd, path), what.given)
+        )
         self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = {}
         self._engines: dict[tuple[object, ...], Engine] = {}
         self.session = Session(
             lambda path: self.engine(self.settings(path)),
-            lambda document, workspace: context_facts(document, workspace, what.given),
+            lambda document, files: context_facts(document, files, what.given, self._read_settings(document.path)),
             what.roots,
             what.cwd,
             what.given.hub,
             dict(what.contents),
+            workspace,
         )
 
     def settings(self, path: str) -> FileSettings:
         """The settings of a file, with what the command line says of rules on top."""
-        found = settings_of(os.path.join(self.session.cwd, path), self.job.given)
+        found = self._read_settings(path)
         if self.job.select:
             found = found._replace(select=self.job.select)
         return found._replace(
@@ -129,7 +140,10 @@ class Linter:
         return self.linted(path, named).report
 
     def linted(self, path: str, named: bool = True) -> Linted:
-        outcome = self.outcome(path, named)
+        return self.judged(path, self.outcome(path, named))
+
+    def judged(self, path: str, outcome: Outcome) -> Linted:
+        """What is left of an outcome after suppressions and the choice of rules."""
         settings = self.settings(path)
         kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
         findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))

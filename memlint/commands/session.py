@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 class Session:
     """Files below the repository of `cwd` are one project; a path outside of it is a project of its own.
 
-    `contents`: bytes that stand for what is on disk, by path (standard input).
+    `contents`: bytes that stand for what is on disk, by path (standard input). `workspace`: the one of every path.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Session:
         cwd: str = "",
         hub: bool = False,
         contents: Mapping[str, bytes] | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         self.engine_of = engine_of
         self.facts_of = facts_of
@@ -62,11 +63,14 @@ class Session:
         self.roots = tuple(os.path.realpath(root) for root in roots if os.path.isdir(root))
         self._hub = hub
         self._contents = contents or {}
+        self._only = workspace
         self._workspaces: dict[str, Workspace] = {}
         self._root_of: dict[str, str] = {}
 
     def workspace(self, path: str) -> Workspace:
         """The workspace of the project that `path` belongs to."""
+        if self._only is not None:
+            return self._only
         folder = os.path.dirname(os.path.realpath(os.path.join(self.cwd, path)))
         if folder not in self._root_of:
             self._root_of[folder] = project_root(folder, self.cwd)

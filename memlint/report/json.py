@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 def render(report: Report) -> str:
     """Findings, runs and totals of `memlint check`."""
-    return _dump(
+    return dump(
         {
             "schema_version": SCHEMA_VERSION,
             "memlint_version": report.version,
@@ -29,7 +29,7 @@ def render(report: Report) -> str:
 
 def render_estimates(report: Report) -> str:
     """The runs alone: what `memlint estimate --format json` prints."""
-    return _dump(
+    return dump(
         {
             "schema_version": SCHEMA_VERSION,
             "memlint_version": report.version,
@@ -38,7 +38,7 @@ def render_estimates(report: Report) -> str:
     )
 
 
-def _dump(value: object) -> str:
+def dump(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=str) + "\n"
 
 

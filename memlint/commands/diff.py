@@ -1,0 +1,136 @@
+"""`memlint diff BASE [HEAD]`: what a branch does to the memory of the runs it changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from memlint import __version__
+from memlint.commands import CommandError, options
+from memlint.commands.commit import changed
+from memlint.commands.diff_file import file_diff
+from memlint.commands.diff_side import Side
+from memlint.commands.git import asked, git
+from memlint.commands.output import to_stdout
+from memlint.commands.run_files import Job, job
+from memlint.report import diff_json, diff_markdown, diff_text
+from memlint.report.diff_model import DiffReport, FileDiff, importance
+from memlint.report.model import location_key
+from memlint.report.terminal import style_for
+
+RENDER = {"markdown": diff_markdown.render, "json": diff_json.render}
+EPILOG = """\
+Compares with the commit where the branch left BASE (the merge base), so that what happened on BASE since does
+not count. Without HEAD the working tree is compared, untracked files included. A config is affected when it
+changes itself, or when a file that it names (a DeepSpeed JSON, an accelerate config, a model folder, memlint's
+settings) changes. --fail-on regression exits 1 where a verdict gets worse or a new error appears.
+"""
+
+
+def run(program: str, arguments: list[str]) -> int:
+    given = _parser(program).parse_args(arguments)
+    options.fill(given)
+    pairs = _outputs(given)
+    root = os.fsdecode(git(".", "rev-parse", "--show-toplevel")).strip()
+    base, notes = _base(root, given.base, given.head or "HEAD", given.direct)
+    head = _revision(root, given.head) if given.head else None
+    what = job(given)._replace(cwd=root, roots=(root,))
+    report = compare(root, base, head, what)._replace(
+        base=given.base, head=given.head or "the working tree", version=__version__, notes=notes
+    )
+    for name, path in pairs:
+        _write(_rendered(report, name, given.colour if path is None else False), path)
+    return int(given.fail_on == "regression" and any(file.is_regression for file in report.files))
+
+
+def _parser(program: str) -> options.Parser:
+    parser = options.parser(program, "What a branch changes: peaks, verdicts and findings, before and after.", EPILOG)
+    parser.add_argument("base", metavar="BASE", help="a branch, tag or commit")
+    parser.add_argument("head", metavar="HEAD", nargs="?", help="the other side (default: the working tree)")
+    parser.add_argument("--direct", action="store_true", help="compare with BASE itself, not with the merge base")
+    options.add_hardware(parser)
+    options.add_rules(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument("--format", action="append", default=[], metavar="NAME", help="text, markdown, json")
+    group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
+    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    group.add_argument("--fail-on", choices=("regression", "never"), default="never", help="what exits 1")
+    return parser
+
+
+def _outputs(given: options.Options) -> tuple[tuple[str, str | None], ...]:
+    for name in given.format:
+        if name not in ("text", *RENDER):
+            raise CommandError(f"unknown format {name!r} for diff: text, markdown or json")
+    return options.formats(given)
+
+
+def _revision(root: str, name: str) -> str:
+    """The commit behind a name. Raises CommandError."""
+    found = asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if not found:
+        raise CommandError(f"no commit {name!r} here; in CI, fetch it first (actions/checkout: fetch-depth: 0)")
+    return found.decode("ascii").strip()
+
+
+def _base(root: str, name: str, head: str, direct: bool) -> tuple[str, tuple[str, ...]]:
+    """The commit to compare with, and what to say about it."""
+    base = _revision(root, name)
+    if direct:
+        return base, ()
+    merge_base = asked(root, "merge-base", base, _revision(root, head)).decode("ascii").strip()
+    if merge_base:
+        return merge_base, ()
+    return base, (f"no common ancestor with {name} in this clone: compared with {name} itself",)
+
+
+def compare(root: str, base: str, head: str | None, what: Job) -> DiffReport:
+    """The runs that differ between a commit and another (None: the working tree)."""
+    pairs = changed(root, base, head)
+    with Side(root, base, what._replace(fixes=False)) as before, Side(root, head, what) as after:
+        files = sorted(_files(before, after, pairs), key=importance)
+    telling = tuple(_once(file for file in files if file.says_something))
+    return DiffReport("", "", telling, quiet=len(files) - len(telling))
+
+
+def _files(before: Side, after: Side, pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[FileDiff]:
+    """A comparison of every config that either side's changes reach."""
+    was = {new: old for old, new in pairs if old and new}
+    touched = {name for pair in pairs for name in pair if name}
+    old_names, new_names = before.affected(touched), after.affected(touched)
+    moved_away = {old for new, old in was.items() if new != old}
+    for name in sorted(new_names | {name for name in old_names if after.has(name)}):
+        old_name = was.get(name, name)
+        old = before.lint(old_name) if before.has(old_name) and old_name not in moved_away - {was.get(name)} else None
+        yield from filter(None, [file_diff(name, old_name, old, after.lint(name), touched)])
+    for name in sorted(old_names):
+        if not after.has(name) and name not in moved_away:
+            yield from filter(None, [file_diff(name, name, before.lint(name), None, touched)])
+
+
+def _once(files: Iterable[FileDiff]) -> Iterator[FileDiff]:
+    """A finding in a shared file is told with the first config that it comes from, and not again."""
+    seen: set[tuple[object, ...]] = set()
+    for file in files:
+        new = tuple(item for item in file.new if location_key(item) not in seen)
+        resolved = tuple(item for item in file.resolved if ("gone", *location_key(item)) not in seen)
+        seen |= {location_key(item) for item in new} | {("gone", *location_key(item)) for item in resolved}
+        yield file._replace(new=new, resolved=resolved)
+
+
+def _rendered(report: DiffReport, name: str, colour: bool | None) -> str:
+    if name in RENDER:
+        return RENDER[name](report)
+    return diff_text.render(report, style_for(sys.stdout, colour=colour))
+
+
+def _write(text: str, path: str | None) -> None:
+    if path is None:
+        to_stdout(text)
+        return
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace", newline="\n") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None

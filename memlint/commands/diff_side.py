@@ -1,0 +1,139 @@
+"""One side of a comparison: a commit or the working tree, with the settings that it has itself."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import tempfile
+from typing import NamedTuple
+
+from memlint.commands.commit import Commit, mentioning
+from memlint.commands.facts import settings_of
+from memlint.commands.run_files import Job, Linted, Linter
+from memlint.commands.session import Outcome
+from memlint.discovery import SUFFIXES
+from memlint.run import Origin
+from memlint.settings import FileSettings
+from memlint.settings.model import NAMES
+
+
+class Seen(NamedTuple):
+    """What a side says of one config; `read`: every file that took part."""
+
+    outcome: Outcome
+    linted: Linted
+    read: frozenset[str]
+
+
+class Side:
+    """`revision` None: the working tree. Names count from the repository's root. A context manager."""
+
+    def __init__(self, root: str, revision: str | None, what: Job) -> None:
+        self.root = root
+        self.revision = revision
+        self._commit = Commit(root, revision) if revision else None
+        self._settings_copy = ""
+        self._what = what
+        self._seen: dict[str, Seen] = {}
+        self._linter = self._made_linter()
+
+    def _made_linter(self) -> Linter:
+        if self._commit is None:
+            return Linter(self._what)
+        self._settings_copy = _copied_settings(self._commit)
+        workspace = self._commit.workspace(self._what.given.hub)
+        return Linter(self._what, workspace, self._settings_then)
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._commit is not None:
+            self._commit.close()
+        if self._settings_copy:
+            shutil.rmtree(self._settings_copy, ignore_errors=True)
+
+    def has(self, name: str) -> bool:
+        if self._commit is not None:
+            return name in self._commit.entries
+        return os.path.isfile(os.path.join(self.root, name))
+
+    def lint(self, name: str) -> Seen:
+        """The config's outcome on this side, worked out once."""
+        if name not in self._seen:
+            outcome = self._linter.outcome(name, named=False)
+            parts = (part for item in outcome.analyses if item.parsed for part in item.parsed.documents)
+            read = frozenset(part.path for part in parts)
+            self._seen[name] = Seen(outcome, self._linter.judged(name, outcome), read)
+        return self._seen[name]
+
+    def affected(self, touched: set[str]) -> set[str]:
+        """The configs of this side that are among `touched`, or that read one of them, directly or through others."""
+        found = {name for name in touched if name.endswith(SUFFIXES) and self.has(name)}
+        words = {word for name in touched if self.has(name) for word in _names_for(name)}
+        candidates = set(mentioning(self.root, self.revision, words)) - found
+        found |= {name for name in candidates if self.has(name) and self._depends(name, touched)}
+        folders = [posixpath.dirname(name) for name in touched if posixpath.basename(name) in NAMES]
+        return found | set(self._configs(folders))
+
+    def _depends(self, name: str, touched: set[str]) -> bool:
+        """Whether the config reads a changed file; one that names a changed model's folder counts as well."""
+        seen = self.lint(name)
+        if seen.read & touched:
+            return True
+        models = {posixpath.dirname(other) for other in touched if posixpath.basename(other) == "config.json"}
+        runs = (run for item in seen.outcome.analyses for run in item.runs)
+        names = {posixpath.normpath(str(run.model.name)).lstrip("./") for run in runs}
+        return any(model == known or model.endswith("/" + known) for model in models for known in names if known)
+
+    def _configs(self, folders: list[str]) -> list[str]:
+        """Every config below folders whose settings changed."""
+        if not folders:
+            return []
+        names = self._commit.configs() if self._commit else mentioning(self.root, None, [":"])
+        below = (name for name in names if any(not top or name.startswith(top + "/") for top in folders))
+        return [name for name in below if self.lint(name).outcome.format]
+
+    def _settings_then(self, path: str) -> FileSettings:
+        """Settings as this commit has them, with places in the repository and not in the copy."""
+        copy = self._settings_copy
+        given = self._what.given
+        found = settings_of(os.path.join(copy, path), given)
+        if given.settings_file or not found.path:
+            return found
+
+        def home(name: str) -> str:
+            return self.root + name[len(copy) :] if name.startswith(copy) else name
+
+        def moved(origin: Origin) -> Origin:
+            return origin._replace(path=os.path.relpath(origin.path, copy).replace(os.sep, "/"))
+
+        return found._replace(
+            path=home(found.path),
+            rules_dirs=tuple(map(home, found.rules_dirs)),
+            companions=tuple(map(home, found.companions)),
+            models={key: home(value) if isinstance(value, str) else value for key, value in found.models.items()},
+            origins={key: moved(origin) for key, origin in found.origins.items()},
+        )
+
+
+def _names_for(name: str) -> tuple[str, ...]:
+    """The words by which a config may name a file: its name; for a model's config.json, its folder's."""
+    base = posixpath.basename(name)
+    if base == "config.json" and "/" in name:
+        return (posixpath.basename(posixpath.dirname(name)),)
+    return (base,)
+
+
+def _copied_settings(commit: Commit) -> str:
+    """The commit's settings files in a folder of their own, laid out as in the repository."""
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="memlint-"))
+    os.mkdir(os.path.join(folder, ".git"))  # nothing above is looked at
+    for name in commit.entries:
+        if posixpath.basename(name) in NAMES:
+            path = os.path.join(folder, *name.split("/"))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as stream:
+                stream.write(commit.read(posixpath.join(commit.root, name)))
+    return folder
