@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.globs import Glob, compile_globs, decides
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping
+
+from memlint._record import NamedTuple
 
 SEVERITIES = ("info", "warning", "error")
 

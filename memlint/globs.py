@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import translate
-from typing import NamedTuple
+
+from memlint._record import NamedTuple
 
 MAX_PATTERN = 1_000  # characters; nobody's path is longer than a few hundred
 MAX_PATTERNS = 10_000

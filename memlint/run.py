@@ -11,7 +11,9 @@ at start-up than frozen dataclasses (0.08 against 0.5 ms a class), which is what
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, TypeVar, Union
+from typing import Any, Mapping, TypeVar, Union
+
+from memlint._record import NamedTuple
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.architectures import datafile, names
 from memlint.architectures.builder import from_config
 from memlint.architectures.model import Architecture, StoredWeights

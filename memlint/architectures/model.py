@@ -7,7 +7,7 @@ what transformers counts for the same configuration.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from memlint._record import NamedTuple
 
 
 class Weight(NamedTuple):

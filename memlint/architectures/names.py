@@ -7,8 +7,8 @@ suffixes such as "-Instruct" or "-GPTQ-Int4". A suffix that says how weights are
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.architectures.model import StoredWeights
 
 _BNB4 = StoredWeights("bnb", 4, "nf4", 64, True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.suggest import nearest
 from memlint.selectors import is_selector

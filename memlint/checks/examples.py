@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, analyse
 from memlint.checks.expression_place import locate
 from memlint.checks.rule import Rule

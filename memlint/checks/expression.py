@@ -8,8 +8,7 @@ The page for rule writers is docs/rules-format.md.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.checks.expression_build import Form, build
 from memlint.checks.expression_check import Names, check
 from memlint.checks.expression_syntax import ExpressionError, parse

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from memlint._record import NamedTuple
 from memlint.checks import expression_types as types
 from memlint.checks.expression_functions import FUNCTIONS, Function
 from memlint.checks.expression_regex import UnsafePattern, compile_pattern

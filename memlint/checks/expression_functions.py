@@ -7,8 +7,9 @@ result UNKNOWN before the function is called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.expression_types import ALL, BOOL, INT, NUMBER, STR, Kinds, Type, list_of
 from memlint.checks.expression_values import MAX_ITEMS, bounded, contains, number
 from memlint.run import UNKNOWN

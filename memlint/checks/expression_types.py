@@ -6,7 +6,7 @@ key of a config may hold several (`"auto"` or a number).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from memlint._record import NamedTuple
 
 Kinds = frozenset[str]
 

@@ -6,8 +6,9 @@ docs/rules-format.md is the page for those who write rules; rule_file.py turns t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.expression_build import Form, build
 from memlint.checks.expression_render import Template
 from memlint.checks.facts import Evaluate, Facts

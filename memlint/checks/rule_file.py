@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from memlint._record import NamedTuple
 from memlint.checks.expression import Program, compile_expression
 from memlint.checks.expression_build import Form
 from memlint.checks.expression_check import CONSTANTS, PACKAGES, Entry, Name

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.expression_build import Form, build
 from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts

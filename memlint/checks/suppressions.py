@@ -7,8 +7,9 @@ it. Suppressions from settings cover a JSON pointer and everything below. MEM000
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED, Directives, Suppression, directives, finding
 from memlint.findings import Finding, Fix
 from memlint.formats.suggest import nearest

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks import expression_types as types
 from memlint.checks.expression_types import Type, union
 from memlint.formats.schema_check import Schema, follow

@@ -6,8 +6,8 @@ import os
 import posixpath
 import subprocess
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.checks.workspace import Workspace
 from memlint.commands.dependents import PATTERNS
 from memlint.commands.git import SAFE, asked, git, names

@@ -6,8 +6,8 @@ import os
 import posixpath
 import shutil
 import tempfile
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.commands.commit import Commit, mentioning
 from memlint.commands.facts import settings_of
 from memlint.commands.run_files import Job, Linted, Linter

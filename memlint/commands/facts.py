@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.directives import Directives
 from memlint.checks.suppressions import read_directives
 from memlint.checks.workspace import Workspace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.checks import baseline
 from memlint.checks.suppressions import waiver_findings
 from memlint.commands import CommandError

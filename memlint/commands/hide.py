@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED, finding
 from memlint.checks.suppressions import Known, Waiver, apply, read_directives
 from memlint.commands import CommandError, options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED
 from memlint.checks.engine import Engine
 from memlint.checks.rule import Rule, RuleError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import Workspace, on_disk
 from memlint.findings import Finding, Location

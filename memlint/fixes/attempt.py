@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis
 from memlint.findings import Edit, Finding, Patch
 from memlint.fixes.edits import apply, patches

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Edit, Finding, Patch
 from memlint.fixes.edits import apply, expected, patches
 from memlint.fixes.scalars import same

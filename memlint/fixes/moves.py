@@ -9,8 +9,9 @@ the same thing (up to rounding). Sources stand at each move.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.run import Run
 
 QUALITIES = ("none", "low", "medium", "high")

@@ -9,8 +9,9 @@ optimizer step are both too large makes progress with either. About a hundred es
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.moves import QUALITIES, Step, cost, steps
 from memlint.memory import estimate as closed_form

@@ -11,7 +11,8 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from memlint._record import NamedTuple
 
 
 class Refused(Exception):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words
 from memlint.run import Origin
 

@@ -7,8 +7,9 @@ references are read through `Context.read`, models are looked up through `Contex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from memlint._record import NamedTuple
 from memlint.architectures.model import Resolution
 from memlint.findings import Edit
 from memlint.hardware.model import Gpu

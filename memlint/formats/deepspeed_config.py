@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.fields import Section, as_bool, as_int
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin

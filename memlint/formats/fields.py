@@ -8,8 +8,9 @@ puts the framework's defaults first and what the file says after it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run
 from memlint.source.document import Document, Path, place

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section
 from memlint.formats.llamafactory_facts import NEWEST_ALLOWED

@@ -6,8 +6,9 @@ Each line is one `raise` of the source: the key that is to blame, what is wrong,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.llamafactory_config import Config
 from memlint.formats.llamafactory_method import needs_reference

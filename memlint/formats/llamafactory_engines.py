@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate
 from memlint.formats.accelerate import apply_world as apply_launched_world
 from memlint.formats.accelerate import recognise as recognise_accelerate

@@ -11,8 +11,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.formats.base import Issue, Missing
 from memlint.source.document import Document, Path
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Section
 from memlint.formats.training_arguments import Arguments, Version, arguments

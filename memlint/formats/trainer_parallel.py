@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate, apply_world, mixed_precision
 from memlint.formats.accelerate import recognise as is_accelerate
 from memlint.formats.accelerate_fsdp import TRAINER_DEFAULTS, Options, apply_fsdp

@@ -7,8 +7,9 @@ calls `apply` and overrides what its framework does differently with a later `Fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_number, as_words
 from memlint.run import Origin
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from memlint._data import folder
+from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.schema_check import Check, Schema, compile_check, follow
 from memlint.formats.schema_messages import describe, message_of, unknown_key

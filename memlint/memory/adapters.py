@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.architectures.model import Weight
 from memlint.run import Method, Run
 

@@ -9,8 +9,8 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.run import Run
 
 FILE = ".memlint-measurements.json"

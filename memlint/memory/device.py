@@ -13,8 +13,9 @@ import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.run import Run
 
 GIB = 1 << 30

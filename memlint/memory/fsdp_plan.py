@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.storage import BYTES

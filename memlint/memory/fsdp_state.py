@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.memory import optimizer
 from memlint.memory.fsdp_plan import Plan, stored_element
 from memlint.memory.model import Tensor, Unit

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import memlint.memory.blocks.norm as norm
 import memlint.memory.ops as ops
+from memlint._record import NamedTuple
 from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.ops import SINGLE

@@ -8,7 +8,9 @@ unit (phases.py): forward from first to last, backward from last to first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from memlint._record import NamedTuple
 
 
 class Tensor(NamedTuple):

@@ -9,8 +9,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.storage import ALIGNMENT, BYTES, rounded

@@ -6,8 +6,7 @@ those over the data-parallel ranks. Activations are divided by `activation_divis
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.memory.fsdp_plan import compute_dtype
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.storage import BYTES

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.memory.model import Tensor
 from memlint.memory.storage import BYTES
 from memlint.memory.tape import Weight

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import memlint.memory.elements as elements
 import memlint.memory.parallel as parallel
+from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Layer
 from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile

@@ -14,7 +14,8 @@ length and model size with the same structure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from memlint._record import NamedTuple
 
 _FIELD = 16  # bits of one counter; its top bit is the guard of comparisons
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.memory.profile import Profile
 from memlint.memory.storage import rounded
 from memlint.memory.tape import KEPT, KERNEL, Moments

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+
+from memlint._record import NamedTuple
 
 
 class Module(NamedTuple):

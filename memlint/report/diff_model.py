@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.findings import Finding
 from memlint.memory.model import Estimate
 from memlint.report.model import RunReport

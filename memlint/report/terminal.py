@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple, TextIO
+from typing import TextIO
+
+from memlint._record import NamedTuple
 
 CODES = {
     "error": "1;31",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.globs import compile_globs, covers
 from memlint.run import Origin
 from memlint.selectors import is_chosen, rank

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.findings import Location
 from memlint.run import Origin
 from memlint.source.document import Document, Path, Span, place

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from memlint._record import NamedTuple
 
 MIB = 1 << 20
 MIN_BLOCK = 512

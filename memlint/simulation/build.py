@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+
+from memlint._record import NamedTuple
 
 DTYPES = {
     "float32": torch.float32,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from memlint._record import NamedTuple
 
 
 class Live(NamedTuple):

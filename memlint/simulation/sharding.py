@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 import memlint.simulation.build as build
+from memlint._record import NamedTuple
 from memlint.simulation.tracker import Tracker
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -19,6 +19,7 @@ import memlint.simulation.precision as precision
 import memlint.simulation.quantized as quantized
 import memlint.simulation.replay as replay
 import memlint.simulation.sharding as sharding
+from memlint._record import NamedTuple
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.tracker import Tracker

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from memlint._record import NamedTuple
 
 Path = tuple[str | int, ...]
 

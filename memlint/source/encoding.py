@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import NamedTuple
 
+from memlint._record import NamedTuple
 from memlint.source.document import Problem
 from memlint.source.lines import span_at
 

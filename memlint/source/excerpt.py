@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
+from memlint._record import NamedTuple
 from memlint.source.lines import Lines
 
 TAB = 4

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import memlint.memory.ops as ops
+from memlint._record import NamedTuple
 from memlint.memory.profile import Profile, finish
 from memlint.memory.tape import Tape, Value, Weight, WeightGradient
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from memlint._record import NamedTuple
 from memlint.memory.roles import Linear
 from memlint.memory.tape import Tape, Value
 

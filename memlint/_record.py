@@ -1,0 +1,88 @@
+"""`NamedTuple` at a fraction of its price: a start of memlint defines some 150 of these classes.
+
+`typing.NamedTuple` compiles a constructor for each class and wraps each annotation: 150 to 250 us a class,
+30 ms of a start. Here constructors of the same number of fields share one code object, renamed for each class,
+and annotations stay the strings that they are: about 10 us. Instances are the same: tuples without a dict.
+
+Needs `from __future__ import annotations` in the module that defines a class (the annotations are the fields).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple
+else:
+    from _collections import _tuplegetter
+
+    _FUNCTION = type(lambda: None)
+    _new = tuple.__new__
+    _QUALNAMES = hasattr((lambda: None).__code__, "co_qualname")
+    _CODES = {}  # number of fields -> code of a constructor
+    _GETTERS = []  # field number -> descriptor
+
+    def _code(count):
+        if count not in _CODES:
+            names = "".join(f"_{index}, " for index in range(count))
+            _CODES[count] = eval(f"lambda _cls, {names}: _new(_cls, ({names}))").__code__
+        return _CODES[count]
+
+    class _Record(tuple):
+        """What all records can do, as `collections.namedtuple` has it."""
+
+        __slots__ = ()
+
+        @classmethod
+        def _make(cls, values):
+            made = _new(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+            return made
+
+        def _replace(self, /, **changes):
+            made = _new(self.__class__, map(changes.pop, self._fields, self))
+            if changes:
+                raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+            return made
+
+        def _asdict(self):
+            return dict(zip(self._fields, self))
+
+        def __repr__(self):
+            inner = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self))
+            return f"{self.__class__.__name__}({inner})"
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+    class _Maker(type):
+        """Makes of a class statement a plain subclass of tuple."""
+
+        def __new__(cls, name, bases, body):
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            fields = tuple(body.get("__annotations__", ()))
+            count = len(fields)
+            given = tuple(field for field in fields if field in body)
+            if given != fields[count - len(given) :]:
+                raise TypeError(f"{name}: a field without a default follows one with a default")
+            defaults = tuple(map(body.pop, given))
+            body.update(zip(fields, _getters(count)))
+            code = _code(count).replace(co_varnames=("_cls", *fields), co_name="__new__", **_told(name))
+            body["__new__"] = _FUNCTION(code, globals(), "__new__", defaults)
+            body["__slots__"] = ()
+            body["__match_args__"] = body["_fields"] = fields
+            body["_field_defaults"] = dict(zip(given, defaults))
+            return type.__new__(type, name, (_Record,), body)
+
+    def _told(name):
+        """What Python 3.11 and later say of a wrong call."""
+        return {"co_qualname": f"{name}.__new__"} if _QUALNAMES else {}
+
+    def _getters(count):
+        for index in range(len(_GETTERS), count):
+            _GETTERS.append(_tuplegetter(index, f"Alias for field number {index}"))
+        return _GETTERS[:count]
+
+    class NamedTuple(metaclass=_Maker):
+        """The base to write in a class statement; no class inherits from it in the end."""
