@@ -15,6 +15,7 @@ PACKAGE = ROOT / "memlint"
 
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
+    "_record": -1,
     "run": 0,
     "globs": 0,
     "selectors": 0,
@@ -86,8 +87,8 @@ def test_arrows_point_one_way() -> None:
     assert against == []
 
 
-def test_run_imports_nothing_of_the_house() -> None:
-    assert list(imports(PACKAGE / "run.py", top_level_only=False)) == []
+def test_run_imports_only_what_makes_records() -> None:
+    assert {name for name, _ in imports(PACKAGE / "run.py", top_level_only=False)} == {"_record"}
 
 
 def test_no_cycles_between_modules() -> None:
