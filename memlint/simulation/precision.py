@@ -60,7 +60,7 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         if name == "backward":
             with self:  # recomputed forwards inside need the mode too
-                return run_backward(*args)
+                return run_backward(args[0], _seeds(args, kwargs))
         if torch.is_autocast_enabled("cpu"):
             args, kwargs = _cast(name, args, kwargs)
         if name == "softmax" and kwargs.get("dtype") == torch.float32 and args[0].dtype == torch.float16:
@@ -68,7 +68,13 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
-def run_backward(tensors: Any, gradients: Any = None, *_: Any) -> None:
+def _seeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The gradients of the roots: `gradient` of Tensor.backward, `grad_tensors` of torch.autograd.backward."""
+    named = kwargs.get("gradient", kwargs.get("grad_tensors"))
+    return args[1] if named is None and len(args) > 1 else named
+
+
+def run_backward(tensors: Any, gradients: Any = None) -> None:
     """The autograd engine itself: `Tensor.backward` and `torch.autograd.backward` would ask the mode again."""
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     seeds = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
