@@ -32,7 +32,7 @@ def run(program: str, arguments: list[str]) -> int:
         from memlint.commands.dependents import with_dependents
 
         found = with_dependents(found)
-    what = job(given)
+    what = job(given)._replace(what_if=any(name == "html" for name, _ in pairs))
     linter = Linter(what)
     told = tuple(linted(what, found, given.jobs))
     strict = any(linter.settings(item.report.path).require_reason for item in told if item.waivers)

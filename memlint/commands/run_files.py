@@ -20,6 +20,7 @@ from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
+from memlint.commands.whatif import what_if
 from memlint.discovery import Found, discover
 from memlint.findings import Finding
 from memlint.formats.issues import ISSUES
@@ -48,6 +49,7 @@ class Job(NamedTuple):
     fixes: bool = True
     cwd: str = ""
     contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
+    what_if: bool = False
 
 
 class Linted(NamedTuple):
@@ -148,7 +150,7 @@ class Linter:
         kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
         findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))
         runs = (
-            run_report(run, estimate)
+            run_report(run, estimate)._replace(what_if=what_if(run) if self.job.what_if else None)
             for analysis in outcome.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
         )

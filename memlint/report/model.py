@@ -26,6 +26,17 @@ class HardwareFacts(NamedTuple):
     usable_bytes: int | None = None
 
 
+class WhatIf(NamedTuple):
+    """A grid of estimates. `axes`: micro batches, lengths (tokens), checkpointing, attention; `now`: index on each.
+
+    `cells` run over the product of the axes, the last one fastest: (low, middle, high, verdict), MiB on the card.
+    """
+
+    axes: tuple[tuple[Any, ...], ...]
+    now: tuple[int, ...]
+    cells: tuple[tuple[int, int, int, str] | None, ...]
+
+
 class RunReport(NamedTuple):
     """One run of one file. `summary` is a line such as "lora r=8, bfloat16, 2 x 4096 tokens"."""
 
@@ -37,6 +48,7 @@ class RunReport(NamedTuple):
     estimate: Estimate
     purpose: str = "train"
     summary: str = ""
+    what_if: WhatIf | None = None
 
 
 class FileReport(NamedTuple):

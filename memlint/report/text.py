@@ -76,7 +76,7 @@ def _cost(fix: Fix) -> str:
 
 def excerpt(place: Location, texts: Mapping[str, str], style: Style, role: str) -> Iterator[str]:
     """The line of `place` and a caret below it; nothing where the text is not at hand."""
-    line = _line(texts.get(place.path), place.line)
+    line = source_line(texts.get(place.path), place.line)
     if line is None:
         return
     number = str(place.line)
@@ -96,7 +96,8 @@ def excerpt(place: Location, texts: Mapping[str, str], style: Style, role: str) 
     yield f"  {gutter} {bar} {' ' * _width(before)}{style.paint('^' * max(1, _width(marked)), role)}"
 
 
-def _line(text: str | None, number: int) -> str | None:
+def source_line(text: str | None, number: int) -> str | None:
+    """The line without its end; None where the text is not at hand or shorter."""
     if text is None or number < 1:
         return None
     start = 0

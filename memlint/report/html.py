@@ -1,0 +1,141 @@
+"""One page with everything in it: no network, no server, works from a file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+from memlint.findings import Finding
+from memlint.memory.model import Estimate
+from memlint.report.model import FileReport, Report, RunReport, totals
+from memlint.report.table import COMPONENTS
+from memlint.report.terminal import clean
+from memlint.report.text import describe_fix, source_line
+
+FOLDER = os.path.join(os.path.dirname(__file__), "page")
+FIXES_SHOWN = 3
+# What could end the script element or start a comment in it, and what JavaScript once took for line ends.
+ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", chr(0x2028): "\\u2028", chr(0x2029): "\\u2029"}
+)
+
+
+def render(report: Report) -> str:
+    page, style, script = (_part(name) for name in ("page.html", "page.css", "page.js"))
+    slots = {
+        "@STYLE_HASH@": _hash(style),
+        "@SCRIPT_HASH@": _hash(script),
+        "@STYLE@": style,
+        "@SCRIPT@": script,
+        "@DATA@": embedded(data(report)),
+    }
+    for slot, text in slots.items():  # the data last: nothing in it is a slot
+        page = page.replace(slot, text)
+    return page
+
+
+def embedded(value: Any) -> str:
+    """JSON that can stand in a script element, whatever strings are in it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False).translate(ESCAPES)
+
+
+def _part(name: str) -> str:
+    with open(os.path.join(FOLDER, name), encoding="utf-8", newline="\n") as stream:
+        return stream.read()
+
+
+def _hash(text: str) -> str:
+    """As Content-Security-Policy names an inline element."""
+    return "sha256-" + base64.b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def data(report: Report) -> dict[str, Any]:
+    count = totals(report)
+    return {
+        "version": report.version,
+        "components": list(COMPONENTS),
+        "totals": {"files": count.files, "severities": dict(count.by_severity), "verdicts": dict(count.verdicts)},
+        "rules": {rule.id: {"name": rule.name, "title": clean(rule.title)} for rule in _used(report)},
+        "files": [_file(file) for file in report.files if file.format or file.findings],
+        "notes": [clean(note) for note in report.notes],
+    }
+
+
+def _used(report: Report) -> Iterator[Any]:
+    used = {item.rule for file in report.files for item in file.findings}
+    return (rule for rule in report.rules if rule.id in used)
+
+
+def _file(file: FileReport) -> dict[str, Any]:
+    return {
+        "path": clean(file.path),
+        "format": file.format,
+        "suppressed": file.suppressed,
+        "baselined": file.baselined,
+        "runs": [_run(run) for run in file.runs],
+        "findings": [_finding(item, file) for item in file.findings],
+    }
+
+
+def _run(run: RunReport) -> dict[str, Any]:
+    estimate = run.estimate
+    return {
+        "related": [clean(name) for name in run.related],
+        "purpose": run.purpose,
+        "model": clean(run.model.id or ""),
+        "parameters": run.model.parameters,
+        "trainable": run.model.trainable_parameters,
+        "summary": clean(run.summary),
+        "gpu": run.hardware.gpu,
+        "gpus": run.hardware.gpus,
+        "budget": estimate.budget_bytes or run.hardware.usable_bytes,
+        "verdict": estimate.verdict,
+        **_sizes(estimate),
+        "fits_on": list(estimate.fits_on),
+        "unknown": [[field, clean(reason)] for field, reason in estimate.unknown],
+        "assumptions": [[field, clean(str(value)), clean(origin)] for field, value, origin in estimate.assumptions],
+        "what_if": run.what_if and {**run.what_if._asdict()},
+    }
+
+
+def _sizes(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "low": estimate.device_low_bytes,
+        "device": estimate.device_bytes,
+        "high": estimate.device_high_bytes,
+        "allocated": estimate.allocated_bytes,
+        "reserved": estimate.reserved_bytes,
+        "host": estimate.host_bytes,
+        "peak": estimate.peak_phase,
+        "phases": [
+            {
+                "name": phase.name,
+                "total": phase.allocated_bytes,
+                "parts": [phase.components.get(name, 0) for name in COMPONENTS],
+            }
+            for phase in estimate.phases
+        ],
+    }
+
+
+def _finding(item: Finding, file: FileReport) -> dict[str, Any]:
+    place = item.location
+    line = source_line(file.texts.get(place.path), place.line)
+    end = place.end_column if place.end_line == place.line else len(line or "") + 1
+    return {
+        "rule": item.rule,
+        "name": item.name,
+        "severity": item.severity,
+        "message": clean(item.message),
+        "why": clean(item.why),
+        "path": clean(place.path),
+        "line": place.line,
+        "column": place.column,
+        "excerpt": None if line is None else [clean(line[:400]), place.column - 1, max(place.column, end) - 1],
+        "related": [[clean(spot.path), spot.line, clean(label)] for spot, label in item.related],
+        "fixes": [describe_fix(fix) for fix in item.fixes[:FIXES_SHOWN]],
+    }
