@@ -1,7 +1,5 @@
 """`python -m memlint`."""
 
-import sys
+from memlint.cli import script
 
-from memlint.cli import main
-
-sys.exit(main())
+script()

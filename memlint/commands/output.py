@@ -54,15 +54,20 @@ def rendered(report: Report, name: str, colour: bool | None, plain: bool = False
 
 
 def to_stdout(text: str) -> None:
-    """UTF-8 whatever the locale says, so that output is the same everywhere."""
-    sys.stdout.flush()
+    """UTF-8 whatever the locale says, so that output is the same everywhere. Raises CommandError on a full disk."""
     data = text.encode("utf-8", "replace")
     buffer = getattr(sys.stdout, "buffer", None)
-    if buffer is None:
-        sys.stdout.write(data.decode("utf-8"))
-    else:
-        buffer.write(data)
-        buffer.flush()
+    try:
+        sys.stdout.flush()
+        if buffer is None:
+            sys.stdout.write(data.decode("utf-8"))
+        else:
+            buffer.write(data)
+            buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"standard output: {error.strerror}") from None
 
 
 def _to_file(text: str, path: str, inputs: set[str]) -> None:
