@@ -144,12 +144,12 @@ def _layer(
     repeat: int,
 ) -> Stretch:
     profile = layer_profile(shape, parts, shared.regime, mode)
-    return _stretch(profile, sizes[_stays(placed)], placed, repeat)
+    return _stretch(profile, sizes[_stays(shared.run, placed)], placed, repeat)
 
 
-def _stays(placed: UnitState) -> bool:
+def _stays(run: Run, placed: UnitState) -> bool:
     """Whether gradients stay where autograd put them, rather than in what the engine made of them."""
-    return placed.gradient_kept > 0 and placed.gradient_live == 0
+    return placed.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
 def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> Stretch:
@@ -161,6 +161,7 @@ def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> S
         placed.gathered_backward,
         placed.gradient_live,
         placed.gradient_kept,
+        placed.gradient_end,
     )
 
 
@@ -179,7 +180,7 @@ def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     profile = embedding_profile(weight, shape, shared.regime.in_kernels)
     if architecture.tied_embeddings:
         return _stretch(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return _stretch(profile, Sizes(counts, _stays(placed)), placed, 1)
+    return _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
 
 
 def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
@@ -194,8 +195,10 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
     mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
     if state.gathered_at_loss:
-        placed = placed._replace(gathered_forward=state.gathered_at_loss, gathered_backward=state.gathered_at_loss)
-    return _stretch(profile, Sizes(counts, _stays(placed)), placed, 1)
+        placed = placed._replace(
+            gathered_forward=state.gathered_at_loss, gathered_backward=state.gathered_at_loss_backward
+        )
+    return _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
 
 
 def _loss(shared: Step) -> LossShape:

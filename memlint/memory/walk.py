@@ -73,6 +73,7 @@ class Stretch(NamedTuple):
     gathered_backward: int = 0
     gradient_live: int = 0
     gradient_kept: int = 0
+    gradient_end: int = 0
 
 
 class Peak(NamedTuple):
@@ -90,6 +91,7 @@ class Level(NamedTuple):
     held: int
     gradients: int
     gathered: int
+    ended: bool = False  # behind the stretch's backward: nothing of its own is alive any more
 
 
 class Walk(NamedTuple):
@@ -145,6 +147,9 @@ def _backward(stretches: Sequence[Stretch], held: int) -> Level:
         for below, before in ((held + more, gradients), (held, gradients + grown)):
             if below + before + own > best.total:
                 best = Level(below + before + own, index, below, before + part.gradient_live, part.gathered_backward)
+            ending = below + before + part.gathered_backward + part.gradient_end
+            if ending > best.total:
+                best = Level(ending, index, below, before + part.gradient_end, part.gathered_backward, ended=True)
         gradients += part.repeat * part.gradient_kept
     return best
 
@@ -152,6 +157,8 @@ def _backward(stretches: Sequence[Stretch], held: int) -> Level:
 def _peak(stretches: Sequence[Stretch], level: Level, backward: bool) -> Peak:
     part = stretches[level.position]
     parts = part.sizes.parts(part.profile.backward if backward else part.profile.forward)
+    if level.ended:
+        parts = dict.fromkeys(parts, 0)
     parts["activations"] += level.held
     parts["gradients"] += level.gradients
     parts["weights"] = level.gathered
