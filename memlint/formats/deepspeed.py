@@ -107,7 +107,15 @@ def apply_deepspeed(fields: Fields, config: Section, arguments: Arguments | None
     apply_precision(fields, view)
     apply_batch(fields, view)
     apply_optimizer(fields, view)
+    _tensor_parallel(fields, view)
     _activation_checkpointing(fields, view)
+
+
+def _tensor_parallel(fields: Fields, view: Config) -> None:
+    """AutoTP divides the linear layers over `autotp_size` GPUs (deepspeed 0.19.8 runtime/tensor_parallel/config.py)."""
+    size = view.integer("tensor_parallel", "autotp_size")
+    if size is not None and size > 1:
+        fields.put("parallelism.tensor_parallel_size", size, view.section.origin("tensor_parallel", "autotp_size"))
 
 
 def _activation_checkpointing(fields: Fields, view: Config) -> None:

@@ -70,6 +70,27 @@ def test_facts_of_a_real_model() -> None:
     assert {name: READERS[f"model.{name}"](facts) for name in wanted} == wanted
 
 
+def test_modules_that_an_adapter_can_target() -> None:
+    phi, mixture = (
+        Facts(Run("f", "p", model=Model(architecture=resolve(name).architecture)))
+        for name in ("microsoft/Phi-3-mini-4k-instruct", "Qwen/Qwen3-30B-A3B")
+    )
+
+    assert READERS["model.modules"](phi)[:4] == ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+    assert {"q_proj", "gate_proj", "lm_head"} <= set(READERS["model.modules"](mixture))
+
+
+def test_pixels_behind_a_token() -> None:
+    moving, fixed, text = (
+        Facts(Run("f", "p", model=Model(architecture=resolve(name).architecture)))
+        for name in ("Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-4b-it", "Qwen/Qwen2.5-0.5B")
+    )
+
+    assert READERS["model.pixels_per_token"](moving) == 28 * 28
+    assert READERS["model.pixels_per_token"](fixed) is UNKNOWN
+    assert READERS["model.pixels_per_token"](text) is UNKNOWN
+
+
 def test_suggestions_name_things_that_exist() -> None:
     names = Vocabulary(("llamafactory",))
 

@@ -336,3 +336,9 @@ def test_no_value_makes_it_raise(config: dict[str, Any], training: dict[str, Any
 def test_stage_of_reads_integers_only() -> None:
     view = deepspeed.Config(root(document({"zero_optimization": {"stage": True}})), None)
     assert stage_of(view) is None
+
+
+def test_autotp_divides_the_layers() -> None:
+    run, _ = behind({**ZERO3, "tensor_parallel": {"autotp_size": 2}}, {"bf16": True}, world=8)
+
+    assert run.parallelism.tensor_parallel_size == 2
