@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.memory.loss import copies_shifted
 from memlint.run import Run
 
 GIB = 1 << 30
@@ -127,7 +128,7 @@ def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
         return "sharded_full" if sharded else "full"
     if _logits(run, details) == 0:
         return "sharded_fused" if sharded else "fused"
-    if run.loss.upcast_logits:
+    if copies_shifted(run):
         return "sharded_upcast" if sharded else "upcast"
     if sharded:
         return "sharded_plain"

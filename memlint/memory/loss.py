@@ -13,12 +13,16 @@ from memlint.memory.ops import SINGLE
 from memlint.memory.profile import Mode, Profile
 from memlint.memory.roles import Roles
 from memlint.memory.tape import Tape, Value, WeightGradient
+from memlint.run import Run
 
 
 class LossShape(NamedTuple):
     """How the loss reads the hidden states. `kind` as run.Loss.kind.
 
     `keeps_logits`: the model's output stays alive through backward. `outputs_to_fp32`: accelerate converts it.
+    `upcast_head`: the model turns its logits into fp32 and forgets the half ones (transformers up to 4.45,
+    models/llama/modeling_llama.py:1214). `shifted_copy`: a contiguous copy of the fp32 logits of all tokens but the
+    last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead).
     """
 
     kind: str = "plain"
@@ -29,6 +33,7 @@ class LossShape(NamedTuple):
     smoothing: bool = False
     shifted_copy: bool = False
     norm: str = "rms"
+    upcast_head: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
     reference: bool = False  # a reference forward runs while the policy's graph is alive
 
@@ -46,12 +51,28 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     if loss.stage == "value":
         return _value(context, loss, normed)
     logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
+    if loss.upcast_head:
+        half, logits = logits, ops.cast(tape, logits, SINGLE)
+        tape.drop(half)
     found = _cross_entropy(tape, loss, logits)
     tape.drop(normed)  # the base model's output lives until the forward returns
     return _finish(tape, loss, logits, found)
 
 
 FUSED = ("liger", "cut", "unsloth", "chunked")
+_SHIFTS_LABELS = (4, 49)  # transformers; before, the logits were shifted
+_KEEPS_HALF = (4, 46)  # before, the model's logits were fp32 ones
+
+
+def copies_shifted(run: Run) -> bool:
+    """Whether the loss of this stack makes fp32 logits and a contiguous copy of the shifted ones."""
+    version = run.stack.transformers
+    return bool(version) and version < _SHIFTS_LABELS and run.loss.upcast_logits is not False
+
+
+def upcasts_head(run: Run) -> bool:
+    """Whether the model itself turns its logits into fp32."""
+    return copies_shifted(run) and run.stack.transformers < _KEEPS_HALF
 
 
 def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Value:
@@ -82,21 +103,34 @@ def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
 
 def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
-    if loss.kind == "fused_ce":  # the kernel writes the gradient over the logits
-        found = tape.new("scalar", SINGLE)
-        tape.node((found,), (logits,), (), aliases=True)
-        return found
+    if loss.kind == "fused_ce" and not loss.shifted_copy:
+        return _over_logits(tape, logits)
     single = ops.cast(tape, logits, SINGLE)
-    if loss.shifted_copy:
-        shifted = ops.copy(tape, single)
-        tape.drop(single)
-        single = shifted
-    log_probabilities = ops.unary_by_result(tape, single)
+    shifted = _shifted(tape, single) if loss.shifted_copy else ops.cast(tape, single, SINGLE)
+    if loss.kind == "fused_ce":
+        found = _over_logits(tape, shifted)
+        tape.drop(single, shifted)
+        return found
+    log_probabilities = ops.unary_by_result(tape, shifted)
     found = tape.new("scalar", SINGLE)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     if loss.reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", SINGLE), ("logits", SINGLE))
-    tape.drop(log_probabilities, single)
+    tape.drop(log_probabilities, single, shifted)
+    return found
+
+
+def _shifted(tape: Tape, single: Value) -> Value:
+    """`logits[..., :-1, :].contiguous()`: its gradient is copied into zeros of the full length."""
+    found = tape.new(single.extent, SINGLE)
+    tape.node((found,), (single,))
+    return found
+
+
+def _over_logits(tape: Tape, logits: Value) -> Value:
+    """A fused kernel that writes the gradient over the logits it read (Unsloth's and Liger's cross entropy)."""
+    found = tape.new("scalar", SINGLE)
+    tape.node((found,), (logits,), (logits,), aliases=True)
     return found
 
 

@@ -8,7 +8,7 @@ import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, Tower, Weight
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes
-from memlint.run import Run
+from memlint.run import Quantization, Run
 
 _EMBEDDING_KINDS = ("embedding", "position")
 
@@ -123,6 +123,7 @@ class _Builder:
         )
         quantization = run.model.quantization
         self.skipped = architecture.stored.skipped if quantization.prequantized else ()
+        self.stacked = stacks_experts(run)
 
     def _trainable_dtype(self) -> str:
         run = self.run
@@ -194,8 +195,8 @@ class _Builder:
 
     def _base(self, weight: Weight, trained: bool) -> Tensor:
         quantization = self.run.model.quantization
-        if not trained and is_quantized(weight, quantization, self.skipped):
-            size = quantized_bytes(weight.shape, quantization)
+        if not trained and is_quantized(weight, quantization, self.skipped, self.stacked):
+            size = _quantized_bytes(weight, quantization)
             name = dtype_name(quantization)
             return Tensor(weight.name, numel(weight.shape), weight.shape, weight.kind, False, name, size, weight.copies)
         upcast = quantization.method != "none" and quantization.upcast_rest_to_fp32
@@ -218,6 +219,24 @@ class _Builder:
         dtype = self.run.method.adapter_dtype
         count = numel(shape)
         return (Tensor("prefix.embedding", count, shape, "adapter", True, dtype, count * BYTES[dtype]),)
+
+
+def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
+    """Experts held as a list of linears are quantised one by one."""
+    if weight.kind == "experts" and len(weight.shape) == 3:
+        return weight.shape[0] * quantized_bytes(weight.shape[1:], quantization)
+    return quantized_bytes(weight.shape, quantization)
+
+
+# Families whose experts were one 3-D parameter before transformers 5 (4.57 models/*/modeling_*.py).
+_STACKED_BEFORE = ("dbrx", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "jetmoe", "llama4")
+_STACKED_BEFORE += ("llama4_text", "qwen3_vl_moe", "qwen3_vl_moe_text")
+
+
+def stacks_experts(run: Run) -> bool:
+    """Whether this stack holds a layer's experts in 3-D parameters: transformers 5 does, before they were linears."""
+    version = run.stack.transformers
+    return not version or version >= (5,) or run.model.architecture.family in _STACKED_BEFORE
 
 
 def _resized(shape: tuple[int, ...], vocabulary: int, wanted: int) -> tuple[int, ...]:

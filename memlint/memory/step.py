@@ -10,12 +10,12 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import LossShape, head_profile
+from memlint.memory.loss import LossShape, copies_shifted, head_profile, upcasts_head
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing
 from memlint.memory.profile import Mode
 from memlint.memory.roles import Roles, extents, roles
-from memlint.memory.storage import BYTES
+from memlint.memory.storage import BYTES, rounded
 from memlint.memory.tape import Weight
 from memlint.memory.walk import Sizes, Stretch
 from memlint.run import Run
@@ -144,7 +144,26 @@ def _layer(
     repeat: int,
 ) -> Stretch:
     profile = layer_profile(shape, parts, shared.regime, mode)
-    return _stretch(profile, sizes[_stays(shared.run, placed)], placed, repeat)
+    found = _stretch(profile, sizes[_stays(shared.run, placed)], placed, repeat)
+    return found._replace(left_behind=_left_behind(shared, unit, mode))
+
+
+def _left_behind(shared: Step, unit: Unit, mode: Mode) -> int:
+    """The leaf that a recomputed layer reads and its gradient, where FSDP1 keeps them until the backward ends.
+
+    transformers before 4.52 checkpoints around the FSDP unit, so the unit's forward sees a detached leaf; the hook
+    that reshards a frozen flat parameter (torch 2.4 torch/distributed/fsdp/_runtime_utils.py,
+    _register_post_backward_reshard_only_hook) holds the unit's inputs. Later layers checkpoint inside of themselves
+    (GradientCheckpointingLayer). Without this, measured runs are 16 to 32 % higher (fms-liger-46 and -47, -179).
+    """
+    run = shared.run
+    version = run.stack.transformers
+    wrapped = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 1
+    old = bool(version) and version < (4, 52)
+    frozen = run.method.kind not in ("full", "freeze")
+    if not (wrapped and old and frozen and mode.checkpoint and mode.reentrant):
+        return 0
+    return 2 * rounded(shared.counts["hidden"] * shared.width)
 
 
 def _stays(run: Run, placed: UnitState) -> bool:
@@ -213,7 +232,8 @@ def _loss(shared: Step) -> LossShape:
         softcap=architecture.logits_softcap,
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
-        shifted_copy=bool(run.loss.upcast_logits),
+        shifted_copy=copies_shifted(run),
+        upcast_head=upcasts_head(run),
         stage=_stage(run),
         reference=run.method.reference_model not in ("none", "precomputed") and _stage(run) == "logps",
     )

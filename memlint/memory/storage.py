@@ -40,13 +40,17 @@ def numel(shape: tuple[int, ...]) -> int:
     return total
 
 
-def is_quantized(weight: Weight, quantization: Quantization, skipped: tuple[str, ...] = ()) -> bool:
-    """Whether a base weight is stored quantised."""
+def is_quantized(
+    weight: Weight, quantization: Quantization, skipped: tuple[str, ...] = (), stacked: bool = True
+) -> bool:
+    """Whether a base weight is stored quantised. `stacked`: experts are one 3-D parameter, not a list of linears."""
     method = quantization.method
     if method == "none":
         return False
-    if weight.kind == "experts":
+    if weight.kind == "experts" and stacked:
         return method in _STACKED_TOO
+    if weight.kind == "experts":
+        return method in _LINEAR_ONLY or method in _STACKED_TOO
     if weight.kind != "linear" or (method not in _LINEAR_ONLY and method not in _STACKED_TOO):
         return False
     return not any(name in weight.name for name in skipped)

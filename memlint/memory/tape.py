@@ -78,7 +78,7 @@ class Node(NamedTuple):
     inputs: tuple[Value, ...]
     saved: tuple[Storage, ...]
     temporaries: tuple[int, ...]
-    aliases: bool  # the gradient passes through without a new tensor
+    aliases: bool  # the gradient passes through without a new tensor, or takes the place of what was saved
     weights: tuple[WeightGradient, ...]
     computed: int  # bytes an element in which gradients are computed before they take their tensor's dtype; 0 = its own
 
@@ -248,8 +248,9 @@ class Tape:
         for value in node.inputs:
             width = node.computed or value.width
             if node.aliases:
-                arriving.holders += 1
-                produced.append((value, arriving))
+                passed = node.saved[0] if node.saved else arriving
+                passed.holders += 1
+                produced.append((value, passed))
                 continue
             gradient = Storage(self.unit(value.extent, width))
             self.live += gradient.unit

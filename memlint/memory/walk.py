@@ -74,6 +74,7 @@ class Stretch(NamedTuple):
     gradient_live: int = 0
     gradient_kept: int = 0
     gradient_end: int = 0
+    left_behind: int = 0  # activations that its backward does not free
 
 
 class Peak(NamedTuple):
@@ -136,7 +137,7 @@ def _forward(stretches: Sequence[Stretch]) -> tuple[Level, list[int]]:
 
 def _backward(stretches: Sequence[Stretch], held: int) -> Level:
     best = Level(-1, 0, 0, 0, 0)
-    gradients = 0
+    gradients = left = 0
     for index in range(len(stretches) - 1, -1, -1):
         part = stretches[index]
         one = part.sizes.largest(part.profile.held)
@@ -144,13 +145,15 @@ def _backward(stretches: Sequence[Stretch], held: int) -> Level:
         own = part.sizes.largest(part.profile.backward) + part.gathered_backward + part.gradient_live
         more = (part.repeat - 1) * one
         grown = (part.repeat - 1) * part.gradient_kept
-        for below, before in ((held + more, gradients), (held, gradients + grown)):
+        later = left + (part.repeat - 1) * part.left_behind
+        for below, before in ((held + left + more, gradients), (held + later, gradients + grown)):
             if below + before + own > best.total:
                 best = Level(below + before + own, index, below, before + part.gradient_live, part.gathered_backward)
             ending = below + before + part.gathered_backward + part.gradient_end
             if ending > best.total:
                 best = Level(ending, index, below, before + part.gradient_end, part.gathered_backward, ended=True)
         gradients += part.repeat * part.gradient_kept
+        left += part.repeat * part.left_behind
     return best
 
 

@@ -44,7 +44,7 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
         part._attn_implementation = attention
     auto: Any = transformers.AutoModelForCausalLM
     if type(settings) not in auto._model_mapping:
-        auto = transformers.AutoModelForImageTextToText
+        auto = transformers.AutoModelForMultimodalLM
     kind: Any = auto._model_mapping[type(settings)]
     kind = kind[0] if isinstance(kind, (tuple, list)) else kind
     before = torch.get_default_dtype()
@@ -94,6 +94,28 @@ def freeze_all_but_last(model: Any, layers: int) -> None:
     chosen = stack[-layers:] if layers > 0 else stack[: -layers or None]
     for layer in chosen:
         layer.requires_grad_(True)
+
+
+def freeze(model: Any, modules: tuple[str, ...]) -> None:
+    """The parameters of `modules`, where the model has them, do not train."""
+    for name in modules:
+        for module in _named(model, name):
+            module.requires_grad_(False)
+
+
+def excluding(model: Any, adapter: Adapter, modules: tuple[str, ...]) -> Adapter:
+    """`adapter` without targets inside of `modules`."""
+    inside = {
+        f"{name}.{inner}" if inner else name
+        for name in modules
+        for module in _named(model, name)
+        for inner, _ in module.named_modules()
+    }
+    return adapter._replace(exclude=(*adapter.exclude, *sorted(inside)))
+
+
+def _named(model: Any, name: str) -> list[Any]:
+    return [module for found, module in model.named_modules() if found == name]
 
 
 def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:

@@ -8,6 +8,7 @@ from typing import Any
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
+from memlint.memory.loss import copies_shifted, upcasts_head
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
@@ -47,8 +48,19 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         loss=_loss(run),
         sharding=_sharding(run),
         chunk_tokens=run.loss.chunk_tokens or 256,
-        upcast_head=bool(run.loss.upcast_logits) and run.stack.transformers < (4, 46),
+        upcast_head=upcasts_head(run),
+        frozen_modules=_frozen_modules(run),
     )
+
+
+def _frozen_modules(run: Run) -> tuple[str, ...]:
+    """Towers and projectors that do not train, as LLaMA-Factory freezes them."""
+    towers = run.model.architecture.towers if run.model.architecture else ()
+    found = []
+    for tower in towers:
+        found += [tower.tower_prefix] if run.method.freeze_vision_tower else []
+        found += [tower.projector_prefix] if run.method.freeze_multi_modal_projector else []
+    return tuple(dict.fromkeys(found))
 
 
 def _require(run: Run) -> None:
@@ -116,9 +128,9 @@ def _checkpointing(run: Run) -> str:
 
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
-        return "upcast" if run.loss.upcast_logits else "plain"
+        return "upcast" if copies_shifted(run) else "plain"
     if run.loss.kind == "fused_ce":
-        return "fused_ce_upcast" if run.loss.upcast_logits else "fused_ce"
+        return "fused_ce_upcast" if copies_shifted(run) else "fused_ce"
     if run.loss.kind in ("liger", "chunked"):
         return str(run.loss.kind)
     raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")

@@ -63,6 +63,7 @@ class Settings(NamedTuple):
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
+    frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
@@ -96,6 +97,7 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
     trainable = build.DTYPES[settings.trainable]
     if settings.trained == "freeze":
         build.freeze_all_but_last(model, settings.trainable_layers)
+    build.freeze(model, settings.frozen_modules)
     _set_loss(model, settings)
     if settings.quantized_bits:
         quantized.quantise(model, settings.quantized_bits, settings.double_quant, frozen)
@@ -103,7 +105,7 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
         build.cast(model, lambda parameter: torch.float32)
     if settings.trained == "lora":
         assert settings.adapter is not None
-        model = build.add_adapter(model, settings.adapter)
+        model = build.add_adapter(model, build.excluding(model, settings.adapter, settings.frozen_modules))
         quantized.as_peft_wraps_it(model)
     build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
     return model
