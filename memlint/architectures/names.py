@@ -7,6 +7,7 @@ suffixes such as "-Instruct" or "-GPTQ-Int4". A suffix that says how weights are
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from memlint._record import NamedTuple
 from memlint.architectures.model import StoredWeights
@@ -44,23 +45,24 @@ QUANTIZED: tuple[tuple[str, StoredWeights], ...] = (
     ("-8bit", _BNB8),
 )
 # Suffixes that say which data a model saw, or how its file is stored, never how large it is.
-_SUFFIX = re.compile(
+# Text: compiling it costs a millisecond, and a name that the catalog lists needs it for nothing.
+_SUFFIX = (
     r"[-_.](?:instruct|chat|base|it|hf|sft|dpo|orpo|kto|rlhf|rl|grpo|rm|reward|thinking|reasoning|pt|lora|qlora|full|"
     r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|ms|"
     r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
 )
 _PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
-_PLACEHOLDER = re.compile(
-    r"^\s*$|\$\{|\{\{|^<.*>$|path[-_/ ]?to[-_/ ]|^/?your[-_/ ]|"
-    r"^(?:none|null|todo|xxx+|model|models|model_path|model_name|base_model|path|\.|\./|/)$",
-    re.IGNORECASE,
+_PLACEHOLDERS = frozenset(
+    ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
 )
-_FOLDERS = re.compile(
-    r"^(?:checkpoint|step|epoch|global_step|iter|ckpt|snapshot)[-_]?\d*$|"
-    r"^(?:original|final|full|sft|lora|dpo|kto|ppo|pretrain|merged|output|outputs|hf|saves?|models?|checkpoints?|latest|"
-    r"main|snapshots|data|tmp|home|mnt|root|workspace|llm|weights|reward|train|train_.*)$",
-    re.IGNORECASE,
+_PLACEHOLDER_PARTS = ("${", "{{", "path/to/", "pathto/")
+_COUNTED_FOLDERS = frozenset(("checkpoint", "step", "epoch", "global_step", "iter", "ckpt", "snapshot"))
+_FOLDERS = frozenset(
+    ("original", "final", "full", "sft", "lora", "dpo", "kto", "ppo", "pretrain", "merged", "output", "outputs", "hf")
+    + ("save", "saves", "model", "models", "checkpoint", "checkpoints", "latest", "main", "snapshots", "data", "tmp")
+    + ("home", "mnt", "root", "workspace", "llm", "weights", "reward", "train")
 )
+_SLASHES = str.maketrans("-_ ", "///")
 
 
 # Words after which a model has another shape than the one whose name it begins with.
@@ -81,14 +83,28 @@ class Spelling(NamedTuple):
 
 def is_placeholder(name: str) -> bool:
     """Whether `name` stands for a name ("path/to/model", "${MODEL}", "<your model>")."""
-    return bool(_PLACEHOLDER.search(name))
+    text = name.strip().lower()
+    if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
+        return True
+    parts = text.translate(_SLASHES)
+    if (text.startswith("<") and text.endswith(">")) or any(part in parts for part in _PLACEHOLDER_PARTS):
+        return True
+    return parts.startswith(("your/", "/your/"))
 
 
 def components(name: str) -> list[str]:
     """The parts of a path that may name a model, the last first: folders such as "checkpoint-500" are not."""
     parts = [part for part in re.split(r"[/\\]+", name[:1000].strip()) if part not in ("", ".", "..", "~")]
-    named = [part for part in reversed(parts) if not _FOLDERS.match(part)]
+    named = [part for part in reversed(parts) if not _is_plain_folder(part.lower())]
     return [part.split("--")[-1] if part.startswith("models--") else part for part in named][:6]
+
+
+def _is_plain_folder(part: str) -> bool:
+    """Whether a folder's name (in lower case) says where something lies and not what it is."""
+    bare = part.rstrip("0123456789")
+    if bare.endswith(("-", "_")):
+        bare = bare[:-1]
+    return bare in _COUNTED_FOLDERS or part in _FOLDERS or part.startswith("train_")
 
 
 def literal(name: str) -> str:
@@ -100,7 +116,7 @@ def key(name: str) -> str:
     """The literal key of `name` without the suffixes that do not change a model's shape."""
     text = name.lower().strip()
     while True:
-        shorter = _SUFFIX.sub("", text)
+        shorter = re.sub(_SUFFIX, "", text)
         if shorter == text or not shorter:
             return literal(text)
         text = shorter
@@ -115,18 +131,21 @@ def unquantized(name: str) -> tuple[str, StoredWeights] | None:
     return None
 
 
-def spellings(part: str) -> list[Spelling]:
-    """The readings of one path component, the most literal first."""
+def spellings(part: str) -> Iterator[Spelling]:
+    """The readings of one path component, the most literal first, each worked out when it is asked for."""
+    return (spelling for spelling in _spellings(part) if len(spelling.key) >= 3)
+
+
+def _spellings(part: str) -> Iterator[Spelling]:
+    yield Spelling(literal(part), None, "the same name")
+    yield Spelling(key(part), None, "suffixes left out")
     bare = unquantized(part)
-    found = [
-        Spelling(literal(part), None, "the same name"),
-        Spelling(key(part), None, "suffixes left out"),
-    ]
     if bare:
         rule = f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"
-        found += [Spelling(literal(bare[0]), bare[1], rule), Spelling(key(bare[0]), bare[1], rule)]
-    found += [Spelling(literal(start), None, "taken for a model tuned from it") for start in _beginnings(part)]
-    return [spelling for spelling in found if len(spelling.key) >= 3]
+        yield Spelling(literal(bare[0]), bare[1], rule)
+        yield Spelling(key(bare[0]), bare[1], rule)
+    for start in _beginnings(part):
+        yield Spelling(literal(start), None, "taken for a model tuned from it")
 
 
 def _beginnings(part: str) -> list[str]:

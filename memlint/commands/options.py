@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from memlint.commands import CommandError
@@ -15,13 +16,21 @@ Options = argparse.Namespace
 Parser = argparse.ArgumentParser
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as COLUMNS says: asking the terminal would import shutil at each start."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        super().__init__(prog, width=int(columns) - 2 if columns.isdecimal() and len(columns) < 5 else 100)
+
+
 def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
     return argparse.ArgumentParser(
         prog=program,
         description=description,
         epilog=epilog,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
 
 

@@ -10,7 +10,6 @@ from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED
 from memlint.checks.engine import Engine
 from memlint.checks.rule import Rule, RuleError
-from memlint.checks.rule_folder import ordered, read_folder
 from memlint.checks.shipped import shipped
 from memlint.checks.source_problems import RULES
 from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED, Waiver
@@ -117,8 +116,7 @@ class Linter:
         """The shipped rules and those of `folders`. Raises CommandError for a broken one."""
         if folders not in self._rules:
             try:
-                extra = [rule for folder in folders for rule in read_folder(folder)]
-                self._rules[folders] = ordered([*shipped(), *extra]) if extra else shipped()
+                self._rules[folders] = _with_own(folders) if folders else shipped()
             except RuleError as error:
                 raise CommandError(f"a rule cannot be used: {error}") from None
         return self._rules[folders]
@@ -179,6 +177,13 @@ class Linter:
             severity = severity_of(settings, item.rule, item.name)
             if severity != "off" and is_chosen(settings.select, settings.ignore, item.rule, item.name):
                 yield item._replace(severity=severity) if severity else item
+
+
+def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The shipped rules and those of `folders`. Raises RuleError."""
+    from memlint.checks.rule_folder import ordered, read_folder
+
+    return ordered([*shipped(), *(rule for folder in folders for rule in read_folder(folder))])
 
 
 def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import Workspace, on_disk
 from memlint.findings import Finding, Location
-from memlint.fixes.attach import with_plans
-from memlint.fixes.attempt import Reanalyse
 from memlint.formats.base import Context
 from memlint.source.document import Document
+
+if TYPE_CHECKING:
+    from memlint.fixes.attempt import Reanalyse
 
 UNREADABLE = "SRC000"
 # Keys that only a training config has: what makes a file that does not parse worth a finding.
@@ -104,6 +105,10 @@ class Session:
         return workspace.context(**facts)._replace(find_model=find_model)
 
     def planned(self, analysis: Analysis, workspace: Workspace) -> tuple[Finding, ...]:
+        if not any(found.plan or found.finding.fixes for found in analysis.found):
+            return analysis.findings
+        from memlint.fixes.attach import with_plans
+
         return with_plans(analysis, self.engine_of(analysis.document.path).estimator, self.again(analysis, workspace))
 
     def again(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
