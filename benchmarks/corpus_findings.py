@@ -1,7 +1,7 @@
-"""What the rules say about a corpus of configs: `python benchmarks/corpus_findings.py FOLDER [KIND ...] [-v] [--only ID]`.
+"""What the rules say about a corpus: `python benchmarks/corpus_findings.py FOLDER [KIND ...] [-v] [--only ID]`.
 
 FOLDER holds one folder per kind. Every file that a format claims is analysed three times: on one assumed A100-80GB, on
-eight, and on no card at all. Printed are hits per rule and severity in each situation (a finding counts once per file),
+eight, and on no card at all, with the rules of the default profile. Printed are hits per rule and severity in each situation (a finding counts once per file),
 and with `-v` each finding. `--only PREFIX` keeps to rules whose id starts so.
 """
 
@@ -36,10 +36,10 @@ class Situation(NamedTuple):
     name: str
     gpus: int
 
-    def facts(self) -> dict[str, object]:
+    def facts(self, card: str) -> dict[str, object]:
         known = self.gpus > 0
         return {
-            "gpu": find(CARD) if known else None,
+            "gpu": find(card) if known else None,
             "gpu_origin": _ASSUMED,
             "gpus": self.gpus if known else UNKNOWN,
             "gpus_origin": _ASSUMED,
@@ -56,21 +56,21 @@ class Hit(NamedTuple):
     finding: Finding
 
 
-def hits(folder: Path, kinds: tuple[str, ...]) -> Iterator[Hit]:
+def hits(folder: Path, kinds: tuple[str, ...], card: str) -> Iterator[Hit]:
     """Every finding. A repository is the root of its files: references stay inside."""
-    engine = Engine(shipped())
+    engine = Engine(tuple(rule for rule in shipped() if "default" in rule.profiles and not rule.preview))
     for kind in kinds:
         for repository in sorted(path for path in (folder / kind).iterdir() if path.is_dir()):
-            yield from _of_repository(engine, folder, repository)
+            yield from _of_repository(engine, folder, repository, card)
 
 
-def _of_repository(engine: Engine, folder: Path, repository: Path) -> Iterator[Hit]:
+def _of_repository(engine: Engine, folder: Path, repository: Path, card: str) -> Iterator[Hit]:
     workspace = on_disk(os.path.realpath(folder), os.path.realpath(repository))
     for path in sorted(path for path in repository.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
         name = str(path.relative_to(repository))
         for document in workspace.documents(name):
             for situation in SITUATIONS:
-                analysis = engine.analyse(document, workspace.context(**situation.facts()))
+                analysis = engine.analyse(document, workspace.context(**situation.facts(card)))
                 for finding in analysis.findings:
                     yield Hit(situation.name, str(path.relative_to(folder)), finding)
 
@@ -93,8 +93,11 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", default=KINDS)
     parser.add_argument("-v", action="store_true", help="print each finding")
     parser.add_argument("--only", default="", help="rules whose id starts so")
+    parser.add_argument("--gpu", default=CARD, help="the card that is assumed")
     words = parser.parse_args()
-    found = [hit for hit in hits(words.folder, tuple(words.kinds)) if hit.finding.rule.startswith(words.only)]
+    found = [
+        hit for hit in hits(words.folder, tuple(words.kinds), words.gpu) if hit.finding.rule.startswith(words.only)
+    ]
     print(table(found))
     if words.v:
         for hit in sorted(found, key=lambda hit: (hit.finding.rule, hit.path)):

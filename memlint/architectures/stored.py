@@ -11,14 +11,20 @@ HALF = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "hal
 
 
 def weights_dtype(config: Mapping[str, Any]) -> str:
-    """`dtype` (transformers 5) or `torch_dtype` of a config; float32 where it says nothing, as torch would."""
+    """`dtype` (transformers 5) or `torch_dtype` of a config; float32 where it says nothing, as torch would.
+
+    An mxfp4 checkpoint says nothing and keeps the rest in bfloat16, which its experts are unpacked to as well
+    (transformers 5.23 integrations/mxfp4.py:288).
+    """
     for holder in (config, config.get("text_config"), config.get("llm_config"), config.get("thinker_config")):
         if isinstance(holder, Mapping):
             for key in ("dtype", "torch_dtype"):
                 value = holder.get(key)
                 if isinstance(value, str):
                     return HALF.get(value.replace("torch.", ""), "bfloat16")
-    return "float32"
+    quantization = config.get("quantization_config")
+    packed = isinstance(quantization, Mapping) and quantization.get("quant_method") == "mxfp4"
+    return "bfloat16" if packed else "float32"
 
 
 def stored_weights(config: Mapping[str, Any]) -> StoredWeights:

@@ -136,3 +136,10 @@ def test_the_hub_is_asked_only_on_request(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_hubs_refusals_are_told_apart(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
     _fake_hub(monkeypatch, error)
     assert words in resolve("someone/unheard-of", hub=True).reason
+
+
+def test_an_mxfp4_checkpoint_without_a_dtype_keeps_the_rest_in_bfloat16() -> None:
+    found = resolve("openai/gpt-oss-20b").architecture
+
+    assert found is not None
+    assert (found.stored.method, found.dtype) == ("mxfp4", "bfloat16")
