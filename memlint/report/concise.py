@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.findings import Finding
 from memlint.report.model import Report, findings
-from memlint.report.terminal import one_line
+from memlint.report.terminal import one_line, starts_safely
 from memlint.report.text import describe_fix
 
 
@@ -15,5 +15,5 @@ def render(report: Report) -> str:
 def line(finding: Finding) -> str:
     place = finding.location
     fix = f" [fix: {describe_fix(finding.fixes[0])}]" if finding.fixes else ""
-    head = f"{one_line(place.path)}:{place.line}:{place.column}: {finding.severity} {finding.rule}"
+    head = f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}: {finding.severity} {finding.rule}"
     return f"{head} {one_line(finding.message)}{fix}"

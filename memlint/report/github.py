@@ -33,14 +33,10 @@ def held_back(items: list[Finding]) -> int:
 
 def command(finding: Finding) -> str:
     place = finding.location
-    properties = {
-        "file": place.path,
-        "line": place.line,
-        "endLine": place.end_line,
-        "col": place.column,
-        "endColumn": place.end_column,
-        "title": f"{finding.rule} {finding.name}",
-    }
+    properties: dict[str, object] = {"file": place.path, "line": place.line, "endLine": place.end_line}
+    if place.end_line == place.line:  # columns of an annotation over several lines are refused
+        properties |= {"col": place.column, "endColumn": place.end_column}
+    properties["title"] = f"{finding.rule} {finding.name}"
     told = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items())
     message = "\n".join([finding.message, *(f"fix: {describe_fix(fix)}" for fix in finding.fixes[:3])])
     return f"::{COMMANDS[finding.severity]} {told}::{escape_data(clean(message))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from memlint.findings import Edit, Finding, Fix, Location
@@ -38,8 +39,14 @@ def render_estimates(report: Report) -> str:
     )
 
 
+# An escaped backslash, a pair of surrogates, or half of one: only the last is no text.
+_SURROGATES = re.compile(r"\\\\|\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)")
+
+
 def dump(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=str) + "\n"
+    """JSON of ASCII alone: nothing in it moves a cursor, and half a surrogate pair becomes U+FFFD."""
+    text = json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=str)
+    return _SURROGATES.sub(lambda match: "\\ufffd" if match[1] else match[0], text) + "\n"
 
 
 def _file(file: FileReport) -> dict[str, Any]:

@@ -50,7 +50,19 @@ def _descriptor(rule: RuleFacts) -> dict[str, Any]:
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.family or rule.name.split("/")[0]]},
     }
+    if rule.why:
+        told["help"] = {"text": clean(_help(rule, "")), "markdown": escape_lines(_help(rule, "- "))}
     return {**told, "helpUri": rule.url} if rule.url else told
+
+
+def _help(rule: RuleFacts, bullet: str) -> str:
+    sources = "\n".join(f"{bullet}{source}" for source in rule.sources)
+    return f"{rule.why}\n\nSources:\n\n{sources}" if sources else rule.why
+
+
+def escape_lines(text: str) -> str:
+    """Markdown that shows `text` and keeps its bullets; no raw HTML gets in."""
+    return clean(text).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _result(finding: Finding, mark: str, rules: list[str]) -> dict[str, Any]:

@@ -18,10 +18,10 @@ CODES = {
     "rule": "35",
     "fix": "36",
 }
-# C0 and C1 controls, and the marks that reorder text: a config must not move the cursor or hide itself.
+# C0 and C1 controls, and the marks that reorder or break text: a config must not move the cursor or hide itself.
 UNSAFE = (
     {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-    | dict.fromkeys((*range(8234, 8239), *range(8294, 8298), 8206, 8207, 1564), "�")
+    | dict.fromkeys((*range(8234, 8239), *range(8294, 8298), 8206, 8207, 1564, 8232, 8233), "�")
     | dict.fromkeys(range(55296, 57344), "�")
 )
 
@@ -43,6 +43,7 @@ class Style(NamedTuple):
 
 
 PLAIN = Style()
+_BREAKS = dict.fromkeys((0x09, 0x0A), " ")
 
 
 def clean(text: str) -> str:
@@ -52,7 +53,12 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """`clean`, and on one line."""
-    return " ".join(clean(text).split("\n")).replace("\t", " ")
+    return clean(text).translate(_BREAKS)
+
+
+def starts_safely(text: str) -> str:
+    """`text` as it may start a line: GitHub's runner takes lines that start with `::`, even indented, as commands."""
+    return f"./{text}" if text.lstrip().startswith("::") else text
 
 
 def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ, colour: bool | None = None) -> Style:

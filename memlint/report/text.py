@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
 from memlint.report.overview import runs_table, statistics
-from memlint.report.terminal import PLAIN, Style, clean, one_line
+from memlint.report.terminal import PLAIN, Style, clean, one_line, starts_safely
 from memlint.report.units import gib
 
 TAB = "    "
@@ -29,10 +29,10 @@ def render(report: Report, style: Style = PLAIN) -> str:
 
 def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:
     yield headline(finding, style)
-    yield "  " + clean(finding.message).replace("\n", "\n  ")
+    yield "  " + starts_safely(clean(finding.message)).replace("\n", "\n  | ")
     yield from excerpt(finding.location, texts, style, finding.severity)
     for place, label in finding.related:
-        yield f"  {style.paint('::', 'dim')} {where(place, style)}: {one_line(label)}"
+        yield f"  {style.paint('see', 'dim')} {where(place, style)}: {one_line(label)}"
         yield from excerpt(place, texts, style, "info")
     for index, fix in enumerate(finding.fixes[:FIXES_SHOWN], 1):
         yield f"  {style.paint(f'fix {index}', 'fix')}  {describe_fix(fix)}"
@@ -45,7 +45,7 @@ def headline(finding: Finding, style: Style) -> str:
 
 
 def where(place: Location, style: Style) -> str:
-    return style.paint(f"{one_line(place.path)}:{place.line}:{place.column}", "bold")
+    return style.paint(f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}", "bold")
 
 
 def describe_fix(fix: Fix) -> str:
