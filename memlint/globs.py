@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 
+from memlint._pattern import pattern
 from memlint._record import NamedTuple
 
 MAX_PATTERN = 1_000  # characters; nobody's path is longer than a few hundred
 MAX_PATTERNS = 10_000
 
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = pattern(r"\\(.)")
 
 
 class Glob(NamedTuple):

@@ -11,6 +11,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping
 
+from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.suggest import nearest
@@ -21,11 +22,11 @@ KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with")
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
-_MARK = re.compile(r"memlint:[ \t]*")
-_IGNORE = re.compile(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
-_UNTIL = re.compile(r"(?:^|\s)until=(\S*)")
-_PAIR = re.compile(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
-_WORD = re.compile(r"[A-Za-z_-]*")
+_MARK = pattern(r"memlint:[ \t]*")
+_IGNORE = pattern(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
+_UNTIL = pattern(r"(?:^|\s)until=(\S*)")
+_PAIR = pattern(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
+_WORD = pattern(r"[A-Za-z_-]*")
 
 
 class Suppression(NamedTuple):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import Workspace, on_disk
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 UNREADABLE = "SRC000"
 # Keys that only a training config has: what makes a file that does not parse worth a finding.
-_TELLTALE = re.compile(
+_TELLTALE = pattern(
     r"^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
     r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:",
     re.MULTILINE,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section
@@ -21,7 +21,7 @@ Version = tuple[int, ...]
 _ENUM_DEFAULTS = {"flash_attn": "auto", "infer_backend": "huggingface", "quantization_method": "bnb"}
 
 # OmegaConf's `${...}`, and `$NAME` of a template that a shell fills in.
-_INTERPOLATION = re.compile(r"\$\{|^\$[A-Za-z_]\w*$")
+_INTERPOLATION = pattern(r"\$\{|^\$[A-Za-z_]\w*$")
 
 
 class Config(NamedTuple):

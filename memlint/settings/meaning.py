@@ -8,15 +8,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from memlint._pattern import pattern
 from memlint.hardware import find, instance, suggestions
 from memlint.selectors import is_selector
 from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
 
-_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
-_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
+_VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
+_SIZE = pattern(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
 _EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DATE = pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 # What a value of a key has to be: a function that says what is wrong with it.
 _Check = Callable[[Layer, str], str]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from yaml import YAMLError
 from yaml.events import ScalarEvent
 
+from memlint._pattern import pattern
 from memlint.source.document import Comment, Document
 from memlint.source.layout import Entry, Places, Plain
 from memlint.source.lines import Lines
@@ -16,7 +16,7 @@ from memlint.source.yaml import Parser
 
 MAX_COMMENTS = 20_000
 
-_REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
+_REST_OF_LINE = pattern(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 
 
 def comments(document: Document) -> tuple[Comment, ...]:

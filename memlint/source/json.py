@@ -10,6 +10,7 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
 
+from memlint._pattern import pattern
 from memlint.source.document import Problem
 from memlint.source.encoding import unprintable
 from memlint.source.layout import Entry
@@ -18,7 +19,7 @@ from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import Refused
 from memlint.source.yaml import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"[ \t\n\r]*(?:"
     r'"(?P<string>[^"\\\x00-\x1f]*)"'
     r"|(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![\w.+-])"
@@ -26,11 +27,11 @@ _TOKEN = re.compile(
     r"|(?P<word>true|false|null)(?!\w)"
     r")"
 )
-_SPACE = re.compile(r"[ \t\n\r]*")
-_COMMENT = re.compile(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
-_SINGLE_QUOTED = re.compile(r"'([^'\\\x00-\x1f]*)'")
-_PYTHON_WORD = re.compile(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE = pattern(r"[ \t\n\r]*")
+_COMMENT = pattern(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_SINGLE_QUOTED = pattern(r"'([^'\\\x00-\x1f]*)'")
+_PYTHON_WORD = pattern(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
+_SURROGATE = pattern("[\ud800-\udfff]")
 _WORDS = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 

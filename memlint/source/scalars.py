@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Union
 
+from memlint._pattern import pattern
+
 Scalar = Union[str, int, float, bool, None]
 
 MAX_DIGITS = 64  # no setting comes near it; keeps arithmetic on any value far from overflow and quadratic time
@@ -34,29 +36,29 @@ _WORDS_11: dict[str, Scalar] = {
 _WORDS_12: dict[str, Scalar] = {**_NULLS, **_CORE_BOOLS}
 _WORDS_JSON: dict[str, Scalar] = {"null": None, "true": True, "false": False}
 
-_FLOAT_11 = re.compile(
+_FLOAT_11 = pattern(
     r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
     r"|[-+]?\.(?:inf|Inf|INF)"
     r"|\.(?:nan|NaN|NAN))"
 )
-_INT_11 = re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
-_TIMESTAMP_11 = re.compile(
+_INT_11 = pattern(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
+_TIMESTAMP_11 = pattern(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+]([0-9]{1,2})(?::([0-9]{2}))?))?"
 )
-_FLOAT_OMEGACONF = re.compile(
+_FLOAT_OMEGACONF = pattern(
     r"(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)"
     r"|\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*)"
 )
-_INT_12 = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT_12 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL_12 = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_NUMBER_JSON = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_INT_12 = pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT_12 = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_12 = pattern(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_JSON = pattern(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _NUMERIC_START = frozenset("-+.0123456789")
 
 
