@@ -103,7 +103,17 @@ def _mlp(found: dict[str, int], layer: Layer, count: int, hidden: int) -> None:
         found["chosen_hidden"] = chosen * hidden
         found["chosen_inner"] = chosen * shape.expert_intermediate_size
         found["chosen_inner*2"] = 2 * chosen * shape.expert_intermediate_size
+        _one_expert(found, shape.experts or 1, hidden * shape.expert_intermediate_size)
     found["intermediate"] = count * shape.intermediate_size
     found["intermediate*2"] = 2 * count * shape.intermediate_size
     found["shared_intermediate"] = count * shape.shared_intermediate_size
     found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size
+
+
+def _one_expert(found: dict[str, int], experts: int, matrix: int) -> None:
+    """One expert's share of the chosen tokens, and what is left to the others."""
+    found["expert_matrix"] = matrix
+    found["expert"] = found["chosen"] // experts
+    for extent in ("hidden", "inner"):
+        found["expert_" + extent] = found["chosen_" + extent] // experts
+        found["others_" + extent] = found["chosen_" + extent] - found["expert_" + extent]

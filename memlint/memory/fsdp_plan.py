@@ -54,8 +54,8 @@ def plan(run: Run, units: tuple[Unit, ...]) -> Plan:
     fsdp = run.parallelism.fsdp
     for unit in units:
         inner, rest = _divide(run, unit)
-        wrapped.append(tuple(_group(run, tensors, ranks) for tensors in inner))
-        outside.append(_group(run, rest, ranks))
+        wrapped.append(tuple(_group(run, tensors, ranks, element) for tensors in inner))
+        outside.append(_group(run, rest, ranks, element))
     master = 4 if upcasts(run) else element
     if fsdp.strategy == "NO_SHARD" and fsdp.version == 1:
         ranks = 1
@@ -105,11 +105,15 @@ def stored_element(run: Run, tensor: Tensor) -> float:
     return tensor.stored_bytes / max(1, tensor.numel)
 
 
-def _group(run: Run, tensors: list[Tensor], ranks: int) -> Group:
+def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Group:
     """FSDP1 flattens, FSDP2 splits every tensor's first dimension and pads it."""
     numel = trainable = largest = last = 0
     shard = 0.0
     for tensor in tensors:
+        if tensor.dtype not in BYTES:  # quantised: gathered as stored, in a storage dtype as wide as an element
+            numel += tensor.stored_bytes * tensor.copies // element
+            shard += tensor.stored_bytes * tensor.copies / ranks
+            continue
         size = _padded(run, tensor, ranks) * tensor.copies
         numel += size
         shard += size // ranks * stored_element(run, tensor)

@@ -12,7 +12,7 @@ from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
 from memlint.memory.loss import LossShape, copies_shifted, head_profile, upcasts_head
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode
 from memlint.memory.roles import Roles, extents, roles
 from memlint.memory.storage import BYTES, rounded
@@ -84,7 +84,9 @@ def regime(run: Run, simulated: bool) -> Regime:
     architecture: Architecture = run.model.architecture
     if architecture.family in _EAGER_ONLY:
         implementation = "eager"
-    return Regime(half, implementation, not simulated, implementation == "eager", compute == "bfloat16")
+    experts = "grouped_mm" if stacks_experts(run) else "loop"
+    eager = implementation == "eager"
+    return Regime(half, implementation, not simulated, eager, compute == "bfloat16", experts=experts)
 
 
 def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[Stretch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import memlint.memory.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.blocks.mlp import activate, mlp
+from memlint.memory.blocks.moe_loop import loop
 from memlint.memory.blocks.regime import Context
 from memlint.memory.ops import SINGLE
 from memlint.memory.roles import Roles
@@ -17,7 +18,8 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value) -> Value:
     """Router, experts on the chosen tokens, and shared experts if there are any."""
     tape = context.tape
     scores = _route(context, roles, x)
-    found = _experts(context, shape, dict(roles.experts), x, scores)
+    run_experts = _experts if context.regime.experts == "grouped_mm" else loop
+    found = run_experts(context, shape, dict(roles.experts), x, scores)
     tape.drop(scores)
     if not shape.shared_intermediate_size:
         return found
