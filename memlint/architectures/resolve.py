@@ -11,6 +11,7 @@ from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import Architecture, Resolution
 
 MOST_HOPS = 4  # adapter -> base, settings -> other name, ...
+_COUNT = "counting it by its own class needs PyTorch and transformers, and --exact"
 _ADVICE = (
     "give its config.json in a local folder, map the name under `models:` in memlint's settings, "
     "or let memlint ask the hub (--hub)"
@@ -93,7 +94,7 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
         architecture = catalog.architecture(entry)
     except UnsupportedConfig as error:
         if not ways.exact:
-            return Resolution(entry.name, "unknown", None, entry.inferred, str(error))
+            return Resolution(entry.name, "unknown", None, entry.inferred, f"{error}: {_COUNT}")
         return _built(entry.name, "catalog", entry.config, "", ways)._replace(inferred=entry.inferred)
     return Resolution(entry.name, "catalog", architecture, entry.inferred)
 
@@ -123,9 +124,9 @@ def _built(name: str, source: str, config: Mapping[str, Any], path: str, ways: _
 def _counted(config: Mapping[str, Any], ways: _Ways) -> Architecture:
     try:
         return from_config(config)
-    except UnsupportedConfig:
+    except UnsupportedConfig as error:
         if not ways.exact:
-            raise
+            raise UnsupportedConfig(f"{error}: {_COUNT}") from error
         return exact.count(config)
 
 

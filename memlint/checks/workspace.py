@@ -37,7 +37,7 @@ def read_bytes(path: str) -> bytes:
 
 
 class Workspace:
-    """`root`: nothing outside of it is read through a reference. `models`, `hub`: as architectures.resolve."""
+    """`root`: nothing outside of it is read through a reference. `models`, `hub`, `exact`: as architectures.resolve."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Workspace:
         load_bytes: ReadBytes,
         models: Mapping[str, str | dict[str, Any]] | None = None,
         hub: bool = False,
+        exact: bool = False,
     ) -> None:
         self.root = root
         self.cwd = cwd
@@ -54,6 +55,7 @@ class Workspace:
         self._load_bytes = load_bytes
         self._models = models or {}
         self._hub = hub
+        self._exact = exact
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
 
@@ -74,7 +76,7 @@ class Workspace:
         def load_bytes(path: str) -> bytes:
             return changed[path] if path in changed else original(path)
 
-        other = Workspace(self.root, self.cwd, self._files, load_bytes, self._models, self._hub)
+        other = Workspace(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact)
         other._resolutions = self._resolutions
         return other
 
@@ -92,9 +94,10 @@ class Workspace:
         """
         folder = posixpath.dirname(self._absolute(from_path))
         if models:
-            return resolve(name, (self.cwd, folder), models, self._hub)
+            return resolve(name, (self.cwd, folder), models, self._hub, self._exact)
         if (name, folder) not in self._resolutions:
-            self._resolutions[name, folder] = resolve(name, (self.cwd, folder), self._models, self._hub)
+            found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact)
+            self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
 
     def _referenced(self, real: str) -> Document:
@@ -106,10 +109,12 @@ class Workspace:
         return path[len(prefix) :] if path.startswith(prefix) else path
 
 
-def on_disk(root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False) -> Workspace:
+def on_disk(
+    root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False, exact: bool = False
+) -> Workspace:
     """The real file system; `root` and `cwd` are absolute."""
     files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
-    return Workspace(_realpath(root), _realpath(cwd), files, read_bytes, models, hub)
+    return Workspace(_realpath(root), _realpath(cwd), files, read_bytes, models, hub, exact)
 
 
 def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:

@@ -53,9 +53,9 @@ class Commit:
         """Names of the files that could be configs."""
         return [name for name, entry in self.entries.items() if name.endswith(SUFFIXES) and entry.mode != MODULE]
 
-    def workspace(self, hub: bool = False) -> Workspace:
+    def workspace(self, hub: bool = False, exact: bool = False) -> Workspace:
         files = Files(self._is_file, self._exists, self.real, _unset)
-        return Workspace(self.root, self.root, files, self.read, None, hub)
+        return Workspace(self.root, self.root, files, self.read, None, hub, exact)
 
     def read(self, path: str) -> bytes:
         """The contents of an absolute path. Raises FileNotFoundError."""

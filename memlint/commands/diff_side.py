@@ -42,7 +42,7 @@ class Side:
         if self._commit is None:
             return Linter(self._what)
         self._settings_copy = _copied_settings(self._commit)
-        workspace = self._commit.workspace(self._what.given.hub)
+        workspace = self._commit.workspace(self._what.given.hub, self._what.given.exact)
         return Linter(self._what, workspace, self._settings_then)
 
     def __enter__(self) -> Side:

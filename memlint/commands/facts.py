@@ -32,6 +32,7 @@ class Sources(NamedTuple):
     hub: bool = False
     settings_file: str | None = None
     isolated: bool = False
+    exact: bool = False
 
 
 def sources(given: options.Options) -> Sources:
@@ -46,6 +47,7 @@ def sources(given: options.Options) -> Sources:
         given.hub,
         given.settings,
         given.isolated,
+        given.exact,
     )
 
 

@@ -51,6 +51,7 @@ def add_hardware(to: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
     group.add_argument("--hub", action="store_true", help="ask the Hugging Face Hub for config.json of unknown models")
+    group.add_argument("--exact", action="store_true", help="count unknown families with PyTorch and transformers")
 
 
 def add_settings(to: argparse.ArgumentParser) -> None:
@@ -133,7 +134,8 @@ def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | N
 
 def fill(given: Options) -> None:
     """Defaults for what a verb has no option for."""
-    blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "hub": False, "isolated": False}
+    blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "isolated": False}
+    blank |= {"hub": False, "exact": False}
     blank |= dict.fromkeys(("gpu", "gpus", "gpus_per_node", "model", "settings", "profile"))
     for name, value in blank.items():
         if not hasattr(given, name):

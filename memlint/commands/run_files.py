@@ -99,6 +99,7 @@ class Linter:
             what.given.hub,
             dict(what.contents),
             workspace,
+            what.given.exact,
         )
 
     def settings(self, path: str) -> FileSettings:

@@ -59,12 +59,14 @@ class Session:
         hub: bool = False,
         contents: Mapping[str, bytes] | None = None,
         workspace: Workspace | None = None,
+        exact: bool = False,
     ) -> None:
         self.engine_of = engine_of
         self.facts_of = facts_of
         self.cwd = os.path.realpath(cwd or os.getcwd())
         self.roots = tuple(os.path.realpath(root) for root in roots if os.path.isdir(root))
         self._hub = hub
+        self._exact = exact
         self._contents = contents or {}
         self._only = workspace
         self._workspaces: dict[str, Workspace] = {}
@@ -79,7 +81,7 @@ class Session:
             self._root_of[folder] = project_root(folder, self.cwd)
         root = self._root_of[folder]
         if root not in self._workspaces:
-            workspace = on_disk(root, self.cwd, hub=self._hub)
+            workspace = on_disk(root, self.cwd, hub=self._hub, exact=self._exact)
             self._workspaces[root] = workspace.overlaid(self._contents) if self._contents else workspace
         return self._workspaces[root]
 

@@ -43,7 +43,13 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     try:
         return _estimate(run, simulated)
     except Missing as missing:
-        return unknown(UnknownField(missing.field, missing.reason))
+        return unknown(UnknownField(missing.field, _why(run, missing)))
+
+
+def _why(run: Run, missing: Missing) -> str:
+    """What the reader of the config found out about the missing value, else what the estimator says of it."""
+    origin = run.origins.get(missing.field)
+    return origin.detail if origin is not None and origin.kind == "unknown" and origin.detail else missing.reason
 
 
 def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
@@ -161,12 +167,12 @@ def refuse_unmodelled(run: Run) -> None:
         raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
+    if architecture.unmodelled:
+        raise Missing("model.architecture", architecture.unmodelled)
     for layer in architecture.kinds:
         if layer.attention.kind not in _MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
             raise Missing("model.architecture", reason)
-    if architecture.unmodelled:
-        raise Missing("model.architecture", architecture.unmodelled)
 
 
 def _allocated(phase: Phase) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from memlint.architectures import UnsupportedConfig, exact, from_config, resolve
 from memlint.architectures.model import parameters
+from memlint.cli import main
 from tests.architectures import referee
 from tests.architectures.small import SMALL
 
@@ -31,6 +35,18 @@ def test_only_on_request() -> None:
     models = {"mine": {"model_type": "doge"}}
     assert resolve("mine", models=models).architecture is None
     assert resolve("mine", models=models, exact=True).architecture is not None
+
+
+def test_the_command_line_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "doge", **SMALL}))
+    config = tmp_path / "train.yaml"
+    config.write_text("model_name_or_path: model\nstage: sft\nfinetuning_type: lora\ndataset: x\noutput_dir: out\n")
+    main(["estimate", str(config), "--isolated"])
+    assert "no block list for model_type `doge`" in capsys.readouterr().out
+    main(["estimate", str(config), "--isolated", "--exact"])
+    printed = capsys.readouterr().out
+    assert "parameters" in printed and "counted by transformers' class" in printed
 
 
 def test_what_transformers_does_not_know_either() -> None:
