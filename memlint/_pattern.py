@@ -6,7 +6,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from re import compile as pattern
+    pattern = re.compile
 else:
 
     class pattern:
@@ -26,7 +26,7 @@ _compile = re.compile
 
 def without_compiling(module: str) -> None:
     """Imports a library whose patterns, compiled at import, are not what it is imported for."""
-    re.compile = pattern  # type: ignore[assignment]
+    re.compile = pattern
     try:
         __import__(module)
     finally:
