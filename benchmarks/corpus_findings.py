@@ -1,8 +1,8 @@
 """What the rules say about a corpus: `python benchmarks/corpus_findings.py FOLDER [KIND ...] [-v] [--only ID]`.
 
 FOLDER holds one folder per kind. Every file that a format claims is analysed three times: on one assumed A100-80GB, on
-eight, and on no card at all, with the rules of the default profile. Printed are hits per rule and severity in each situation (a finding counts once per file),
-and with `-v` each finding. `--only PREFIX` keeps to rules whose id starts so.
+eight, and on no card at all, with the rules of the default profile. Printed are hits per rule and severity in each
+situation (a finding counts once per file), and with `-v` each finding. `--only PREFIX` keeps to rules whose id starts so.
 """
 
 from __future__ import annotations
