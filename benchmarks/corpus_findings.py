@@ -2,7 +2,7 @@
 
 FOLDER holds one folder per kind. Every file that a format claims is analysed three times: on one assumed A100-80GB, on
 eight, and on no card at all, with the rules of the default profile. Printed are hits per rule and severity in each
-situation (a finding counts once per file), and with `-v` each finding. `--only PREFIX` keeps to rules whose id starts so.
+situation (a finding counts once per file), and with `-v` each finding; `--only ID` keeps to rules whose id starts so.
 """
 
 from __future__ import annotations
