@@ -77,6 +77,31 @@ def _sliding_window(model: Architecture) -> int:
     return max(windows) if windows and all(windows) else 0
 
 
+_EXPERT_LINEARS = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
+
+
+def _modules(model: Architecture) -> tuple[str, ...]:
+    """Last parts of the names of all modules with weights: what a LoRA target can name.
+
+    Experts count as linears too: they are modules in transformers 4 and parameters in 5.
+    """
+    owners = [*(kind.weights for kind in model.kinds), model.outside]
+    for tower in model.towers:
+        owners += [tower.weights, tower.layer_weights, tower.projector_weights]
+    names = [weight.name.split(".") for weights in owners for weight in weights]
+    found = [parts[-2] for parts in names if len(parts) > 1 and parts[-1] in ("weight", "bias")]
+    found += _EXPERT_LINEARS if any(kind.mlp.experts for kind in model.kinds) else ()
+    return tuple(dict.fromkeys((*found, "lm_head")))
+
+
+def _pixels_per_token(model: Architecture) -> Any:
+    """Pixels of an image behind one token of the language model; UNKNOWN where a tower makes a fixed number."""
+    for tower in model.towers:
+        if tower.kind == "vision" and not tower.tokens_per_image:
+            return (tower.patch_size * tower.merge_size) ** 2
+    return UNKNOWN
+
+
 def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.kinds if kind.class_name))
 
@@ -93,6 +118,11 @@ MODEL: dict[str, Reader] = {
     "model.heads": _first_layer(lambda layer: layer.attention.heads),
     "model.kv_heads": _first_layer(lambda layer: layer.attention.kv_heads),
     "model.head_dim": _first_layer(lambda layer: layer.attention.head_dim),
+    "model.largest_head_dim": _of_architecture(
+        lambda model: max((kind.attention.head_dim for kind in model.kinds), default=0)
+    ),
+    "model.modules": _of_architecture(_modules),
+    "model.pixels_per_token": _of_architecture(_pixels_per_token),
     "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.kinds), default=0)),
     "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
     "model.sliding_window": _of_architecture(_sliding_window),

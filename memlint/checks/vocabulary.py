@@ -68,7 +68,7 @@ _FACT_TYPES: Mapping[str, Type] = {
     **dict.fromkeys(("model.tied_embeddings", "model.supports_liger", "model.has_vision"), types.BOOL),
     **dict.fromkeys(("model.logits_softcap", "model.attention_softcap", "model.encoder_decoder"), types.BOOL),
     **dict.fromkeys(("hardware.bf16", "hardware.fp8"), types.BOOL),
-    "model.layer_classes": _TEXTS,
+    **dict.fromkeys(("model.layer_classes", "model.modules"), _TEXTS),
     "model.stored_bits": types.NUMBER,
     "hardware.capability": types.VERSION,
     **dict.fromkeys(("model.dtype", "model.stored_method", "hardware.vendor"), types.STR),
