@@ -28,6 +28,9 @@ def find(name: str) -> Gpu | None:
 
     None where no card has this name, or where cards of several sizes do ("A100"): `suggestions` lists them.
     """
+    listed = _listed().get(name.lower())
+    if listed is not None:
+        return _gpu(listed)
     size = _SIZE.fullmatch(name)
     if size:
         return _generic(float(size[1]))
@@ -89,6 +92,16 @@ def _gpus() -> tuple[Gpu, ...]:
 def _rows() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = _load("gpus.json")
     return rows
+
+
+@cache
+def _listed() -> Mapping[str, Mapping[str, Any]]:
+    """Rows by the names that are written out in the list: most files use one, and a start need not know the rest."""
+    names: dict[str, Mapping[str, Any]] = {}
+    for row in _rows():
+        for alias in (row["name"], *row.get("aliases", ())):
+            names.setdefault(alias.lower(), row)
+    return names
 
 
 @cache
