@@ -79,7 +79,8 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     device = allocated + beside + slack
     certain = int(details.get("allocated_low_bytes", allocated) * (1 - table["prediction_margin"]["value"])) + beside
     above = max(0, details.get("allocated_high_bytes", allocated) - allocated)
-    low = max(certain, int(device * (1 + low_margin)))
+    below = max(0, allocated - details.get("allocated_low_bytes", allocated))
+    low = max(certain, int(device * (1 + low_margin)) - below)
     high = max(device, int(device * (1 + high_margin))) + above
     usable = usable_bytes(run)
     if usable:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import memlint.hardware as hardware
+import memlint.memory.deviations as deviations
 import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.fsdp as fsdp
@@ -84,7 +85,12 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         found += (evaluated,)
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked), "other_models_bytes": state.weights - alone}
+    low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
+    if low < high:
+        details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     return on_card(run, found, peak, details)._replace(
+        allocated_low_bytes=low if low < high else None,
+        allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes,
         parameters=parameters.total(units),
         trainable_parameters=parameters.total(units, trainable=True),

@@ -10,7 +10,7 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import LossShape, copies_shifted, head_profile, upcasts_head
+from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, upcasts_head
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode
@@ -216,10 +216,21 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
     mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
     if state.gathered_at_loss:
-        placed = placed._replace(
-            gathered_forward=state.gathered_at_loss, gathered_backward=state.gathered_at_loss_backward
-        )
-    return _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
+        gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
+        placed = placed._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
+    found = _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
+    return found._replace(left_behind=_kept_logits(shared, tensors))
+
+
+def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
+    """The model's output where the training loop holds it until the backward is over."""
+    run = shared.run
+    if not run.loss.keeps_logits or run.loss.kind in FUSED:
+        return 0
+    head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
+    width = shared.regime.half or (BYTES.get(head.dtype, 2) if head else 2)
+    wide = run.precision.outputs_to_fp32 or upcasts_head(run)
+    return rounded(shared.counts["logits"] * (4 if wide else width))
 
 
 def _loss(shared: Step) -> LossShape:

@@ -151,7 +151,8 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    single = ops.cast(tape, scores, SINGLE)
+    direct = context.regime.in_kernels and not context.regime.bfloat16
+    single = _same(scores) if direct else ops.cast(tape, scores, SINGLE)
     found = tape.new("scores", SINGLE)
     inside = ((KERNEL + "scores", SINGLE),) if context.regime.in_kernels else ()
     tape.node((found,), (single,), (found,), inside)

@@ -37,6 +37,7 @@ def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent
     tape.drop(low)
     scaled = ops.scale(tape, high)
     tape.drop(high)
-    found = ops.add(tape, result, scaled)
-    tape.drop(result, scaled, given)
+    summed = ops.add(tape, result, scaled)
+    found = ops.cast(tape, summed, result.width)  # back to the base layer's dtype
+    tape.drop(result, scaled, given, summed)
     return found
