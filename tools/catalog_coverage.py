@@ -2,13 +2,16 @@
 
     python tools/catalog_coverage.py FOLDER...
 
-Reads every YAML and JSON file below the folders; names are the values of the keys below. Local folders
-named like nothing ("/scratch/run_7_merged") count as unresolved, placeholders do not count.
+Reads every YAML and JSON file below the folders; names are the values of the keys below. Placeholders do not
+count: names that stand for a name (architectures/names.py), and nameless folders, which are listed apart. A folder
+is nameless where it is a local path of which no part states a size ("/tmp/llama2", "/scratch/grade_3_merged"):
+its shape is in no name that anybody could look up.
 """
 
 from __future__ import annotations
 
 import collections
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from memlint.architectures import names, resolve
 
 KEYS = {"model_name_or_path", "base_model", "base_model_config", "checkpoint_dir", "ref_model", "reward_model", "model"}
+
+
+LOCAL = re.compile(r"^(?:[/~.\\]|[A-Za-z]:\\)")  # an absolute path, one from home, one from here
+SIZE = re.compile(r"(?<![a-z0-9])\d+(?:\.\d+)?[bm](?![a-z])", re.IGNORECASE)  # 7b, 0.5B, 125m
+
+
+def is_nameless(name: str) -> bool:
+    """Whether `name` is a local path that says nothing of a model."""
+    return bool(LOCAL.match(name)) and not SIZE.search(name)
 
 
 def found(value: Any, depth: int = 0) -> Iterator[str]:
@@ -49,10 +61,14 @@ def main() -> int:
     ]
     uses = collections.Counter(name for path in files for name in read(path) if not names.is_placeholder(name))
     rest = {name: count for name, count in uses.items() if resolve(name).architecture is None}
-    for name, count in sorted(rest.items(), key=lambda item: -item[1]):
-        print(f"{count:>4} {name}: {resolve(name).reason}")
-    total = sum(uses.values())
-    print(f"{len(uses) - len(rest)} of {len(uses)} names, {total - sum(rest.values())} of {total} uses")
+    nameless = {name: count for name, count in rest.items() if is_nameless(name)}
+    for name, count in sorted(rest.items(), key=lambda item: (item[0] in nameless, -item[1])):
+        print(f"{count:>4} {name}: {'nameless folder' if name in nameless else resolve(name).reason}")
+    total = sum(uses.values()) - sum(nameless.values())
+    known = total - sum(rest.values()) + sum(nameless.values())
+    names_left, resolved = len(uses) - len(nameless), len(uses) - len(rest)
+    print(f"{resolved} of {names_left} names ({resolved / max(1, names_left):.1%}), ", end="")
+    print(f"{known} of {total} uses ({known / max(1, total):.1%}); {len(nameless)} nameless folders")
     return 0
 
 
