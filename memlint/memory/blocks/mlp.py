@@ -25,7 +25,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     if shape.fused_gate_up:
         return _fused(context, shape, x, prefix)
     gate = project(context, prefix + "gate", x, extent)
-    active = activate(tape, shape.activation, gate)
+    active = activate(context, shape.activation, gate)
     tape.drop(gate)
     up = project(context, prefix + "up", x, extent)
     product = ops.multiply(tape, active, up)
@@ -42,7 +42,7 @@ def _fused(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     both = project(context, prefix + "gate_up", x, extent + "*2")
     gate, up = ops.split(tape, both, (extent, extent))
     tape.drop(both)
-    active = activate(tape, shape.activation, gate)
+    active = activate(context, shape.activation, gate)
     product = ops.multiply(tape, up, active)
     tape.drop(active)
     found = project(context, prefix + "down", product, "hidden")
@@ -54,7 +54,7 @@ def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     """`down(act(up(x)))`."""
     tape = context.tape
     wide = project(context, prefix + "up", x, prefix + "intermediate")
-    active = activate(tape, shape.activation, wide)
+    active = activate(context, shape.activation, wide)
     tape.drop(wide)
     found = project(context, prefix + "down", active, "hidden")
     tape.drop(active)
@@ -65,10 +65,16 @@ def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     return found
 
 
-def activate(tape: Tape, name: str, x: Value) -> Value:
-    """The activation function by transformers' name."""
+def activate(context: Context, name: str, x: Value) -> Value:
+    """The activation function by transformers' name.
+
+    CUDA autocast runs `pow` in fp32 (torch 2.13 aten/src/ATen/autocast_mode.h, AT_FORALL_FP32), which NewGELU calls
+    and FastGELU does not.
+    """
+    tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        return _gelu_by_parts(tape, x)
+        wide = name == "gelu_new" and context.regime.half and context.regime.in_kernels
+        return _gelu_by_parts(tape, x, ops.SINGLE if wide else x.width)
     if name == "relu2":
         positive = ops.unary_by_result(tape, x)
         found = ops.unary(tape, positive, 2)
@@ -79,10 +85,15 @@ def activate(tape: Tape, name: str, x: Value) -> Value:
     return ops.unary(tape, x)
 
 
-def _gelu_by_parts(tape: Tape, x: Value) -> Value:
-    """`0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3)))` as separate ops (transformers 5.23 activations.py)."""
+def _gelu_by_parts(tape: Tape, x: Value, width: int) -> Value:
+    """`0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3)))` as separate ops (transformers 5.23 activations.py).
+
+    `width`: bytes of one element of the cube and of all that follows from it.
+    """
     half = ops.scale(tape, x)
-    cube = ops.unary(tape, x, 2)
+    base = ops.cast(tape, x, width)
+    cube = ops.unary(tape, base, 2)
+    tape.drop(base)
     scaled = ops.scale(tape, cube)
     tape.drop(cube)
     inner = ops.add(tape, x, scaled)
@@ -91,7 +102,7 @@ def _gelu_by_parts(tape: Tape, x: Value) -> Value:
     tape.drop(inner)
     bounded = ops.unary_by_result(tape, outer)
     tape.drop(outer)
-    shifted = tape.new(x.extent, x.width)
+    shifted = tape.new(x.extent, width)
     tape.node((shifted,), (bounded,), aliases=True)
     tape.drop(bounded)
     found = ops.multiply(tape, half, shifted)

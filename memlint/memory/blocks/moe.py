@@ -49,7 +49,7 @@ def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value,
     order, rows = tape.new("chosen", _INDEX), tape.new("chosen", _INDEX)
     chosen = _gather(tape, x, "chosen_hidden", rows)
     sorted_scores = _gather(tape, scores, "chosen", order)
-    inner = _inner(tape, shape, experts, chosen)
+    inner = _inner(context, shape, experts, chosen)
     produced = grouped(tape, inner, experts.get("down"), "chosen_hidden")
     tape.drop(inner)
     weighted = _weighted(tape, produced, sorted_scores)
@@ -64,15 +64,16 @@ def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value,
     return result
 
 
-def _inner(tape: Tape, shape: Mlp, experts: dict[str, Weight], chosen: Value) -> Value:
+def _inner(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value) -> Value:
+    tape = context.tape
     if shape.expert_kind != "gated" or "gate_up" not in experts:
         wide = grouped(tape, chosen, experts.get("up"), "chosen_inner")
-        active = activate(tape, shape.activation, wide)
+        active = activate(context, shape.activation, wide)
         tape.drop(wide)
         return active
     both = grouped(tape, chosen, experts["gate_up"], "chosen_inner*2")
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
-    active = activate(tape, shape.activation, gate)
+    active = activate(context, shape.activation, gate)
     found = ops.multiply(tape, active, up)
     tape.drop(both, gate, up, active)
     return found

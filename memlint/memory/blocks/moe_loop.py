@@ -57,7 +57,7 @@ def _expert(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Va
     trains = any(weight.trains for weight in experts.values())
     given = ops.cast(tape, chosen, half)
     wide = _linear(tape, given, "expert_inner", quantized, trains)
-    active = activate(tape, shape.activation, wide)
+    active = activate(context, shape.activation, wide)
     tape.drop(wide)
     if shape.expert_kind == "gated":
         up = _linear(tape, given, "expert_inner", quantized, trains)
