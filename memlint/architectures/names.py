@@ -68,7 +68,7 @@ _SLASHES = str.maketrans("-_ ", "///")
 # Words after which a model has another shape than the one whose name it begins with.
 _RESHAPING = frozenset(
     {"pro", "expanded", "vision", "vl", "llava", "omni", "audio", "moe", "pruned", "width", "depth", "upscaled"}
-    | {"embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
+    | {"deep", "embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
     | {"math", "coder", "code", "multimodal", "merge", "frankenmoe", "x2", "x4", "minitron", "distill", "eagle", "mtp"}
 )
 
