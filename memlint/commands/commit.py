@@ -53,6 +53,11 @@ class Commit:
         """Names of the files that could be configs."""
         return [name for name, entry in self.entries.items() if name.endswith(SUFFIXES) and entry.mode != MODULE]
 
+    def links(self) -> list[tuple[str, str]]:
+        """(name, name of what it leads to) of the symbolic links."""
+        names = (name for name, entry in self.entries.items() if entry.mode == LINK)
+        return [(name, self._name(self.real(f"{self.root}/{name}"))) for name in names]
+
     def workspace(self, hub: bool = False, exact: bool = False) -> Workspace:
         files = Files(self._is_file, self._exists, self.real, _unset)
         return Workspace(self.root, self.root, files, self.read, None, hub, exact)

@@ -8,8 +8,9 @@ import shutil
 import tempfile
 
 from memlint._record import NamedTuple
-from memlint.commands.commit import Commit, mentioning
+from memlint.commands.commit import LINK, Commit, mentioning
 from memlint.commands.facts import settings_of
+from memlint.commands.git import asked
 from memlint.commands.run_files import Job, Linted, Linter
 from memlint.commands.session import Outcome
 from memlint.discovery import SUFFIXES
@@ -71,11 +72,21 @@ class Side:
     def affected(self, touched: set[str]) -> set[str]:
         """The configs of this side that are among `touched`, or that read one of them, directly or through others."""
         found = {name for name in touched if name.endswith(SUFFIXES) and self.has(name)}
-        words = {word for name in touched if self.has(name) for word in _names_for(name)}
+        links = {link for link, target in self._links() if target in touched}
+        words = {word for name in touched | links if self.has(name) for word in _names_for(name)}
         candidates = set(mentioning(self.root, self.revision, words)) - found
         found |= {name for name in candidates if self.has(name) and self._depends(name, touched)}
         folders = [posixpath.dirname(name) for name in touched if posixpath.basename(name) in NAMES]
         return found | set(self._configs(folders))
+
+    def _links(self) -> list[tuple[str, str]]:
+        """(name, name of what it leads to) of the links that are tracked on this side."""
+        if self._commit is not None:
+            return self._commit.links()
+        staged = asked(self.root, "ls-files", "--stage", "-z").split(b"\0")
+        links = [os.fsdecode(line.partition(b"\t")[2]) for line in staged if line.startswith(LINK)]
+        targets = (os.path.realpath(os.path.join(self.root, link)) for link in links)
+        return [(link, os.path.relpath(target, self.root).replace(os.sep, "/")) for link, target in zip(links, targets)]
 
     def _depends(self, name: str, touched: set[str]) -> bool:
         """Whether the config reads a changed file; one that names a changed model's folder counts as well."""

@@ -144,7 +144,7 @@
     return make(
       "section", { "aria-label": "Memory" },
       make("h3", {}, "Memory of one GPU, GiB"),
-      run.phases.length ? make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Phases and components" }, make("table", { class: "phases" }, make("thead", {}, head), make("tbody", {}, rows))) : null,
+      run.phases.length ? make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Phases and components" }, make("table", { class: "phases", "aria-label": "Memory by phase and component, GiB" }, make("thead", {}, head), make("tbody", {}, rows))) : null,
       make("dl", { class: "facts" },
         fact("model", run.model && run.parameters ? `${run.model} (${count(run.parameters)} parameters${run.trainable ? `, ${count(run.trainable)} train` : ""})` : run.model),
         fact("card", run.gpu ? `${card(run)}, ${gib(run.budget)} GiB usable` : ""),

@@ -1,0 +1,197 @@
+"""The HTML report in a real browser: it opens, sorts, filters, answers, and is read by keyboard and screen reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).parent))
+import browser
+from hostile import ATTACKS, report
+from running import ROOT, memlint
+
+from memlint.report import html
+
+# Contrast of every text with what is behind it (WCAG 2.2, 1.4.3: 4.5 for text, 3 for large text).
+CONTRAST = """
+(() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const part = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const bright = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = walk.currentNode.data.trim().slice(0, 40);
+    const node = walk.currentNode.parentElement;
+    const style = getComputedStyle(node);
+    if (!text || !node.checkVisibility() || ["SCRIPT", "STYLE", "OPTION"].includes(node.tagName)) continue;
+    if (style.opacity < 1 || node.closest("[aria-hidden=true], .sr, .skip")) continue;
+    const [a, b] = [bright(parse(style.color)), bright(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) bad.push(`${text}: ${ratio.toFixed(2)}`);
+  }
+  return bad;
+})()
+"""
+NAMES = "[...document.querySelectorAll('.name')].map((node) => node.textContent)"
+ROWS = "document.querySelectorAll('.row')"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
+    program = browser.find()
+    if program is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on this machine (.ci/run installs one)")
+    assert program is not None, "CI has to have a Chromium: see .ci/run"
+    with browser.Browser(program, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    done = memlint(ROOT, "examples", "--format", "html", "--output", str(path), "--exit-zero")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    return path
+
+
+@pytest.fixture
+def opened(chromium: browser.Browser, page: Path) -> Iterator[browser.Browser]:
+    chromium.problems.clear()
+    chromium.requests.clear()
+    chromium.size(1280, 900)
+    chromium.colours("light")
+    chromium.open(page)
+    yield chromium
+    assert chromium.problems == []
+    assert [url for url in chromium.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_every_config_is_there_the_worst_first(opened: browser.Browser) -> None:
+    data = json.loads(opened.run("document.getElementById('data').textContent"))
+
+    names = opened.run(NAMES)
+    assert sorted(names) == sorted(file["path"] for file in data["files"])
+    words = opened.run("[...document.querySelectorAll('.row > .badge')].map((node) => node.textContent.slice(1))")
+    assert words == sorted(words, key=["out of memory", "tight", "fits", "unknown"].index)
+
+
+def test_sorting_filtering_and_searching(opened: browser.Browser) -> None:
+    everything = opened.run(NAMES)
+    change = "(id, value) => {{ const node = document.getElementById(id); node.value = value; {} }}"
+    choose = f"({change.format('node.dispatchEvent(new Event(`change`))')})"
+    typed = f"({change.format('node.dispatchEvent(new Event(`input`))')})"
+
+    opened.run(f"{choose}('sort', 'path')")
+    assert opened.run(NAMES) == sorted(everything)
+    opened.run(f"{choose}('sort', 'peak')")
+    assert opened.run(NAMES)[0] == "examples/llamafactory/llama3_8b_full_sft.yaml"
+
+    opened.run("document.querySelector('.tile.good').click()")
+    fitting = opened.run(NAMES)
+    assert 0 < len(fitting) < len(everything)
+    assert opened.run("document.querySelector('.tile.good').ariaPressed") == "true"
+    assert opened.run("document.getElementById('count').textContent") == f"{len(fitting)} of {len(everything)} configs"
+
+    opened.run(f"{typed}('search', 'QLORA dpo')")
+    assert opened.run(NAMES) == ["examples/llamafactory/llama3_8b_qlora_dpo.yaml"]
+    opened.run("document.getElementById('reset').click()")
+    opened.run("new Promise((done) => setTimeout(done, 20))")
+    assert opened.run(NAMES) == everything
+
+    opened.run(f"{choose}('rule', 'CFG008')")
+    assert opened.run(NAMES) == ["examples/deepspeed/mismatched.json"]
+
+
+def test_a_row_opens_by_keyboard_and_shows_everything(opened: browser.Browser) -> None:
+    opened.run(f"{ROWS}[0].focus()")
+    opened.press("Enter")
+    assert opened.run(f"{ROWS}[0].ariaExpanded") == "true"
+    panel = "document.getElementById(document.querySelectorAll('.row')[0].getAttribute('aria-controls'))"
+    assert opened.run(f"{panel}.querySelectorAll('.phases tbody tr').length") >= 5
+    assert opened.run(f"{panel}.querySelector('.finding pre mark').textContent")
+    assert opened.run(f"{panel}.querySelector('.finding ol li').textContent")
+    opened.press("Enter")
+    assert opened.run(f"{panel}.hidden") is True
+
+
+def test_what_if_answers_from_estimates(opened: browser.Browser) -> None:
+    path = "examples/llamafactory/qwen2_5_1_5b_eager_long.yaml"
+    opened.run(f"[...{ROWS}].find((row) => row.textContent.includes('{path}')).click()")
+    answer = "document.querySelector('.answer').textContent"
+    assert opened.run("document.querySelectorAll('.whatif select').length") == 4
+    chosen = "[...document.querySelectorAll('.whatif select')].map((node) => node.selectedOptions[0].textContent)"
+    assert all(text.endswith(" (now)") for text in opened.run(chosen))
+    assert "out of memory, as it is now" in opened.run(answer)
+
+    opened.run(
+        "(() => { const node = document.querySelectorAll('.whatif select')[3]; node.value = '2'; node.dispatchEvent(new Event('change')); })()"
+    )
+    assert "\u2212" in opened.run(answer)
+    opened.run("document.querySelector('.grid tbody td').click()")
+    assert ": fits" in opened.run(answer)
+    figure = float(opened.run("document.querySelector('.grid tbody td').firstChild.data"))
+
+    done = memlint(ROOT, "estimate", path, "--format", "json")
+    assert 0 < figure < json.loads(done.out)["runs"][0]["peak"]["device_bytes"] / 2**30
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_read(opened: browser.Browser, scheme: str) -> None:
+    opened.colours(scheme)
+    opened.run("new Promise((done) => setTimeout(done, 100))")
+    assert opened.run("document.documentElement.dataset.theme") == scheme
+    opened.run(f"[...{ROWS}].slice(0, 4).forEach((row) => row.click())")
+    opened.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+
+    assert opened.run(f"new Promise((done) => setTimeout(() => done({CONTRAST}), 300))") == []
+    opened.run("document.getElementById('theme').click()")
+    assert opened.run("document.documentElement.dataset.theme") != scheme
+
+
+def test_a_screen_reader_has_names_for_everything(opened: browser.Browser) -> None:
+    opened.run(f"{ROWS}[0].click()")
+    controls = ("button", "combobox", "searchbox", "textbox", "table", "region", "heading")
+    nodes = [node for node in opened.accessible() if node["role"]["value"] in controls]
+
+    assert len(nodes) > 30
+    assert [node["role"]["value"] for node in nodes if not node.get("name", {}).get("value", "").strip()] == []
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_the_page_is_never_wider_than_the_window(opened: browser.Browser, width: int) -> None:
+    opened.size(width, 900)
+    opened.run(f"[...{ROWS}].forEach((row) => row.click())")
+
+    beyond = f"!node.closest('.scroll, pre') && node.getBoundingClientRect().right > {width}"
+    wide = f"[...document.querySelectorAll('body *')].filter((node) => {beyond})"
+    assert opened.run(f"{wide}.map((node) => node.outerHTML.slice(0, 200))") == []
+    assert opened.run("document.documentElement.scrollWidth") <= width
+
+
+def test_hostile_texts_stay_texts(chromium: browser.Browser, tmp_path: Path) -> None:
+    for number, attack in enumerate(ATTACKS.values()):
+        path = tmp_path / f"{number}.html"
+        path.write_text(html.render(report(attack)), encoding="utf-8")
+        chromium.problems.clear()
+        chromium.requests.clear()
+        chromium.open(path)
+        chromium.run(f"[...{ROWS}].forEach((row) => row.click())")
+
+        assert chromium.problems == []
+        assert chromium.run("document.querySelectorAll('.config').length") == 3
+        assert chromium.run("document.querySelectorAll('main script, main img, main b > *, main iframe').length") == 0
+        assert [url for url in chromium.requests if not url.startswith(("file:", "data:"))] == []
