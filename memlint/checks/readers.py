@@ -81,7 +81,7 @@ _EXPERT_LINEARS = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w
 
 
 def _modules(model: Architecture) -> tuple[str, ...]:
-    """Last parts of the names of all modules with weights: what a LoRA target can name.
+    """Last parts of the names of all modules with weights: what a LoRA target can name; heads under both their names.
 
     Experts count as linears too: they are modules in transformers 4 and parameters in 5.
     """
@@ -91,7 +91,7 @@ def _modules(model: Architecture) -> tuple[str, ...]:
     names = [weight.name.split(".") for weights in owners for weight in weights]
     found = [parts[-2] for parts in names if len(parts) > 1 and parts[-1] in ("weight", "bias")]
     found += _EXPERT_LINEARS if any(kind.mlp.experts for kind in model.kinds) else ()
-    return tuple(dict.fromkeys((*found, "lm_head")))
+    return tuple(dict.fromkeys((*found, "lm_head", "embed_out")))
 
 
 def _pixels_per_token(model: Architecture) -> Any:
