@@ -15,11 +15,13 @@ import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
 import memlint.memory.single as single
 import memlint.memory.zero as zero
+from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.loss import FUSED
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
+from memlint.memory.recent import Recent
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
@@ -63,22 +65,18 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
     if run.stack.use_ktransformers:
         raise Missing("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
-    units = parallel.shard_units(run, parameters.units(run))
-    place = _PLACES.get(run.parallelism.engine)
-    if place is None:
-        raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
-    state = place(run, units)
+    placed = _placed(run)
+    units, computed, state = placed.units, placed.computed, placed.state
     try:
         refuse_unmodelled(run)
     except Missing as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
-        return unknown(field, allocated_low_bytes=certain, parameters=parameters.total(units))
+        return unknown(field, allocated_low_bytes=certain, parameters=placed.parameters)
     alone = state.weights
     state = with_extra_models(run, units, state)
     if run.purpose == "inference":
-        return _inference(run, parallel.as_computed(run, units), state)
-    computed = parallel.as_computed(run, units)
+        return _inference(run, computed, state)
     found, walked = phases(step(run, computed, simulated), computed, state)
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
@@ -92,9 +90,50 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes,
-        parameters=parameters.total(units),
-        trainable_parameters=parameters.total(units, trainable=True),
+        parameters=placed.parameters,
+        trainable_parameters=placed.trainable,
     )
+
+
+class Placed(NamedTuple):
+    """What a run holds whatever its lengths and batches."""
+
+    units: tuple[Unit, ...]
+    computed: tuple[Unit, ...]  # as operations see them
+    state: ModelState
+    parameters: int
+    trainable: int
+
+
+_RECENT = Recent(8)
+
+
+def _placed(run: Run) -> Placed:
+    """Units as stored and as computed, and the model's state: nothing that lengths and batches change."""
+    key = (
+        run.model,
+        run.method,
+        run.precision,
+        run.checkpointing,
+        run.optimizer,
+        run.parallelism,
+        run.offload,
+        run.saving,
+        run.stack,
+        run.purpose,
+        run.batch.gradient_accumulation_steps,
+    )
+    known: Placed | None = _RECENT.get(*key)
+    if known is not None:
+        return known
+    units = parallel.shard_units(run, parameters.units(run))
+    place = _PLACES.get(run.parallelism.engine)
+    if place is None:
+        raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
+    counted = parameters.total(units), parameters.total(units, trainable=True)
+    found = Placed(units, parallel.as_computed(run, units), place(run, units), *counted)
+    _RECENT.put(found, *key)
+    return found
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:

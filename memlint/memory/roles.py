@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory.model import Tensor
+from memlint.memory.recent import Recent
 from memlint.memory.storage import BYTES
 from memlint.memory.tape import Weight
 
@@ -92,8 +93,17 @@ def part_of(name: str) -> str:
     return shared + (found or last)
 
 
+_KEYS = Recent(16)
+_ROLES = Recent(16)
+
+
 def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     """The part of each tensor, adapters by the weight they stand beside."""
+    known: tuple[str, ...] | None = _KEYS.get(tensors)
+    return known if known is not None else _KEYS.put(_keys(tensors), tensors)
+
+
+def _keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     known: dict[str, str] = {}
     found = []
     for tensor in tensors:
@@ -129,6 +139,11 @@ def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
 
 def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     """Parts of one unit's tensors; equal for all layers that run the same code on equal dtypes."""
+    known: Roles | None = _ROLES.get(tensors, dropout)
+    return known if known is not None else _ROLES.put(_roles(tensors, dropout), tensors, dropout)
+
+
+def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     weights: dict[str, Weight] = {}
     kinds: dict[str, str] = {}
     for key, tensor in zip(keys(tensors), tensors, strict=True):

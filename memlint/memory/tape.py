@@ -13,7 +13,8 @@ length and model size with the same structure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 from memlint._record import NamedTuple
 
@@ -84,10 +85,14 @@ class Node(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Live sets as counts of `units` (extent, width); `counts` holds one tuple of (unit index, number) per moment."""
+    """Live sets as counts of `units` (extent, width); `counts` holds one tuple of (unit index, number) per moment.
+
+    `rows` says the same for arithmetic: what picks a moment's units from all of them, and the numbers in that order.
+    """
 
     units: tuple[tuple[str, int], ...]
     counts: tuple[tuple[tuple[int, int], ...], ...]
+    rows: tuple[tuple[Callable[[Sequence[int]], tuple[int, ...]], tuple[int, ...]], ...] = ()
 
 
 class Tape:
@@ -303,7 +308,8 @@ class Tape:
         return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
 
     def _pack(self, moments: list[int]) -> Moments:
-        return Moments(tuple(self._units), tuple(self._counts(moment) for moment in moments))
+        counts = tuple(self._counts(moment) for moment in moments)
+        return Moments(tuple(self._units), counts, tuple(_row(entry) for entry in counts))
 
     def _counts(self, packed: int) -> tuple[tuple[int, int], ...]:
         mask = (1 << _FIELD) - 1
@@ -325,3 +331,8 @@ def _weight(packed: int) -> int:
         total += packed & mask
         packed >>= _FIELD
     return total
+
+
+def _row(counts: tuple[tuple[int, int], ...]) -> tuple[Callable[[Sequence[int]], tuple[int, ...]], tuple[int, ...]]:
+    padded = counts + ((0, 0), (0, 0))  # two at least: `itemgetter` of one index gives no tuple
+    return itemgetter(*[index for index, _ in padded]), tuple(number for _, number in padded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.profile import Profile
@@ -40,7 +41,7 @@ class Sizes:
         found = self._largest.get(id(moments))
         if found is None:
             units = [self.of(unit) for unit in moments.units]
-            found = max([sum([units[index] * number for index, number in counts]) for counts in moments.counts])
+            found = max([sum(map(mul, pick(units), numbers)) for pick, numbers in moments.rows]) if units else 0
             self._largest[id(moments)] = found
         return found
 
