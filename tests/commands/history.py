@@ -79,6 +79,8 @@ overrides:
 
 def deepspeed(stage: int, **more: object) -> str:
     zero: dict[str, object] = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True, **more}
+    if stage == 3:
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
     value = {
         "train_batch_size": "auto",
         "train_micro_batch_size_per_gpu": "auto",

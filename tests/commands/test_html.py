@@ -137,9 +137,8 @@ def test_what_if_answers_from_estimates(opened: browser.Browser) -> None:
     assert all(text.endswith(" (now)") for text in opened.run(chosen))
     assert "out of memory, as it is now" in opened.run(answer)
 
-    opened.run(
-        "(() => { const node = document.querySelectorAll('.whatif select')[3]; node.value = '2'; node.dispatchEvent(new Event('change')); })()"
-    )
+    attention = "document.querySelectorAll('.whatif select')[3]"
+    opened.run(f"{attention}.value = '2'; {attention}.dispatchEvent(new Event('change'))")
     assert "\u2212" in opened.run(answer)
     opened.run("document.querySelector('.grid tbody td').click()")
     assert ": fits" in opened.run(answer)

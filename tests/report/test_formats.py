@@ -19,7 +19,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import ATTACKS, report
 
-from memlint.report import html, json as json_report
+from memlint.report import html
+from memlint.report import json as json_report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import UNSAFE, Style
 
