@@ -4,8 +4,8 @@
 
 Each member takes twelve steps on fake tensors: float32 under autocast, pure bfloat16 and LoRA; sdpa and eager
 attention; with and without activation checkpointing.
---write renews benchmarks/data/families.jsonl and docs/families.md. Fails where a peak is further
-than LIMIT from the simulated one.
+--write renews benchmarks/data/families.jsonl, docs/families.md and memlint/memory/deviations.json. The exit code
+is 1 where a peak is further than LIMIT from the simulated one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import memlint.memory.deviations as deviations
 from memlint.architectures import from_config
 from memlint.architectures.builder import FAMILIES
 from memlint.architectures.config import UnsupportedConfig
@@ -85,7 +86,11 @@ CHANGED: dict[str, dict[str, Any]] = {
     "openai-gpt": {"n_embd": 96, "n_layer": 2, "n_head": 4, "vocab_size": 352, "n_positions": 1024},
     "xglm": {"d_model": 96, "num_layers": 2, "attention_heads": 4, "ffn_dim": 200, "vocab_size": 352},
     "gpt_bigcode": {"n_positions": 1024},
-    "opt": {"vocab_size": 352},
+    "opt": {"vocab_size": 352, "word_embed_proj_dim": 48},
+    "phi": {"qk_layernorm": False},
+    "cohere": {"use_qk_norm": False},
+    "stablelm": {"qk_layernorm": False, "use_parallel_residual": False},
+    "biogpt": {"vocab_size": 352, "max_position_embeddings": 1024, "hidden_dropout_prob": 0.0},
 }
 OWN_NAMES = {"gpt-sw3", "openai-gpt", "xglm"}  # configurations that call nothing what SMALL calls it
 
@@ -154,11 +159,13 @@ def compare(config: dict[str, Any], step: Step) -> dict[str, Any]:
 def figures(found: Estimate, real: SimulatedStep) -> dict[str, Any]:
     """Bytes of both, phase by phase, and whether the parameter counts agree."""
     ours = {phase.name: phase.allocated_bytes for phase in found.phases}
+    highest = max((phase for phase in found.phases if phase.name in PHASES), key=lambda phase: phase.allocated_bytes)
     theirs = {"forward": real.forward, "backward": real.backward, "optimizer_step": real.optimizer_step}
     return {
         "counts_agree": (found.parameters, found.trainable_parameters) == (real.parameters, real.trainable_parameters),
         "estimated": {name: ours[name] for name in PHASES},
         "simulated": theirs,
+        "transient": deviations.transient(highest),
     }
 
 
@@ -193,6 +200,20 @@ def shown(row: dict[str, Any]) -> str:
 def worst(found: list[dict[str, Any]], name: str = "peak") -> float:
     """The largest distance of the named figure from the simulated one."""
     return max((abs(errors(row)[name]) for row in found if name in errors(row)), default=0.0)
+
+
+def shares(found: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """memory/deviations.json: by family and attention, (simulated - estimated peak) / transient, lowest and highest."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for row in found:
+        if abs(errors(row).get("peak", 0.0)) <= LIMIT:
+            continue
+        attention = "eager" if " eager" in row["step"] else "sdpa"
+        share = (max(row["simulated"].values()) - max(row["estimated"].values())) / max(1, row["transient"])
+        share = round(max(share, -1.0), 3)
+        lowest, highest = table.setdefault(row["family"], {}).setdefault(attention, [0.0, 0.0])
+        table[row["family"]][attention] = [min(lowest, share), max(highest, share)]
+    return table
 
 
 def page(found: list[dict[str, Any]]) -> str:
@@ -245,6 +266,9 @@ def main() -> int:
     if options.write:
         DATA.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in found), encoding="utf-8")
         PAGE.write_text(page(found), encoding="utf-8")
+        table = {family: json.dumps(by_attention) for family, by_attention in sorted(shares(found).items())}
+        lines = ",\n".join(f'  "{family}": {values}' for family, values in table.items())
+        Path(deviations.FILE).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     print(f"{sum('estimated' in row for row in found)} steps compared, largest error {worst(found):.2%}")
     return 1 if worst(found) > LIMIT else 0
 

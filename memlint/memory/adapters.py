@@ -61,6 +61,11 @@ _STACKED = {
 }
 
 
+# Routers that are nn.Linear in transformers 5.23 (AFMoE, DBRX, Gemma 4, HunYuan, JetMoE, LongCat): "all-linear" takes
+# them. Others are parameters of a class of their own, which it leaves alone.
+_LINEAR_ROUTERS = ("router.gate", "router.layer", "router.classifier", "router.proj", "gate.wg")
+
+
 def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
     """Whether the method puts an adapter on this base weight.
 
@@ -68,8 +73,8 @@ def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
     (peft 0.21.2 tuners/tuners_utils.py, check_target_module_exists); "all-linear" is every linear layer
     but the head.
     """
-    if method.target_parameters and weight.kind in ("experts", "router"):
-        return any(weight.name == target or weight.name.endswith(target) for target in method.target_parameters)
+    if weight.kind in ("experts", "router") and any(weight.name.endswith(name) for name in method.target_parameters):
+        return True
     if weight.kind not in ("linear", "head", "embedding", "conv", "router") or not weight.name.endswith("weight"):
         return False
     if method.layers_to_transform and layer_index not in method.layers_to_transform:
@@ -78,7 +83,7 @@ def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
     if method.exclude_modules and matches(module, method.exclude_modules):
         return False
     if method.targets == ("all-linear",):
-        return weight.kind == "linear"
+        return weight.kind == "linear" or (weight.kind == "router" and matches(module, _LINEAR_ROUTERS))
     return matches(module, method.targets)
 
 
