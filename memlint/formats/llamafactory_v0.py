@@ -112,6 +112,7 @@ def apply_inference(fields: Fields, view: Config) -> None:
         fields.put("batch.micro_batch_size", size or 8, view.hf.origin("per_device_eval_batch_size"))
     else:
         fields.infer("batch.micro_batch_size", 1, "one request at a time")
+        fields.infer("evaluation.batch_size", 1, "one request at a time")
     fields.infer("checkpointing.mode", "none", "nothing trains")
     dtype = view.own.word("infer_dtype")
     if dtype in ("float16", "bfloat16", "float32"):
