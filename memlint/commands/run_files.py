@@ -17,6 +17,7 @@ from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
+from memlint.commands.measurements import folder_of, known
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
 from memlint.commands.whatif import what_if
@@ -24,6 +25,8 @@ from memlint.discovery import Found, discover
 from memlint.findings import Finding
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
+from memlint.memory.calibrated import calibrated
+from memlint.memory.calibration import Measurement
 from memlint.report.model import FileReport, location_key
 from memlint.selectors import is_chosen
 from memlint.settings import FileSettings, is_in_force, severity_of
@@ -92,7 +95,7 @@ class Linter:
         self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = {}
         self._engines: dict[tuple[object, ...], Engine] = {}
         self.session = Session(
-            lambda path: self.engine(self.settings(path)),
+            lambda path: self.engine(self.settings(path), self.measured(path)),
             lambda document, files: context_facts(document, files, what.given, self._read_settings(document.path)),
             what.roots,
             what.cwd,
@@ -122,15 +125,22 @@ class Linter:
                 raise CommandError(f"a rule cannot be used: {error}") from None
         return self._rules[folders]
 
-    def engine(self, settings: FileSettings) -> Engine:
+    def measured(self, path: str) -> tuple[Measurement, ...]:
+        """The user's own measurements beside the settings that hold for a file."""
+        if self.job.given.isolated:
+            return ()
+        return known(folder_of(os.path.join(self.session.cwd, path), self.job.given.settings_file))
+
+    def engine(self, settings: FileSettings, measured: tuple[Measurement, ...] = ()) -> Engine:
         key = (
+            measured,
             *(settings.rules_dirs, settings.select, settings.ignore, settings.profile, settings.preview),
             tuple(settings.severity.items()),
         )
         if key not in self._engines:
             rules = self.rules(settings.rules_dirs)
             chosen = (r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
-            self._engines[key] = Engine(tuple(chosen))
+            self._engines[key] = Engine(tuple(chosen), calibrated(measured)) if measured else Engine(tuple(chosen))
         return self._engines[key]
 
     def outcome(self, path: str, named: bool = True) -> Outcome:

@@ -229,8 +229,16 @@ def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
 
 
 # Families whose experts were one 3-D parameter before transformers 5 (4.57 models/*/modeling_*.py).
-_STACKED_BEFORE: tuple[str, ...] = ("dbrx", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "jetmoe", "llama4")
-_STACKED_BEFORE += ("llama4_text", "qwen3_vl_moe", "qwen3_vl_moe_text")
+_STACKED_BEFORE: tuple[str, ...] = (
+    "dbrx",
+    "gpt_oss",
+    "granitemoe",
+    "granitemoeshared",
+    "granitemoehybrid",
+    "jetmoe",
+    "llama4",
+)
+_STACKED_BEFORE += ("llama4", "llama4_text", "qwen3_vl_moe", "qwen3_vl_moe_text")
 
 
 def stacks_experts(run: Run) -> bool:

@@ -114,7 +114,7 @@ def _length(stretch: Stretch, knobs: Knobs) -> int:
     if not size:
         return 3
     ahead = knobs.max_live_parameters if knobs.prefetch_bucket_size else 0
-    return 4 + 2 * (ahead // size + 1) + knobs.max_reuse_distance // (2 * size)
+    return 8 + 3 * (ahead // size + 1) + knobs.max_reuse_distance // size
 
 
 class _Coordinator:

@@ -28,18 +28,18 @@ def load_settings(path: str, settings_file: str | None = None) -> Settings:
     folder = os.path.abspath(path)
     if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    nearest = _nearest(folder)
-    return _read(nearest) if nearest else Settings()
+    found = nearest(folder)
+    return _read(found) if found else Settings()
 
 
 def forget() -> None:
     """Forgets what was read, for processes that outlive a change of the files."""
-    _nearest.cache_clear()
+    nearest.cache_clear()
     _read.cache_clear()
 
 
 @lru_cache(maxsize=65_536)
-def _nearest(folder: str) -> str:
+def nearest(folder: str) -> str:
     """The settings file that counts for a folder; "" for none."""
     while True:
         for name in NAMES:

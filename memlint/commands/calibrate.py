@@ -1,0 +1,73 @@
+"""`memlint calibrate FILE --measured 71.3GiB`: keeps what a run really took, so that intervals narrow."""
+
+from __future__ import annotations
+
+import os
+
+from memlint.commands import CommandError, options
+from memlint.commands.measurements import folder_of
+from memlint.commands.output import to_stdout
+from memlint.commands.run_files import Linter, job
+from memlint.memory.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
+from memlint.memory.estimate import estimate
+from memlint.memory.model import Estimate
+from memlint.report.units import gib
+from memlint.run import Run
+
+_FIELDS = {"max_allocated": "allocated_bytes", "max_reserved": "reserved_bytes", "nvidia-smi": "device_bytes"}
+
+
+def run(program: str, arguments: list[str]) -> int:
+    parser = options.parser(
+        program,
+        "Records what a run really took. With three measurements of a stack (framework, engine, GPU, PyTorch, method)\n"
+        f"the card's interval for that stack narrows. They are kept in {FILE} beside the settings.",
+    )
+    options.add_paths(parser)
+    parser.add_argument("--measured", metavar="SIZE", help="71.3GiB, 73012MiB")
+    parser.add_argument("--metric", choices=METRICS, default="nvidia-smi", help="what was read (default: nvidia-smi)")
+    options.add_hardware(parser)
+    options.add_settings(parser)
+    given = parser.parse_args(arguments)
+    if len(given.paths) != 1 or not given.measured:
+        raise CommandError("calibrate wants one file and --measured SIZE")
+    path = given.paths[0]
+    found, known_run = _only_run(path, given)
+    measurement = _measurement(path, given, found, known_run)
+    folder = folder_of(os.path.abspath(path), given.settings)
+    try:
+        record(folder, measurement)
+        count = sum(one.stack == measurement.stack for one in load(folder))
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from None
+    to_stdout(_answer(measurement, os.path.join(folder, FILE), count))
+    return 0
+
+
+def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:
+    """The file's run with its estimate as it is without any measurement."""
+    outcome = Linter(job(given, fixes=False)).outcome(path)
+    runs = [one for analysis in outcome.analyses for one in analysis.runs]
+    if len(runs) != 1:
+        raise CommandError(f"{path}: calibrate wants a file with one run, this one has {len(runs)}")
+    return estimate(runs[0]), runs[0]
+
+
+def _measurement(path: str, given: options.Options, found: Estimate, known_run: Run) -> Measurement:
+    predicted = getattr(found, _FIELDS[given.metric])
+    if predicted is None:
+        missing = "; ".join(f"{one.field}: {one.reason}" for one in found.unknown)
+        raise CommandError(f"{path}: there is no estimate to compare with ({missing})")
+    try:
+        measured = size(given.measured)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    return Measurement(stack_of(known_run), given.metric, measured, predicted, path)
+
+
+def _answer(one: Measurement, file: str, count: int) -> str:
+    share = 100 * (one.predicted / one.measured - 1)
+    first = f"{one.metric}: measured {gib(one.measured)} GiB, estimated {gib(one.predicted)} GiB ({share:+.1f} %)\n"
+    left = ENOUGH - count
+    state = f"{left} more until its interval narrows" if left > 0 else "its interval rests on them"
+    return first + f"kept in {os.path.relpath(file)}: {count} of {one.stack}; {state}\n"

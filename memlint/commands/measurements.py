@@ -1,0 +1,41 @@
+"""Where a user's measurements are kept: beside the settings that hold for a file."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from memlint.commands import CommandError
+from memlint.commands.session import project_root
+from memlint.memory.calibration import FILE, Measurement, load
+from memlint.settings.files import nearest
+
+
+def folder_of(path: str, settings_file: str | None = None) -> str:
+    """The folder whose measurements speak about the file at `path` (absolute)."""
+    if settings_file:
+        return os.path.dirname(os.path.abspath(settings_file))
+    return _folder(os.path.dirname(os.path.realpath(path)), os.getcwd())
+
+
+@lru_cache(maxsize=65_536)
+def _folder(folder: str, cwd: str) -> str:
+    root = project_root(folder, cwd)
+    current = folder
+    while True:
+        if os.path.exists(os.path.join(current, FILE)):
+            return current
+        if current == root or os.path.dirname(current) == current:
+            break
+        current = os.path.dirname(current)
+    settings = nearest(folder)
+    return os.path.dirname(settings) if settings else root
+
+
+@lru_cache(maxsize=1_024)
+def known(folder: str) -> tuple[Measurement, ...]:
+    """The measurements in `folder`. Raises CommandError for a damaged file."""
+    try:
+        return load(folder)
+    except ValueError as error:
+        raise CommandError(str(error)) from None

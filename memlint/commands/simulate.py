@@ -1,0 +1,75 @@
+"""`memlint simulate`: one real training step on fake tensors, beside the closed form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from memlint.commands import CommandError, options
+from memlint.commands.output import to_stdout
+from memlint.commands.run_files import Linter, files, job
+from memlint.commands.summary import run_report
+from memlint.memory.model import Estimate
+from memlint.report import table
+from memlint.report.terminal import Style, style_for
+from memlint.report.units import gib
+from memlint.run import Run
+
+_EXTRA = "simulate needs PyTorch, transformers and peft: pip install 'memlint[exact]' ({})"
+
+
+def run(program: str, arguments: list[str]) -> int:
+    parser = options.parser(
+        program,
+        "Runs one training step of the real model on fake tensors (no GPU, no weights) and prints the table of\n"
+        "`estimate`, the tensors alive at the peak by module, and the closed form beside it.",
+    )
+    options.add_paths(parser)
+    parser.add_argument("--tensors", type=options.positive, default=12, metavar="N", help="groups of tensors to list")
+    options.add_hardware(parser)
+    options.add_settings(parser)
+    parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    given = parser.parse_args(arguments)
+    linter = Linter(job(given, fixes=False))
+    style = style_for(sys.stdout, colour=given.colour)
+    blocks, failed = [], False
+    for found in files(given):
+        for analysis in linter.outcome(found.path).analyses:
+            for one, closed in zip(analysis.runs, analysis.estimates):
+                lines, simulated = _simulated(one, closed, given.tensors, style)
+                blocks.append("\n".join(lines))
+                failed = failed or not simulated
+    to_stdout("\n\n".join(blocks) + "\n" if blocks else "nothing to simulate: no training config among these files\n")
+    return 2 if failed or not blocks else 0
+
+
+def _simulated(one: Run, closed: Estimate, most: int, style: Style) -> tuple[list[str], bool]:
+    """The lines about one run, and whether it could be simulated."""
+    try:
+        from memlint.simulation import UnsupportedRun, simulate
+        from memlint.simulation.as_estimate import estimate_of, tensor_lines
+    except ImportError as error:
+        raise CommandError(_EXTRA.format(error)) from None
+    try:
+        step = simulate(one)
+    except UnsupportedRun as reason:
+        return [table.title(run_report(one, closed), style), f"  not simulated: {reason}"], False
+    found = estimate_of(step, one)
+    lines = list(table.run_lines(run_report(one, found), style))
+    lines += ["", *_beside(found, closed), "", f"  alive at the peak ({step.peak_phase}):"]
+    return lines + ["  " + line for line in tensor_lines(step, most)], True
+
+
+def _beside(found: Estimate, closed: Estimate) -> Iterator[str]:
+    """Each simulated phase, the closed form's, and how far it is from the simulation."""
+    known = {phase.name: phase.allocated_bytes for phase in closed.phases}
+    yield f"  {'GiB':17s}{'simulated':>10s}{'estimate':>10s}"
+    for phase in found.phases:
+        name = table.HEADINGS.get(phase.name, phase.name)
+        if phase.name not in known:
+            yield f"  {name:17s}{gib(phase.allocated_bytes):>10s}{'-':>10s}"
+            continue
+        apart = 100 * (known[phase.name] / phase.allocated_bytes - 1) if phase.allocated_bytes else 0.0
+        yield f"  {name:17s}{gib(phase.allocated_bytes):>10s}{gib(known[phase.name]):>10s}  {apart:+.2f} %"
+    for missing in closed.unknown:
+        yield f"  no estimate: {missing.field}: {missing.reason}"

@@ -1,0 +1,63 @@
+"""`memlint simulate` from the outside: a real step beside the closed form."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from history import LLAMA
+from running import ROOT, memlint, write
+
+SMALL = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1024,
+    "tie_word_embeddings": False,
+}
+CARD = ("--gpu", "A100-80GB", "--gpus", "1")
+
+
+def config(text: str) -> str:
+    return re.sub(r"model_name_or_path: .*", "model_name_or_path: ./small", text)
+
+
+def test_a_step_is_simulated_beside_the_closed_form(tmp_path: Path) -> None:
+    write(tmp_path, {"a.yaml": config(LLAMA), "small/config.json": json.dumps(SMALL)})
+
+    done = memlint(tmp_path, "simulate", "a.yaml", *CARD)
+
+    assert done.code == 0, done.err
+    apart = [float(share) for share in re.findall(r"([+-]\d+\.\d+) %$", done.out, re.MULTILINE)]
+    assert len(apart) >= 2
+    assert all(abs(share) < 6 for share in apart)
+    assert "alive at the peak" in done.out
+    assert "model.layers.*" in done.out
+
+
+def test_what_cannot_be_simulated_says_why(tmp_path: Path) -> None:
+    text = config(LLAMA) + "deepspeed: ds.json\n"
+    stage3 = json.dumps({"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}})
+    write(tmp_path, {"a.yaml": text, "ds.json": stage3, "small/config.json": json.dumps(SMALL)})
+
+    done = memlint(tmp_path, "simulate", "a.yaml", "--gpu", "A100-80GB", "--gpus", "4")
+
+    assert done.code == 2
+    assert "not simulated: no simulation of parallelism.engine 'deepspeed'" in done.out
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    write(tmp_path, {"a.yaml": config(LLAMA), "small/config.json": json.dumps(SMALL)})
+    write(tmp_path / "none", {"torch.py": "raise ImportError('no torch here')\n"})
+
+    done = memlint(tmp_path, "simulate", "a.yaml", *CARD, environment={"PYTHONPATH": f"{tmp_path / 'none'}:{ROOT}"})
+
+    assert done.code == 2
+    assert "pip install 'memlint[exact]'" in done.err
