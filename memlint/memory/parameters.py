@@ -8,7 +8,7 @@ import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, Tower, Weight
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes
-from memlint.run import Quantization, Run
+from memlint.run import UNKNOWN, Quantization, Run
 
 _EMBEDDING_KINDS = ("embedding", "position")
 
@@ -22,6 +22,10 @@ class Missing(Exception):
         self.reason = reason
 
 
+# Fields of the method that decide what trains; a placeholder such as ${rank} leaves one unknown.
+_SIZING = ("kind", "rank", "targets")
+
+
 def units(run: Run) -> tuple[Unit, ...]:
     """Embedding, towers, decoder layers (consecutive equal ones folded), head.
 
@@ -30,6 +34,9 @@ def units(run: Run) -> tuple[Unit, ...]:
     architecture = run.model.architecture
     if not isinstance(architecture, Architecture):
         raise Missing("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
+    for field in _SIZING:
+        if getattr(run.method, field) is UNKNOWN:
+            raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
     builder = _Builder(run, architecture)
     before, after = _outside(architecture)
     found = [Unit("embedding", builder.tensors(before, builder.outside))]
