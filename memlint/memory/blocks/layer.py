@@ -18,6 +18,8 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     """The layer's output; `x` is dropped by the caller."""
     if shape.parallel:
         return _parallel(context, shape, roles, x)
+    if shape.class_name.startswith(_NORM_AFTER):
+        return _norm_after(context, shape, roles, x)
     tape = context.tape
     normed = _norm(context, shape, roles, x)
     mixed = _mix(context, shape, roles, normed)
@@ -31,6 +33,26 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     fed = _post(context, shape, roles, fed)
     found = ops.add(tape, middle, fed)
     tape.drop(middle, fed)
+    return found
+
+
+# Blocks whose two norms stand behind attention and MLP (transformers 5.23 models/{olmo2,olmo3,exaone4,flex_olmo}).
+_NORM_AFTER = ("Olmo2", "Olmo3", "Exaone4", "FlexOlmo")
+
+
+def _norm_after(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """`x + norm(attention(x))`, then the same with the MLP."""
+    tape = context.tape
+    mixed = _mix(context, shape, roles, x)
+    normed = _norm(context, shape, roles, mixed)
+    tape.drop(mixed)
+    middle = ops.add(tape, x, normed)
+    tape.drop(normed)
+    fed = _feed(context, shape, roles, middle)
+    normed = _norm(context, shape, roles, fed)
+    tape.drop(fed)
+    found = ops.add(tape, middle, normed)
+    tape.drop(middle, normed)
     return found
 
 
@@ -58,7 +80,12 @@ def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
     if shape.norm.startswith("layer"):
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
-    return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma")
+    return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma" or _scales_in_single(shape))
+
+
+def _scales_in_single(shape: Layer) -> bool:
+    """OLMo 2 and 3 multiply by the weight before they cast back (models/olmo2/modeling_olmo2.py, Olmo2RMSNorm)."""
+    return shape.class_name.startswith(("Olmo2", "Olmo3", "FlexOlmo"))
 
 
 def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
