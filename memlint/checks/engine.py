@@ -17,7 +17,7 @@ from memlint.checks.places import Finder, location
 from memlint.checks.rule import Hit, Rule, concerns
 from memlint.checks.rule_fixes import Situation, fixes
 from memlint.checks.source_problems import problem_findings
-from memlint.findings import Finding
+from memlint.findings import Finding, Location
 from memlint.formats import FORMATS, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory import estimate as closed_form
@@ -67,7 +67,7 @@ class Engine(NamedTuple):
         try:
             return self._analyse(document, context, format_name)
         except Exception as error:
-            found = Found(_internal_error(document, error, "while it read this file"))
+            found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
     def _analyse(self, document: Document, context: Context, format_name: str) -> Analysis:
@@ -89,7 +89,7 @@ class Engine(NamedTuple):
         try:
             return self.estimator(run)
         except Exception as error:
-            found.append(Found(_internal_error(document, error, "while it estimated this run")))
+            found.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
@@ -107,7 +107,7 @@ class Engine(NamedTuple):
                 found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
-                found.append(Found(_internal_error(parsed.documents[0], error, what), index))
+                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what), index))
             yield from found
 
 
@@ -174,7 +174,8 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
     return confidence, "warning" if lowered else rule.severity
 
 
-def _internal_error(document: Document, error: Exception, what: str) -> Finding:
+def internal_error(place: Location, error: Exception, what: str) -> Finding:
+    """A mistake of memlint's own as a finding, with the report to paste into an issue."""
     message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in memlint, not in the file"
     report = "\n".join(_frames(error.__traceback__))
     return Finding(
@@ -182,7 +183,7 @@ def _internal_error(document: Document, error: Exception, what: str) -> Finding:
         name="internal/error",
         severity="error",
         message=message,
-        location=location(document, ()),
+        location=place,
         key=f"{INTERNAL_ERROR}:{type(error).__name__}",
         data={"report": report},
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED
-from memlint.checks.engine import Engine
+from memlint.checks.engine import Engine, internal_error
 from memlint.checks.rule import Rule, RuleError
 from memlint.checks.shipped import shipped
 from memlint.checks.source_problems import RULES
@@ -22,7 +22,7 @@ from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
 from memlint.commands.whatif import what_if
 from memlint.discovery import Found, discover
-from memlint.findings import Finding
+from memlint.findings import Finding, Location
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
 from memlint.memory.calibrated import calibrated
@@ -151,7 +151,14 @@ class Linter:
         return self.linted(path, named).report
 
     def linted(self, path: str, named: bool = True) -> Linted:
-        return self.judged(path, self.outcome(path, named))
+        """The same with what suppressions in settings did. A crash is a finding on the file."""
+        try:
+            return self.judged(path, self.outcome(path, named))
+        except CommandError:
+            raise
+        except Exception as error:
+            place = Location(path, 1, 1, 1, 1)
+            return Linted(FileReport(path, "", (internal_error(place, error, "on this file"),), ()))
 
     def judged(self, path: str, outcome: Outcome) -> Linted:
         """What is left of an outcome after suppressions and the choice of rules."""

@@ -42,10 +42,11 @@ def _model_source(run: Run) -> str:
 
 def _words(run: Run) -> Iterator[str]:
     """ "sft, lora r=8, bfloat16, 2 x 4096 tokens, ZeRO-3" """
-    yield run.method.stage
-    yield run.method.kind + (f" r={run.method.rank}" if run.method.rank else "")
-    if run.model.quantization.method != "none":
-        yield f"{run.model.quantization.bits:g}-bit base"
+    method, quantization = run.method, run.model.quantization
+    yield _told(method.stage)
+    yield _told(method.kind) + (f" r={_told(method.rank)}" if method.rank else "")
+    if quantization.method != "none":
+        yield f"{quantization.bits:g}-bit base"
     if run.precision.compute is not UNKNOWN:
         yield _precision(run)
     yield f"{_told(run.batch.micro_batch_size)} x {_told(run.sequence.length)} tokens"
@@ -63,9 +64,9 @@ def _engine(run: Run) -> Iterator[str]:
     if parallelism.engine == "deepspeed":
         yield f"ZeRO-{_told(parallelism.zero.stage)}"
     elif parallelism.engine == "fsdp":
-        yield f"FSDP{parallelism.fsdp.version}"
+        yield f"FSDP{_told(parallelism.fsdp.version)}"
     elif parallelism.engine not in ("single", "ddp"):
-        yield parallelism.engine
+        yield _told(parallelism.engine)
     if run.offload.optimizer != "none" or run.offload.parameters != "none":
         yield "offload"
 
