@@ -23,7 +23,7 @@ class Missing(Exception):
 
 
 # Fields of the method that decide what trains; a placeholder such as ${rank} leaves one unknown.
-_SIZING = ("kind", "rank", "targets")
+_SIZING = ("kind", "rank", "targets", "dropout")
 
 
 def units(run: Run) -> tuple[Unit, ...]:
