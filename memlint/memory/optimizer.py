@@ -116,6 +116,8 @@ def _numel(tensor: Tensor) -> int:
 def _state_bytes(name: str, tensor: Tensor, optimizer: Optimizer, entry: Mapping[str, Any]) -> int:
     """Bytes of one state of one tensor."""
     count = tensor.numel
+    if not count:  # an adapter of rank 0: an error of its own, which PEFT raises
+        return 0
     width = BYTES[optimizer.state_dtype or tensor.dtype]
     if name == "param":
         return rounded(count * width)
