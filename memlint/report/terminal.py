@@ -32,6 +32,7 @@ class Style(NamedTuple):
     colour: bool = False
     links: bool = False
     blocks: bool = True
+    folder: str = ""  # what relative paths in links count from
 
     def paint(self, text: str, role: str) -> str:
         return f"\x1b[{CODES[role]}m{text}\x1b[0m" if self.colour else text
@@ -41,8 +42,15 @@ class Style(NamedTuple):
             return text
         return f"\x1b]8;;{clean(url)}\x1b\\{text}\x1b]8;;\x1b\\"
 
+    def file_link(self, text: str, path: str) -> str:
+        """`text` as a link to a file, for terminals that open one."""
+        if not (self.links and self.folder):
+            return text
+        return self.link(text, "file://" + _quoted(os.path.join(self.folder, path).replace(os.sep, "/")))
+
 
 PLAIN = Style()
+_UNQUOTED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _BREAKS = dict.fromkeys((0x09, 0x0A), " ")
 
 
@@ -54,6 +62,12 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """`clean`, and on one line."""
     return clean(text).translate(_BREAKS)
+
+
+def _quoted(path: str) -> str:
+    """`path` as in a URL (RFC 3986)."""
+    data = path.encode("utf-8", "replace")
+    return "".join(chr(byte) if byte in _UNQUOTED else f"%{byte:02X}" for byte in data)
 
 
 def starts_safely(text: str) -> str:
@@ -70,4 +84,4 @@ def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ, colou
         colour = colour and not environment.get("NO_COLOR")
     encoding = (getattr(stream, "encoding", "") or "utf-8").lower()
     links = colour and terminal and not environment.get("CI")
-    return Style(colour=colour, links=links, blocks=encoding.replace("-", "").startswith("utf"))
+    return Style(colour, links, encoding.replace("-", "").startswith("utf"), os.getcwd() if links else "")

@@ -45,7 +45,8 @@ def headline(finding: Finding, style: Style) -> str:
 
 
 def where(place: Location, style: Style) -> str:
-    return style.paint(f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}", "bold")
+    told = f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}"
+    return style.file_link(style.paint(told, "bold"), place.path)
 
 
 def describe_fix(fix: Fix) -> str:

@@ -1,0 +1,72 @@
+"""Colour, links and escapes, by where the output goes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hostile import report
+
+from memlint.report.terminal import Style, clean, one_line, style_for
+from memlint.report.text import render
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "option", "colour", "links"),
+    [
+        (True, {"TERM": "xterm"}, None, True, True),
+        (True, {"TERM": "dumb"}, None, False, False),
+        (True, {"NO_COLOR": "1"}, None, False, False),
+        (True, {"NO_COLOR": ""}, None, True, True),
+        (True, {"CI": "true"}, None, True, False),
+        (True, {}, False, False, False),
+        (False, {}, None, False, False),
+        (False, {"FORCE_COLOR": "1"}, None, True, False),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, None, False, False),
+    ],
+)
+def test_style(terminal: bool, environment: dict[str, str], option: bool | None, colour: bool, links: bool) -> None:
+    style = style_for(Stream(terminal), environment, option)
+
+    assert (style.colour, style.links) == (colour, links)
+
+
+def test_places_link_to_their_files() -> None:
+    told = render(report("a b"), Style(True, True, True, "/home/me/my repo"))
+
+    assert "\x1b]8;;file:///home/me/my%20repo/dir/a%20b.yaml\x1b\\" in told
+    assert told.count("\x1b]8;;\x1b\\") == told.count("\x1b]8;;file:")
+
+
+def test_only_our_own_escapes_reach_a_terminal() -> None:
+    told = render(report("\x1b[31m\x1b]8;;http://x\x1b\\ \x9b2J\x07"), Style(True, True, True, "/"))
+
+    left = told
+    for own in (
+        "\x1b[0m",
+        "\x1b]8;;",
+        "\x1b\\",
+        *(f"\x1b[{code}m" for code in ("1;31", "1;33", "1;36", "2", "1", "32", "35", "36")),
+    ):
+        left = left.replace(own, "")
+    assert "\x1b" not in left
+    assert "\x9b" not in left
+    assert "\x07" not in left
+
+
+def test_clean_keeps_what_people_write() -> None:
+    assert clean("Größe 中文 🙂 a\tb\nc") == "Größe 中文 🙂 a\tb\nc"
+    assert one_line("a\tb\nc") == "a b c"
