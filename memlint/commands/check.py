@@ -11,6 +11,7 @@ from memlint.commands.output import to_stdout, write
 from memlint.commands.pool import linted
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
+from memlint.commands.whatif import detail_for
 from memlint.findings import SEVERITIES
 from memlint.report.model import FileReport, Report
 
@@ -32,7 +33,8 @@ def run(program: str, arguments: list[str]) -> int:
         from memlint.commands.dependents import with_dependents
 
         found = with_dependents(found)
-    what = job(given)._replace(what_if=any(name == "html" for name, _ in pairs))
+    wants_page = any(name == "html" for name, _ in pairs)
+    what = job(given)._replace(what_if=detail_for(len(found)) if wants_page else "")
     linter = Linter(what)
     told = tuple(linted(what, found, given.jobs))
     strict = any(linter.settings(item.report.path).require_reason for item in told if item.waivers)

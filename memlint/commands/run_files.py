@@ -51,7 +51,7 @@ class Job(NamedTuple):
     fixes: bool = True
     cwd: str = ""
     contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
-    what_if: bool = False
+    what_if: str = ""  # as commands.whatif.what_if
 
 
 class Linted(NamedTuple):
@@ -166,7 +166,7 @@ class Linter:
         kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
         findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))
         runs = (
-            run_report(run, estimate)._replace(what_if=what_if(run) if self.job.what_if else None)
+            run_report(run, estimate)._replace(what_if=what_if(run, self.job.what_if))
             for analysis in outcome.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
         )

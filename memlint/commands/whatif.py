@@ -16,15 +16,23 @@ LONGEST = 1_048_576
 CHECKPOINTING = ("none", "full")
 ATTENTION = ("eager", "sdpa", "flash_attention_2")
 MIB = 2**20
+MANY_FILES = 200
 AXES = ("batch.micro_batch_size", "sequence.length", "checkpointing.mode", "attention.implementation")
 
 
-def what_if(run: Run) -> WhatIf | None:
-    """The grid of a run that can be estimated; None for one that cannot, or whose batch or length is not known."""
+def detail_for(files: int) -> str:
+    """How fine the grids of a page are: in a large repository they would take longer than everything else."""
+    return "full" if files <= MANY_FILES else "small"
+
+
+def what_if(run: Run, detail: str) -> WhatIf | None:
+    """The grid of a run; None for one that cannot be estimated, and without a `detail` ("full" or "small")."""
+    if not detail:
+        return None
     now = tuple(get(run, name) for name in AXES)
     if any(value is UNKNOWN for value in now) or run.purpose != "train":
         return None
-    axes = _axes(now)
+    axes = _axes(now) if detail == "full" else _few(now)
     cells = tuple(_cell(run, values) for values in product(*axes))
     if not any(cells):
         return None
@@ -39,6 +47,17 @@ def _axes(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
         tuple(sorted(lengths)),
         tuple(dict.fromkeys((*CHECKPOINTING, checkpointing))),
         tuple(dict.fromkeys((*ATTENTION, attention))),
+    )
+
+
+def _few(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Half and double of batch and length, checkpointing on and off, attention as it is."""
+    batch, length, checkpointing, attention = now
+    return (
+        tuple(sorted({max(1, batch // 2), batch, batch * 2})),
+        tuple(sorted({max(SHORTEST, length // 2), length, min(LONGEST, length * 2)})),
+        tuple(dict.fromkeys((*CHECKPOINTING, checkpointing))),
+        (attention,),
     )
 
 
