@@ -12,6 +12,7 @@ GOOD = (
     "cutoff_len: 2048\nper_device_train_batch_size: 2\nbf16: true\noutput_dir: saves/x\n"
 )
 _LAUGHS = "".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]\n" for i in range(1, 10))
+_MERGES = "".join(f"m{i}: &m{i} {{<<: [{', '.join([f'*m{i - 1}'] * 9)}]}}\n" for i in range(1, 10))
 
 # What is wrong with a text: each is a fragment that can stand beside a training config.
 FRAGMENTS: dict[str, bytes] = {
@@ -24,8 +25,7 @@ FRAGMENTS: dict[str, bytes] = {
     "tabs": b"note:\n\tinner: 1\n",
     "billion-laughs": b"l0: &l0 [lol]\n" + _LAUGHS.encode(),
     "alias-cycle": b"cycle: &c [*c]\n",
-    "merge-bomb": b"m0: &m0 {a: 1}\n"
-    + b"".join(b"m%d: &m%d {<<: [%s]}\n" % (i, i, b",".join([b"*m%d" % (i - 1)] * 9)) for i in range(1, 10)),
+    "merge-bomb": b"m0: &m0 {a: 1}\n" + _MERGES.encode(),
     "nesting-500": b"deep: " + b"[" * 500 + b"]" * 500 + b"\n",
     "nesting-1000": b"deep: " + b"{a: " * 1000 + b"1" + b"}" * 1000 + b"\n",
     "nesting-100000": b"deep: " + b"[" * 100_000 + b"\n",

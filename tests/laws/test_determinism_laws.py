@@ -1,0 +1,91 @@
+"""The same files give the same bytes: whatever the hash seed, the locale, the folder, the workers, the line ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from memlint.commands.facts import Sources
+from memlint.commands.run_files import Job, Linter
+from memlint.hardware import find
+
+ROOT = Path(__file__).parents[2]
+FORMATS = ("text", "json", "sarif")
+
+
+def check(folder: Path, name: str = "json", *more: str, **environment: str) -> bytes:
+    command = [sys.executable, "-m", "memlint", "check", "--format", name, "--gpu", "A100-40GB", "--gpus", "4", *more]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one") / "project"
+    shutil.copytree(ROOT / "examples", folder)
+    (folder / ".git").mkdir()
+    return folder
+
+
+@cache
+def usual(folder: Path, name: str) -> bytes:
+    return check(folder, name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("seed", ["0", "1", "4294967295"])
+def test_hash_seeds(project: Path, name: str, seed: str) -> None:
+    assert check(project, name, PYTHONHASHSEED=seed) == usual(project, name)
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "tr_TR.UTF-8", "de_DE.ISO-8859-1", "no_SUCH"])
+def test_locales(project: Path, locale: str) -> None:
+    for name in FORMATS:
+        told = check(
+            project, name, LC_ALL=locale, LANG=locale, LANGUAGE=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
+        )
+        assert told == usual(project, name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_folders(project: Path, tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "a b" / "é" / "deeper"
+    shutil.copytree(project, elsewhere)
+
+    assert check(elsewhere, name) == usual(project, name)
+
+
+@pytest.mark.parametrize("workers", ["2", "7"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_workers(project: Path, name: str, workers: str) -> None:
+    assert check(project, name, "--jobs", workers) == usual(project, name)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
+def test_line_ends(path: Path, tmp_path: Path) -> None:
+    """What is found, and at which lines and columns, is the same with LF and CRLF, with and without a mark."""
+    text = path.read_bytes()
+    contents = {"lf": text, "crlf": text.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + text}
+    told = {}
+    for name, data in contents.items():
+        linter = Linter(Job(Sources(gpu=find("RTX4090"), gpus=2, isolated=True), contents=((str(path), data),)))
+        told[name] = [
+            (item.rule, item.message, item.location.line, item.location.column, [fix.title for fix in item.fixes])
+            for item in linter.report(str(path)).findings
+        ]
+
+    assert told["crlf"] == told["lf"]
+    assert told["bom"] == told["lf"]
