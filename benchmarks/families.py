@@ -24,7 +24,7 @@ import memlint.memory.deviations as deviations
 from memlint.architectures import from_config
 from memlint.architectures.builder import FAMILIES
 from memlint.architectures.config import UnsupportedConfig
-from memlint.memory.estimate import estimate
+from memlint.memory.estimate import WITHOUT_SDPA, estimate
 from memlint.memory.model import Estimate
 from memlint.run import (
     Attention,
@@ -186,6 +186,8 @@ def rows(chosen: list[str]) -> Iterator[dict[str, Any]]:
         if chosen and family not in chosen:
             continue
         for step in STEPS:
+            if step.attention == "sdpa" and family in WITHOUT_SDPA:
+                continue
             row = compare(config, step)
             yield row
             if "refused" in row:

@@ -44,9 +44,22 @@ def estimate(run: Run) -> Estimate:
 def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
     try:
-        return _estimate(run, simulated)
+        return _estimate(_as_it_attends(run), simulated)
     except Missing as missing:
         return unknown(UnknownField(missing.field, _why(run, missing)))
+
+
+# Families whose classes have `_supports_sdpa = False` in transformers 5.23: asked for sdpa they raise, left alone they
+# run eager attention.
+WITHOUT_SDPA = frozenset(("bloom", "codegen", "gemma2", "gpt_neo", "gpt_neox_japanese", "gpt_oss", "gptj"))
+WITHOUT_SDPA |= {"granite_swa", "mimo_v2_flash", "mpt", "openai-gpt", "vaultgemma", "xglm"}
+
+
+def _as_it_attends(run: Run) -> Run:
+    family = getattr(run.model.architecture, "family", "")
+    if family not in WITHOUT_SDPA or run.attention.implementation != "sdpa":
+        return run
+    return run._replace(attention=run.attention._replace(implementation="eager"))
 
 
 def _why(run: Run, missing: Missing) -> str:
