@@ -50,6 +50,8 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
         contents[path] = encode(documents[path], apply(documents[path].text, placed))
     if faults:
         return Attempt(edits, tuple(found), contents, broken=tuple(faults))
+    if not found:
+        return Attempt(edits, refused="the files say so already")
     after = again(contents)
     if finding is not None:
         faults.extend(unsolved(finding, analysis.findings, after.findings))

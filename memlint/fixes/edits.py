@@ -19,6 +19,7 @@ from memlint.source import load
 from memlint.source.document import Document, Path
 
 MISSING = object()
+ACTIONS = ("set", "remove", "rename")
 
 
 def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
@@ -78,8 +79,13 @@ def _has(value: Any, index: str | int) -> bool:
 
 
 def expected(value: Any, edits: Iterable[Edit]) -> Any:
-    """What the document's value must be after `edits`: the law that a write is held against."""
+    """What the document's value must be after `edits`: the law that a write is held against.
+
+    Raises CannotEdit for an action that is none.
+    """
     for edit in edits:
+        if edit.action not in ACTIONS:
+            raise CannotEdit(f"unknown action {edit.action!r}")
         value = _changed(value, edit, edit.pointer)
     return value
 

@@ -1,0 +1,175 @@
+"""`memlint fix`: applies the fixes of findings, or prints them as a patch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from memlint.checks.engine import Analysis
+from memlint.commands import CommandError, options
+from memlint.commands.check import exit_code
+from memlint.commands.output import to_stdout
+from memlint.commands.patch import patch
+from memlint.commands.run_files import Job, Linter, files, job
+from memlint.findings import SEVERITIES, Finding, Fix
+from memlint.fixes.apply import Proposal, Propose, Settled, settle
+from memlint.fixes.laws import identity
+from memlint.fixes.write import Refused, Write, write_all
+from memlint.selectors import is_chosen
+
+BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."
+
+
+def run(program: str, arguments: list[str]) -> int:
+    given = _parser(program).parse_args(arguments)
+    if "-" in given.paths:
+        raise CommandError("fix writes files: standard input is none")
+    if given.interactive and not sys.stdin.isatty():
+        raise CommandError("--interactive wants a terminal")
+    paths = [item.path for item in files(given)]
+    what = job(given)
+    changed: Mapping[str, bytes] = {}
+    number = 0
+    for path in paths:
+        settled = settle(_propose(path, what, given, _asker(given)), changed)
+        if settled.broken:
+            return _bug(settled)
+        _tell(settled)
+        changed, number = settled.contents, number + len(settled.applied)
+    harmed = tuple(_harmed(paths, what, changed)) if changed else ()
+    if harmed:
+        raise CommandError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
+    done = _printed(changed) if given.diff else _written(changed, paths)
+    linter = Linter(_over(what, changed)._replace(fixes=False))
+    left = exit_code(tuple(linter.report(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
+    sys.stderr.write(f"memlint: {number} fixed in {done} file{'s' * (done != 1)}\n")
+    return max(left, int(given.diff and done > 0 and not given.exit_zero))
+
+
+def _parser(program: str) -> options.Parser:
+    parser = options.parser(program, "Applies safe fixes: those that leave the training result as it is.")
+    options.add_paths(parser)
+    options.add_hardware(parser)
+    options.add_rules(parser)
+    options.add_settings(parser)
+    options.add_exit(parser)
+    parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
+    parser.add_argument("--diff", action="store_true", help="print a patch for `git apply`, and write nothing")
+    parser.add_argument("--unsafe", action="store_true", help="fixes that may change the training result, too")
+    parser.add_argument("--rule", action="append", default=[], metavar="RULE", help="fix findings of this rule only")
+    parser.add_argument("--plan", type=options.positive, default=0, metavar="N", help="the finding's N-th fix")
+    parser.add_argument("--interactive", action="store_true", help="ask before each fix")
+    return parser
+
+
+def _over(what: Job, contents: Mapping[str, bytes]) -> Job:
+    return what._replace(contents=(*what.contents, *contents.items()))
+
+
+def _propose(path: str, what: Job, given: options.Options, agreed: Callable[[Finding, Fix], bool]) -> Propose:
+    rules = options.words(given.rule)
+
+    def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
+        linter = Linter(_over(what, contents))
+        outcome = linter.outcome(path)
+        shown = linter.judged(path, outcome).report.findings
+        workspace = linter.session.workspace(path)
+        for finding in shown:
+            analysis = _of(finding, outcome.analyses)
+            if analysis is None or (rules and not is_chosen(rules, (), finding.rule, finding.name)):
+                continue
+            fix = _chosen(_whole(finding, analysis), given)
+            if fix is not None and agreed(finding, fix):
+                yield Proposal(finding, fix, analysis, linter.session.again(analysis, workspace))
+
+    return propose
+
+
+def _of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:
+    """The analysis that a finding came from."""
+    key = identity(finding)
+    return next((item for item in analyses if key in map(identity, item.findings)), None)
+
+
+def _whole(finding: Finding, analysis: Analysis) -> tuple[Fix, ...]:
+    """A rule's own fixes as it wrote them (a broken law must be told, not hidden), else the planner's."""
+    key = identity(finding)
+    own = next(item for item in analysis.found if identity(item.finding) == key)
+    # A plan that only helps leaves the finding where it is: something to read, nothing to apply.
+    return tuple(fix for fix in finding.fixes if fix.verdict_after == "fits") if own.plan else own.finding.fixes
+
+
+def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
+    if given.plan:
+        fixes = fixes[given.plan - 1 : given.plan]
+    return next((fix for fix in fixes if fix.edits and (fix.safe or given.unsafe)), None)
+
+
+def _asker(given: options.Options) -> Callable[[Finding, Fix], bool]:
+    answers: dict[tuple[str, str, str], bool] = {}
+
+    def agreed(finding: Finding, fix: Fix) -> bool:
+        key = identity(finding)
+        if given.interactive and key not in answers:
+            to_stdout(f"{_place(finding)}: {finding.rule} {finding.message}\n  {fix.title}? [y/N] ")
+            answers[key] = sys.stdin.readline().strip().lower() in ("y", "yes")
+        return answers.get(key, True)
+
+    return agreed
+
+
+def _harmed(paths: list[str], what: Job, changed: Mapping[str, bytes]) -> Iterator[str]:
+    """Files that got a new error from a change made for another file that shares a companion."""
+    old, new = (Linter(job._replace(fixes=False)) for job in (what, _over(what, changed)))
+    for path in paths:
+        before = {identity(item) for item in old.report(path).findings}
+        for item in new.report(path).findings:
+            if item.severity == SEVERITIES[-1] and identity(item) not in before:
+                yield f"{path} would get a new error ({item.rule}: {item.message})"
+
+
+def _printed(changed: Mapping[str, bytes]) -> int:
+    texts = [patch(path.replace(os.sep, "/"), _read(path), new) for path, new in changed.items()]
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"".join(texts))
+    sys.stdout.buffer.flush()
+    return sum(map(bool, texts))
+
+
+def _written(changed: Mapping[str, bytes], paths: list[str]) -> int:
+    """Raises CommandError where a file may not be written: none was."""
+    writes = [
+        write for write in (Write(path, _read(path), new) for path, new in changed.items()) if write.old != write.new
+    ]
+    roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
+    try:
+        write_all(writes, roots)
+    except Refused as error:
+        raise CommandError(f"{error}: nothing was written") from None
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    return len(writes)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def _tell(settled: Settled) -> None:
+    for finding, fix in settled.applied:
+        sys.stderr.write(f"{_place(finding)}: {finding.rule} fixed: {fix.title}\n")
+    for finding, reason in settled.refused:
+        sys.stderr.write(f"{_place(finding)}: {finding.rule} not fixed: {reason}\n")
+
+
+def _bug(settled: Settled) -> int:
+    for finding, law in settled.broken:
+        sys.stderr.write(f"{_place(finding)}: {finding.rule}: the fix breaks the law `{law.law}`: {law.detail}\n")
+    sys.stderr.write(f"memlint: {BUG}\n")
+    return 2
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.location.path}:{finding.location.line}"

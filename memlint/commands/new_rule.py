@@ -1,0 +1,78 @@
+"""`memlint new-rule`: the skeleton of a rule file, which loads and whose examples run."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from memlint.checks.shipped import shipped
+from memlint.commands import CommandError, options
+from memlint.commands.output import to_stdout
+
+SKELETON = """\
+# docs/rules-format.md explains every key. `memlint test {path}` runs the examples.
+id: {id}
+name: {name}
+title: {title}
+severity: warning
+when: batch.micro_batch_size > 64
+at: [batch.micro_batch_size]
+message: "{{batch.micro_batch_size}} sequences a GPU"
+why: >-
+  What happens and why it hurts, in a few plain sentences.
+sources:
+  - framework version, file and line that show it
+examples:
+  - fails: |
+      model_name_or_path: Qwen/Qwen2.5-1.5B
+      per_device_train_batch_size: 128
+      max_length: 1024
+      output_dir: out
+    format: trainer
+    file: sft.yaml
+  - passes: |
+      model_name_or_path: Qwen/Qwen2.5-1.5B
+      per_device_train_batch_size: 8
+      max_length: 1024
+      output_dir: out
+    format: trainer
+    file: sft.yaml
+"""
+
+
+def run(program: str, arguments: list[str]) -> int:
+    parser = options.parser(program, "Writes the skeleton of a rule: FOLDER/FAMILY/ID.yaml.")
+    parser.add_argument("name", metavar="FAMILY/SLUG", help="the rule's name, as memory/too-large")
+    parser.add_argument("--id", metavar="ID", help="three letters and three digits (default: the next free one)")
+    parser.add_argument("--rules", default="rules", metavar="FOLDER", help="where rules are kept (default: rules)")
+    given = parser.parse_args(arguments)
+    if not re.fullmatch(r"[a-z0-9]+/[a-z0-9]+(-[a-z0-9]+)*", given.name):
+        raise CommandError(f"{given.name!r} is no rule name: family/slug in lower case")
+    if given.id and not re.fullmatch(r"[A-Z]{3}[0-9]{3}", given.id):
+        raise CommandError(f"{given.id!r} is no rule id: three capital letters and three digits")
+    family, _, slug = given.name.partition("/")
+    folder = os.path.join(given.rules, family)
+    if any(rule.name == given.name for rule in shipped()):
+        raise CommandError(f"there is a rule {given.name} already")
+    number = given.id or _free(family, folder)
+    path = os.path.join(folder, f"{number}.yaml")
+    title = slug.replace("-", " ").capitalize()
+    text = SKELETON.format(path=path, id=number, name=given.name, title=title if len(title) > 7 else f"{title} (title)")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "x", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    to_stdout(f"{path}\n")
+    return 0
+
+
+def _free(family: str, folder: str) -> str:
+    """The family's next id: its shipped rules' letters, else the first three of its own name."""
+    own = [rule.id for rule in shipped() if rule.family == family]
+    letters = own[0][:3] if own else re.sub(r"[^A-Z]", "X", family.upper())[:3].ljust(3, "X")
+    taken = {rule.id for rule in shipped()}
+    if os.path.isdir(folder):
+        taken |= {name.partition(".")[0] for name in os.listdir(folder)}
+    return next(name for name in (f"{letters}{number:03}" for number in range(1, 1000)) if name not in taken)

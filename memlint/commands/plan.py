@@ -1,0 +1,115 @@
+"""`memlint plan`: the largest micro batch or longest sequence that fits, and what would make the run fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.checks.engine import Analysis
+from memlint.commands import CommandError, options
+from memlint.commands.output import to_stdout
+from memlint.commands.run_files import Linter, files, job
+from memlint.findings import Fix
+from memlint.fixes.attach import express
+from memlint.fixes.planner import Search, as_fix, largest, plans
+from memlint.memory.model import Estimate
+from memlint.report.units import gib
+from memlint.run import UNKNOWN, Run
+
+BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
+LONGEST = 1 << 24
+
+
+def run(program: str, arguments: list[str]) -> int:
+    """Exit codes: 0 where something fits, 1 where nothing does."""
+    given = _parser(program).parse_args(arguments)
+    given.exclude, given.force_exclude = [], False
+    linter = Linter(job(given, fixes=False))
+    rows = []
+    for item in files(given):
+        for analysis in linter.outcome(item.path).analyses:
+            estimator = linter.engine(linter.settings(item.path)).estimator
+            search = Search(estimator, express(analysis))
+            rows += [_row(item.path, analysis, number, search, given) for number in range(len(analysis.runs))]
+    if not rows:
+        raise CommandError("no training config to plan for among these files")
+    text = json.dumps({"schema_version": 1, "runs": rows}, indent=2) if given.format == "json" else _text(rows)
+    to_stdout(text + "\n")
+    return int(any(row["verdict"] not in ("fits", "unknown") and not row["plans"] for row in rows))
+
+
+def _parser(program: str) -> options.Parser:
+    parser = options.parser(program, "The largest batch or longest sequence that fits a card, and plans that fit.")
+    parser.add_argument("paths", nargs="+", metavar="FILE")
+    options.add_hardware(parser)
+    options.add_settings(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--max-batch", action="store_true", help="only the largest micro batch")
+    which.add_argument("--max-seq", action="store_true", help="only the longest sequence")
+    return parser
+
+
+def _row(path: str, analysis: Analysis, number: int, search: Search, given: options.Options) -> dict[str, Any]:
+    one, estimate = analysis.runs[number], analysis.estimates[number]
+    row: dict[str, Any] = {"path": path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
+    row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
+    row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
+    if not estimate.budget_bytes or estimate.allocated_bytes is None:
+        return row
+    if not given.max_seq:
+        row["max_micro_batch"] = _largest(one, BATCH, 1, search)
+    if not given.max_batch:
+        row["max_sequence_length"] = _largest(one, LENGTH, 1, search)
+    if not (given.max_batch or given.max_seq):
+        row["plans"] = [_plan(fix) for fix in _fixes(one, estimate, search)]
+    return row
+
+
+def _largest(one: Run, field: str, start: int, search: Search) -> dict[str, int]:
+    """The exact answer and the power of two below it; 0 where not even `start` fits."""
+    exact = largest(one, field, start, search, LONGEST)
+    return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
+
+
+def _fixes(one: Run, estimate: Estimate, search: Search) -> Iterator[Fix]:
+    """Plans that fit, the fastest first."""
+    yield from sorted((as_fix(plan, estimate) for plan in plans(one, estimate, search)), key=lambda fix: fix.speed)
+
+
+def _plan(fix: Fix) -> dict[str, Any]:
+    changes = {name: value for name, value in fix.changes.items() if value is not UNKNOWN}
+    plain = {name: value if isinstance(value, (int, float, str)) else str(value) for name, value in changes.items()}
+    whole = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality}
+    return {**whole, "peak_after": fix.peak_after, "verdict_after": fix.verdict_after, "changes": plain}
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    return "\n\n".join("\n".join(_lines(row)) for row in rows)
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    yield row["path"]
+    if row["device_high_bytes"] is None:
+        yield f"  unknown: {', '.join(row['unknown']) or 'the estimate'}"
+        return
+    if not row["budget_bytes"]:
+        yield f"  {gib(row['device_high_bytes'])} needed; no card is known: name one with --gpu"
+        return
+    needed, usable = gib(row["device_high_bytes"]), gib(row["budget_bytes"])
+    yield f"  {row['verdict'].replace('_', ' ')}: up to {needed} GiB needed, {usable} GiB usable"
+    for key, label in (("max_micro_batch", "largest micro batch"), ("max_sequence_length", "longest sequence")):
+        if key in row:
+            found = row[key]
+            limit = " (the search ends there)" if found["exact"] >= LONGEST else ""
+            yield f"  {label}: {found['exact'] or 'none fits'}{limit}" + (
+                f" (power of two: {found['power_of_two']})" if found["exact"] else ""
+            )
+    for number, plan in enumerate(row["plans"], 1):
+        yield (
+            f"  plan {number}: {plan['title']} ({gib(plan['peak_after'])} GiB, "
+            f"step time x {plan['speed']:.2f}, risk to quality: {plan['quality']})"
+        )
+    if row["verdict"] != "fits" and "plans" in row and not row["plans"]:
+        yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"

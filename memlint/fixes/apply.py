@@ -1,0 +1,77 @@
+"""The loop of fixing: one fix after the other, re-linted in memory, until nothing is left to do. Nothing is written.
+
+Laws 5 and 6 are held here: at most `MAX_ROUNDS` rounds, and each fix's finding is gone without a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from memlint._record import NamedTuple
+from memlint.checks.engine import Analysis
+from memlint.findings import Finding, Fix
+from memlint.fixes.attempt import Attempt, Reanalyse, attempt
+from memlint.fixes.laws import MAX_ROUNDS, Broken, identity
+
+Identity = tuple[str, str, str]
+
+
+class Proposal(NamedTuple):
+    """A fix of a finding, with the analysis that it was found in."""
+
+    finding: Finding
+    fix: Fix
+    analysis: Analysis
+    again: Reanalyse
+
+
+# What can be done to a file when these files hold other bytes.
+Propose = Callable[[Mapping[str, bytes]], Iterator[Proposal]]
+
+
+class Applied(NamedTuple):
+    finding: Finding
+    fix: Fix
+
+
+class Settled(NamedTuple):
+    """`contents` are the changed files. `refused`: fixes with no safe place, and why. `broken`: laws, our bug."""
+
+    contents: Mapping[str, bytes]
+    applied: tuple[Applied, ...] = ()
+    refused: tuple[tuple[Finding, str], ...] = ()
+    broken: tuple[tuple[Finding, Broken], ...] = ()
+
+
+def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
+    """Applies what `propose` offers on top of `contents`; a finding is fixed at most once a round."""
+    applied: list[Applied] = []
+    refused: dict[Identity, tuple[Finding, str]] = {}
+    for _ in range(MAX_ROUNDS):
+        seen: set[Identity] = set(refused)
+        number = len(applied)
+        while (step := _next(propose, contents, seen)) is not None:
+            proposal, tried = step
+            if tried.broken:
+                broken = tuple((proposal.finding, law) for law in tried.broken)
+                return Settled({}, (), tuple(refused.values()), broken)
+            if tried.refused:
+                refused[identity(proposal.finding)] = (proposal.finding, tried.refused)
+                continue
+            contents = {**contents, **tried.contents}
+            applied.append(Applied(proposal.finding, proposal.fix))
+        if len(applied) == number:
+            return Settled(contents, tuple(applied), tuple(refused.values()))
+    last = applied[-1].finding
+    law = Broken("rounds", f"fixing did not come to rest in {MAX_ROUNDS} rounds")
+    return Settled({}, (), tuple(refused.values()), ((last, law),))
+
+
+def _next(propose: Propose, contents: Mapping[str, bytes], seen: set[Identity]) -> tuple[Proposal, Attempt] | None:
+    """The first proposal not yet seen in this round, tried."""
+    for proposal in propose(contents):
+        key = identity(proposal.finding)
+        if key not in seen:
+            seen.add(key)
+            return proposal, attempt(proposal.analysis, proposal.fix.edits, proposal.finding, proposal.again)
+    return None
