@@ -39,7 +39,7 @@ STRANGERS = [
     "llama",
     "/tmp/llama2",
     "7b",
-    "models/llama3-8b-pro",
+    "models/qwen2-7b-pro",
     "Qwen/Qwen2.5-8B",
     "saves/full/sft",
 ]
