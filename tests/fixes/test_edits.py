@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.edits import apply, patches
+from memlint.fixes.edits import apply, expected, patches
 from memlint.fixes.laws import broken
 from memlint.fixes.text import CannotEdit
 from memlint.source import load
@@ -101,3 +101,8 @@ def test_what_has_no_safe_place_is_refused(case: str) -> None:
 
     with pytest.raises(CannotEdit):
         patches(document, [Edit("x.yaml", pointer, action, value)])
+
+
+def test_an_unknown_action_is_refused() -> None:
+    with pytest.raises(CannotEdit, match="unknown action"):
+        expected({"a": 1}, [Edit("x.yaml", ("a",), "replace", 2)])

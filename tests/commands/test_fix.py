@@ -1,0 +1,109 @@
+"""`memlint fix`, `plan`, `explain` and `new-rule` from the outside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import ROOT, memlint
+
+from memlint.commands.patch import patch
+
+CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "files")
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path / "files", check=True)
+    return tmp_path / "files"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".git" not in path.parts
+    }
+
+
+def test_a_patch_writes_nothing_and_applies_to_what_fix_writes(examples: Path, tmp_path: Path) -> None:
+    before = contents(examples)
+    shown = memlint(examples, "fix", ".", "--unsafe", "--diff", *CARD)
+    assert shown.code == 1, shown.err
+    assert contents(examples) == before
+
+    other = tmp_path / "other"
+    shutil.copytree(examples, other)
+    (tmp_path / "it.patch").write_text(shown.out, encoding="utf-8", newline="")
+    subprocess.run(["git", "apply", str(tmp_path / "it.patch")], cwd=other, check=True)
+    memlint(examples, "fix", ".", "--unsafe", *CARD)
+
+    assert contents(examples) == contents(other) != before
+
+
+def test_a_second_time_changes_nothing(examples: Path) -> None:
+    memlint(examples, "fix", ".", "--unsafe", *CARD)
+    once = contents(examples)
+    assert "0 fixed in 0 files" in memlint(examples, "fix", ".", "--unsafe", *CARD).err
+    assert contents(examples) == once
+
+
+def test_only_safe_fixes_unasked(examples: Path) -> None:
+    told = memlint(examples, "fix", "llamafactory/llama3_8b_full_sft.yaml", *CARD).err
+    assert "PRE004" not in told
+    assert "enable_liger_kernel: true" in (examples / "llamafactory/llama3_8b_full_sft.yaml").read_text()
+
+
+def test_only_the_named_rule(examples: Path) -> None:
+    told = memlint(examples, "fix", ".", "--unsafe", "--rule", "ATT001", *CARD).err
+    assert [line.split()[1] for line in told.splitlines() if " fixed: " in line] == ["ATT001"]
+
+
+def test_line_ends_stay(examples: Path) -> None:
+    path = examples / "llamafactory/llama3_8b_full_sft.yaml"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").rstrip())
+    memlint(examples, "fix", str(path), *CARD)
+    data = path.read_bytes()
+    assert b"enable_liger_kernel: true" in data
+    assert data.count(b"\n") == data.count(b"\r\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"a\r\nb", b"a\r\nc"), (b"a\n", b"a"), (b"a", b"a\n"), (b"a\x0cb\n\xff\n", b"a\x0cb\n\xfe\n")]
+)
+def test_git_takes_any_bytes(tmp_path: Path, old: bytes, new: bytes) -> None:
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    (tmp_path / "x.yaml").write_bytes(old)
+    subprocess.run(["git", "apply", "-"], input=patch("x.yaml", old, new), cwd=tmp_path, check=True)
+    assert (tmp_path / "x.yaml").read_bytes() == new
+
+
+def test_a_plan_as_json(examples: Path) -> None:
+    done = memlint(examples, "plan", "llamafactory/qwen2_5_7b_lora_sft.yaml", "--format", "json", *CARD)
+    (row,) = json.loads(done.out)["runs"]
+    assert done.code == 0
+    assert row["verdict"] == "fits"
+    batch = row["max_micro_batch"]
+    assert 1 <= batch["power_of_two"] <= batch["exact"] < 2 * batch["power_of_two"]
+
+
+def test_a_rule_and_a_line_are_explained(examples: Path) -> None:
+    assert "The run needs more memory than the card has" in memlint(examples, "explain", "MEM001").out
+    path = "trainer/sft_full_llama3_8b.yaml"
+    out = memlint(examples, "explain", f"{path}:13", *CARD).out
+    assert "MEM001" in out
+    assert f"batch.micro_batch_size = 2  <- {path}:13" in out
+    assert memlint(examples, "explain", f"{path}:1", *CARD).code == 2
+
+
+def test_a_new_rule_loads_and_its_examples_run(tmp_path: Path) -> None:
+    assert memlint(tmp_path, "new-rule", "memory/of-my-own").code == 0
+    assert memlint(tmp_path, "test", "rules").out == "2 examples, 0 broken\n"
+    assert memlint(tmp_path, "new-rule", "Not A Rule").code == 2
