@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memlint.findings import Finding
 from memlint.memory.model import Estimate
 from memlint.report.diff_model import RANK, DiffReport, FileDiff, RunDiff, moved
-from memlint.report.diff_text import NEGLIGIBLE, change_text, signed, smallest_cards, summary
+from memlint.report.diff_text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
 from memlint.report.markdown import escape, html
 from memlint.report.model import RunReport
 from memlint.report.text import describe_fix
@@ -116,7 +116,10 @@ def _folded(file: FileDiff, inner: list[str]) -> Iterator[str]:
 
 def _inside(file: FileDiff) -> Iterator[str]:
     for run in file.runs:
-        if run.changes and _is_estimated(run):
+        if run.is_unknown and run.after is not None:
+            yield ""
+            yield f"Not estimated: {escape(unknown_text(run.after))}"
+        if run.changes and (run.is_unknown or _is_estimated(run)):
             yield ""
             yield from (f"- {escape(change_text(change))}" for change in run.changes[:8])
         if cards := smallest_cards(run):

@@ -34,6 +34,14 @@ class RunDiff(NamedTuple):
         return None if before is None or after is None else after - before
 
     @property
+    def is_unknown(self) -> bool:
+        """A run that changes and that nobody can estimate: worth saying, as silence would look like "no change"."""
+        sides = (self.before, self.after)
+        return bool(self.changes) and all(
+            side is not None and side.estimate.device_bytes is None and side.purpose != "partial" for side in sides
+        )
+
+    @property
     def trend(self) -> str:
         """worse, better or same, by the verdict; a new run that does not fit is worse."""
         before = RANK.get(self.before.estimate.verdict) if self.before else 0
@@ -63,9 +71,9 @@ class FileDiff(NamedTuple):
 
     @property
     def says_something(self) -> bool:
-        return bool(self.new or self.resolved or any(run.delta or run.trend != "same" for run in self.runs)) or (
-            self.status in ("added", "removed")
-        )
+        return bool(
+            self.new or self.resolved or any(run.delta or run.trend != "same" or run.is_unknown for run in self.runs)
+        ) or (self.status in ("added", "removed"))
 
 
 class DiffReport(NamedTuple):

@@ -49,6 +49,9 @@ def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
         if alone is not None and alone.estimate.device_bytes is not None:
             yield f"  peak  {gib(alone.estimate.device_bytes)} GiB{_card(alone)}: {_verdict(alone, style)}"
         return
+    if run.is_unknown:
+        yield f"  peak  not estimated: {unknown_text(run.after)}"
+        yield from _why(run)
     if run.delta is None and run.trend == "same":
         return
     peak = f"{gib(run.after.estimate.device_bytes)} GiB as before"
@@ -69,8 +72,17 @@ def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
     phases = (run.before.estimate.peak_phase, run.after.estimate.peak_phase)
     if phases[0] != phases[1] and all(phases):
         yield f"  phase {phases[0]} -> {phases[1]}".replace("_", " ")
-    for change in run.changes[:CHANGES_SHOWN]:
-        yield f"  why   {change_text(change)}"
+    yield from _why(run)
+
+
+def _why(run: RunDiff) -> Iterator[str]:
+    yield from (f"  why   {change_text(change)}" for change in run.changes[:CHANGES_SHOWN])
+
+
+def unknown_text(run: RunReport) -> str:
+    """The first thing that is missing for an estimate."""
+    missing = run.estimate.unknown[:1]
+    return one_line(f"{missing[0].field}: {missing[0].reason}") if missing else "unknown"
 
 
 def change_text(change: Change) -> str:

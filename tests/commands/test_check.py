@@ -231,12 +231,12 @@ def test_a_baseline_accepts_what_is_there_and_only_shrinks(tmp_path: Path) -> No
 
 def test_output_is_the_same_for_any_workers_seed_locale_and_folder(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "a much longer name" / "there"
-    files = {f"{number:03}/train.yaml": BAD if number % 3 else FULL for number in range(60)}
+    files = {f"{number:03}/train.yaml": BAD if number % 3 else FULL for number in range(24)}
     files |= {"configs/deepspeed/shared.json": deepspeed(2)}
     write(here, files)
     write(there, files)
 
-    for name in ("json", "text", "sarif", "html"):
+    for name in ("json", "text", "html"):
         first = memlint(here, "--format", name, environment={"PYTHONHASHSEED": "1", "LC_ALL": "C"})
         second = memlint(
             there, "--format", name, "--jobs", "3", environment={"PYTHONHASHSEED": "77", "LC_ALL": "C.UTF-8"}
