@@ -1,0 +1,88 @@
+"""Coverage-guided fuzzing of everything that reads what strangers wrote.
+
+    pip install atheris
+    python benchmarks/fuzz/targets.py TARGET [benchmarks/fuzz/corpus] [-max_total_time=600]
+
+TARGET: loader, comments, settings, reports. (Rule expressions: benchmarks/fuzz_expression.py.) An input that
+ends in an exception is written to the working directory; one worth keeping goes to the corpus.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+with atheris.instrument_imports(include=["memlint"]):
+    from memlint.commands.facts import Sources
+    from memlint.commands.run_files import Job, Linter
+    from memlint.hardware import find
+    from memlint.report.model import Report
+    from memlint.report.outputs import OUTPUTS
+    from memlint.settings import SettingsError, effective, load_settings
+    from memlint.source import comments as comments_of
+    from memlint.source import load, redialect
+
+NAMES = ("x.yaml", "x.json", "x")
+DIALECTS = ("yaml11", "yaml12", "omegaconf")
+GPU = find("RTX4090")
+
+
+def loader(data: bytes) -> None:
+    """Every span lies in the text, whatever the dialect."""
+    name, dialect = NAMES[len(data) % 3], DIALECTS[sum(data[:4]) % 3]
+    for document in load(data, name, dialect=dialect):
+        for problem in document.problems:
+            assert 0 <= problem.span.start <= problem.span.end <= len(document.text)
+        redialect(document, "omegaconf")
+
+
+def comments(data: bytes) -> None:
+    """Suppressions and facts in comments."""
+    from memlint.checks.suppressions import read_directives
+
+    for document in load(data, "x.yaml"):
+        for comment in comments_of(document):
+            assert document.text[comment.span.start : comment.span.end].startswith("#")
+        read_directives(document)
+
+
+def settings(data: bytes) -> None:
+    """A settings file is read or refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("memlint.yaml", "pyproject.toml"):
+            path = os.path.join(folder, name)
+            Path(path).write_bytes(data)
+            with suppress(SettingsError):
+                effective(load_settings(os.path.join(folder, "x.yaml"), path), os.path.join(folder, "x.yaml"))
+
+
+def reports(data: bytes) -> None:
+    """A whole check, and every output of it."""
+    job = Job(Sources(gpu=GPU, gpus=2, isolated=True), fixes=False, contents=(("x.yaml", data),))
+    report = Linter(job).report("x.yaml")
+    assert not any(item.rule == "MEM000" for item in report.findings), report.findings
+    for module in OUTPUTS.values():
+        text = import_module(f"memlint.report.{module}").render(Report((report,), (), "0"))
+        assert "\x1b" not in text
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "loader": loader,
+    "comments": comments,
+    "settings": settings,
+    "reports": reports,
+}
+
+
+if __name__ == "__main__":
+    target = TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, target)
+    atheris.Fuzz()
