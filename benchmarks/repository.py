@@ -100,6 +100,7 @@ def commands(files: int) -> dict[str, list[str]]:
     wanted = {
         "memlint check (workers by itself)": memlint,
         "memlint check --jobs 1": [*memlint, "--jobs", "1"],
+        "memlint check --no-fixes": [*memlint, "--no-fixes"],
         "memlint check --format html": [*memlint[:6], "--format", "html", "--output", os.devnull],
         "memlint --list-files": [sys.executable, "-m", "memlint", "--list-files"],
         "yamllint": [str(scripts / "yamllint"), "."],

@@ -34,7 +34,7 @@ def run(program: str, arguments: list[str]) -> int:
 
         found = with_dependents(found)
     wants_page = any(name == "html" for name, _ in pairs)
-    what = job(given)._replace(what_if=detail_for(len(found)) if wants_page else "")
+    what = job(given, fixes=not given.no_fixes)._replace(what_if=detail_for(len(found)) if wants_page else "")
     linter = Linter(what)
     told = tuple(linted(what, found, given.jobs))
     strict = any(linter.settings(item.report.path).require_reason for item in told if item.waivers)
@@ -64,6 +64,7 @@ def _parser(program: str) -> options.Parser:
     options.add_output(parser)
     options.add_exit(parser)
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
+    parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
     parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")
     parser.add_argument("--write-baseline", action="store_true", help="accept every finding there is now, and stop")

@@ -146,6 +146,17 @@ def test_several_outputs_in_one_run(tmp_path: Path) -> None:
     assert "<testsuites" in (tmp_path / "b.xml").read_text()
 
 
+def test_ways_out_are_looked_for_unless_told_not_to(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA.replace("batch_size: 1", "batch_size: 64")})
+    asked = ("--gpu", "RTX4090", "--gpus", "1", "--select", "MEM001", "--format", "json")
+
+    with_fixes, without = (json.loads(memlint(tmp_path, *asked, *more).out) for more in ([], ["--no-fixes"]))
+
+    assert [bool(item["fixes"]) for item in with_fixes["findings"]] == [True]
+    assert [item["message"] for item in without["findings"]] == [item["message"] for item in with_fixes["findings"]]
+    assert [item["fixes"] for item in without["findings"]] == [[]]
+
+
 def test_a_report_never_overwrites_what_was_linted(tmp_path: Path) -> None:
     write(tmp_path, {"train.yaml": BAD})
 
