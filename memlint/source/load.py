@@ -84,7 +84,9 @@ def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:
 def _reloaded(document: Document, dialect: str) -> Document:
     undecodable = tuple(problem for problem in document.problems if problem.code in DECODING)
     decoded = Decoded(document.text, document.encoding, document.bom, document.newline, undecodable)
-    return _documents(decoded, document.path, document.syntax, dialect)[document.index]
+    documents = _documents(decoded, document.path, document.syntax, dialect)
+    # What this dialect refuses in an earlier document ends the stream there.
+    return documents[min(document.index, len(documents) - 1)]
 
 
 def _patched(document: Document, dialect: str) -> Document | None:

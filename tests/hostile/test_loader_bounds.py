@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from memlint.source import comments, load
+from memlint.source import comments, load, redialect
 from memlint.source.encoding import MAX_BYTES
 
 SECONDS = 3.0  # the bar is 1 s on an idle machine; measured below 1 s each
@@ -81,3 +81,11 @@ def test_no_tag_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     (document,) = load(text.encode(), "a.yaml")
 
     assert {problem.code for problem in document.problems} == {"custom-tag"}
+
+
+@pytest.mark.parametrize("other", ["yaml11", "yaml12", "omegaconf"])
+def test_a_stream_that_ends_earlier_in_another_dialect(other: str) -> None:
+    text = "a: 2024-13-45\n---\n<<: 1\n---\n? [x]\n: 1\n---\n010: 1\n8: 2\n---\nb: 1\n"
+    for dialect in ("yaml11", "yaml12", "omegaconf"):
+        for document in load(text.encode(), "a.yaml", dialect=dialect):
+            assert redialect(document, other).path == "a.yaml"
