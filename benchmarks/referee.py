@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.accuracy import configuration, run_of
+from benchmarks.simulated import configuration, run_of
 from memlint.simulation import simulate
 
 ROWS = Path(__file__).resolve().parent / "data" / "simulated_steps.jsonl"

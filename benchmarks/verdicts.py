@@ -35,7 +35,7 @@ def died() -> Iterator[tuple[dict[str, Any], Estimate | str]]:
 
 
 def as_measured(row: dict[str, Any]) -> dict[str, Any]:
-    """The row in the terms of measured_runs.jsonl. The first table was taken on transformers 4.48, the others on 4.45."""
+    """The row in the terms of measured_runs.jsonl. One table was taken on transformers 4.48, the others on 4.45."""
     version = "4.48" if "/a100_80gb.csv" in row["source"] else "4.45"
     pure = row["method"] == "full" and row.get("n_gpus") == 1
     spread = row.get("n_gpus", 1) > 1 and row["method"] == "full"
@@ -71,7 +71,8 @@ def _figures(found: Estimate) -> str:
         return "; ".join(f"{one.field}: {one.reason}" for one in found.unknown)
     low, high, usable = (size or 0 for size in (found.device_low_bytes, found.device_high_bytes, found.budget_bytes))
     gib = 1 << 30
-    return f"{found.allocated_bytes / gib:.1f} GiB of tensors, card {low / gib:.1f} to {high / gib:.1f} of {usable / gib:.1f}"
+    span = f"card {low / gib:.1f} to {high / gib:.1f} of {usable / gib:.1f}"
+    return f"{found.allocated_bytes / gib:.1f} GiB of tensors, {span}"
 
 
 def main() -> int:

@@ -65,7 +65,18 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
             args, kwargs = _cast(name, args, kwargs)
         if name == "softmax" and kwargs.get("dtype") == torch.float32 and args[0].dtype == torch.float16:
             return HalfToFloatSoftmax.apply(args[0])
+        if name == "dropout":
+            return _dropout(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """CUDA's fused kernel keeps a byte of mask an element, where CPU keeps scaled noise in the input's dtype
+    (aten/src/ATen/native/Dropout.cpp, is_fused_kernel_acceptable, v2.13.0)."""
+    if not training or not p:
+        return x
+    result: torch.Tensor = torch.ops.aten.native_dropout(x, p, True)[0]
+    return result
 
 
 def _seeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 CASES = ROOT / "benchmarks" / "data" / "simulated_cases.jsonl"
 
 
-def _accuracy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("accuracy", ROOT / "benchmarks" / "accuracy.py")
+def _simulated() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("simulated", ROOT / "benchmarks" / "simulated.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,7 +22,7 @@ def _accuracy() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def errors() -> list[tuple[str, dict[str, float]]]:
-    found: list[tuple[str, dict[str, float]]] = _accuracy().table(str(CASES))
+    found: list[tuple[str, dict[str, float]]] = _simulated().table(str(CASES))
     assert len(found) >= 50
     return found
 

@@ -1,0 +1,54 @@
+"""The bars that the estimate is held to, on everything that can be computed anew without PyTorch or a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import benchmarks.accuracy as accuracy
+import benchmarks.measured as measured
+import benchmarks.pairs as pairs
+import benchmarks.random_cases as random_cases
+import benchmarks.verdicts as verdicts
+
+
+def test_the_page_says_what_the_tables_say() -> None:
+    said = accuracy.PAGE.read_text(encoding="utf-8")
+    assert said == accuracy.page(), "run: python benchmarks/accuracy.py --write"
+
+
+def test_random_steps() -> None:
+    errors = [random_cases.errors(one, kept) for one, kept in random_cases.kept()]
+    peaks = [abs(found["peak"]) for found in errors if found]
+    assert len(peaks) >= 200
+    assert median(peaks) <= 0.015
+    assert measured.quantile(peaks, 0.95) <= 0.05
+
+
+def test_published_measurements() -> None:
+    scored, _ = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
+    sizes = [abs(one.error) for one in scored]
+    assert len(sizes) >= 141
+    assert median(sizes) <= 0.03
+    assert measured.quantile(sizes, 0.9) <= 0.10
+    assert min(one.error for one in scored) >= -0.12
+    both = [one for one in scored if one.device]
+    assert sum(one.low <= one.device <= one.high for one in both) >= 0.9 * len(both)
+    assert median((one.high - one.low) / one.device for one in both) <= 0.20
+    assert sum(one.verdict == "out_of_memory" for one in scored) <= 0.02 * len(scored)
+
+
+def test_no_run_that_died_is_said_to_fit() -> None:
+    _, counts = verdicts.table()
+    assert counts["fits"] == 0
+    assert counts["out_of_memory"] >= 40
+
+
+def test_differences_of_one_knob() -> None:
+    found = pairs.every()
+    assert len(found) >= 100
+    assert sum(abs(pair.error) <= 0.10 for pair in found) >= 0.9 * len(found)
