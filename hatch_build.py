@@ -19,7 +19,7 @@ class RulesSnapshot(BuildHookInterface):  # type: ignore[type-arg]
         from memlint.checks.rule_sources import snapshot_text
         from memlint.checks.shipped import SNAPSHOT
 
-        text = snapshot_text()
+        text = snapshot_text(stamped=version == "editable")
         Path(SNAPSHOT).parent.mkdir(exist_ok=True)
         Path(SNAPSHOT).write_text(text, encoding="utf-8")
         build_data["artifacts"].append("memlint/_shipped/rules.json")
