@@ -1,0 +1,67 @@
+"""What README and docs show: links that lead somewhere, and options that the commands have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from memlint.cli import DEFAULT, VERBS, main, split_verb
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(r"^```[a-z-]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\s*(?:\$ |- run: )?memlint(?= )(.*)$", re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for fence in _FENCE.finditer(page.read_text(encoding="utf-8")):
+            for found in _COMMAND.finditer(fence[1]):
+                yield page.name, found[1].partition(" #")[0].partition("|")[0].strip()
+
+
+COMMANDS = sorted(set(commands()))
+
+
+def test_pages_show_commands() -> None:
+    assert COMMANDS
+
+
+@cache
+def options_of(verb: str) -> str:
+    if VERBS.get(verb) is None:
+        return ""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        said: list[str] = []
+        patch.setattr("sys.stdout", type("Out", (), {"write": said.append, "flush": lambda self: None})())
+        try:
+            main([verb, "--help"])
+        finally:
+            options_of.text = "".join(said)  # type: ignore[attr-defined]
+    return str(options_of.text)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}: {command}" for page, command in COMMANDS])
+def test_a_command_has_the_options_that_a_page_gives_it(page: str, command: str) -> None:
+    words = command.split()
+    if words[0] in ("--version", "--help"):
+        return
+    verb, rest = split_verb(words)
+    known = options_of(verb)
+
+    assert verb == DEFAULT or verb in VERBS
+    for word in rest:
+        if word.startswith("--"):
+            assert re.search(rf"{re.escape(word.partition('=')[0])}\b", known), f"{page}: `memlint {command}`: {word}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [target for target in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
+
+    assert [target for target in targets if not (page.parent / target).exists() and "mailto:" not in target] == []
