@@ -36,7 +36,8 @@ def run(program: str, arguments: list[str]) -> int:
 def _row(rule: Rule, settings: FileSettings) -> dict[str, Any]:
     override = severity_of(settings, rule.id, rule.name)
     in_force = is_in_force(settings, rule.id, rule.name, rule.profiles, rule.preview)
-    origin = settings.origins.get("severity") if override else None
+    origins = (settings.origins.get(f"severity.{word}") for word in (rule.id, rule.name, rule.family))
+    origin = next((found for found in origins if found), None) if override else None
     return {
         "id": rule.id,
         "name": rule.name,

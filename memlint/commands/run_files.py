@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED
-from memlint.checks.engine import Engine, internal_error
+from memlint.checks.engine import INTERNAL_ERROR, Engine, internal_error
 from memlint.checks.rule import Rule, RuleError
 from memlint.checks.shipped import shipped
 from memlint.checks.source_problems import RULES
@@ -18,6 +18,7 @@ from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
 from memlint.commands.measurements import folder_of, known
+from memlint.commands.selection import check_selection
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
 from memlint.commands.whatif import what_if
@@ -29,13 +30,14 @@ from memlint.memory.calibrated import calibrated
 from memlint.memory.calibration import Measurement
 from memlint.report.model import FileReport, location_key
 from memlint.selectors import is_chosen
-from memlint.settings import FileSettings, is_in_force, severity_of
+from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
 
 # Rules that no rule file defines: of formats, of parsers, and about suppressions.
 _FIXED = (
     *dict.fromkeys((issue.rule, issue.name) for issue in ISSUES.values()),
     *((rule, name) for rule, name, _ in RULES),
     *(MALFORMED, UNUSED, EXPIRED, NO_REASON, (UNREADABLE, "source/unreadable")),
+    (INTERNAL_ERROR, "internal/error"),
 )
 
 
@@ -110,9 +112,10 @@ class Linter:
         found = self._read_settings(path)
         if self.job.select:
             found = found._replace(select=self.job.select)
+        if self.job.profile:
+            found = with_profile(found, self.job.profile)
         return found._replace(
             ignore=(*found.ignore, *self.job.ignore),
-            profile=self.job.profile or found.profile,
             preview=self.job.preview or found.preview,
         )
 
@@ -138,6 +141,7 @@ class Linter:
             tuple(settings.severity.items()),
         )
         if key not in self._engines:
+            check_selection(settings, self.known(settings))
             rules = self.rules(settings.rules_dirs)
             chosen = (r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
             self._engines[key] = Engine(tuple(chosen), calibrated(measured)) if measured else Engine(tuple(chosen))

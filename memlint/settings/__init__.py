@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.settings.effective import Shown, effective, is_in_force, severity_of, show
+from memlint.settings.effective import Shown, effective, is_in_force, severity_of, show, with_profile
 from memlint.settings.files import forget, load_settings
 from memlint.settings.model import FileSettings, Layer, Mistake, Settings, SettingsError, Waiver
 from memlint.settings.user import user_plugins
@@ -22,4 +22,5 @@ __all__ = [
     "severity_of",
     "show",
     "user_plugins",
+    "with_profile",
 ]

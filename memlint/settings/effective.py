@@ -45,6 +45,13 @@ def effective(settings: Settings, file: str) -> FileSettings:
     return FileSettings(path=settings.path, **values, origins=origins)
 
 
+def with_profile(found: FileSettings, profile: str) -> FileSettings:
+    """The settings under another profile: what the old one had set follows, what people wrote stays."""
+    written = {name for name, source in found.origins.items() if not source.detail.startswith("profile ")}
+    new = {name: value for name, value in PROFILES[profile].items() if name not in written}
+    return found._replace(profile=profile, **new)
+
+
 def show(file: str, settings: Settings) -> tuple[Shown, ...]:
     """Every value that holds for `file` and where it came from, for `--show-settings`."""
     found = effective(settings, file)
