@@ -105,7 +105,7 @@ def test_settings_of_each_side_hold_for_it(history: tuple[Repository, list[str]]
     told = commit(history, 9)
     (file,) = told["files"]
 
-    assert [file["runs"][0][side]["hardware"]["gpu"] for side in ("before", "after")] == ["A100-80GB", "L40S"]
+    assert [file["runs"][0][side]["hardware"]["gpu"] for side in ("before", "after")] == ["A100-80GB", "A100-40GB"]
     assert [(c["name"], c["place"]) for c in file["runs"][0]["changes"]] == [("gpu", "memlint.yaml:1")]
     assert told["unaffected"] == 3
 
