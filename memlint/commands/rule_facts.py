@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.checks.directives import MALFORMED
+from memlint.checks.engine import INTERNAL_ERROR
 from memlint.checks.source_problems import RULES
 from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED
 from memlint.commands.run_files import Linter
+from memlint.commands.session import UNREADABLE
 from memlint.formats.issues import ISSUES
 from memlint.report.model import RuleFacts
 
@@ -21,7 +23,7 @@ _SUPPRESSIONS = {
 
 def rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
     """All rules that a finding can have, ordered by id."""
-    known = {rule.id: rule for rule in (*_fixed(), *_written(linter))}
+    known = {rule.id: rule for rule in (*fixed(), *_written(linter))}
     return tuple(known[rule] for rule in sorted(known))
 
 
@@ -31,7 +33,10 @@ def _written(linter: Linter) -> Iterator[RuleFacts]:
         yield RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family, texts.sources)
 
 
-def _fixed() -> Iterator[RuleFacts]:
+def fixed() -> Iterator[RuleFacts]:
+    """The rules that no rule file defines: of formats, of parsers, about suppressions, and memlint's own errors."""
+    yield RuleFacts(INTERNAL_ERROR, "internal/error", "memlint failed on this file", "error", "", "", "internal")
+    yield RuleFacts(UNREADABLE, "source/unreadable", "The file cannot be read", "error", "", "", "source")
     for issue in ISSUES.values():
         yield RuleFacts(issue.rule, issue.name, issue.title, issue.severity, issue.why, "", issue.name.split("/")[0])
     for rule, name, why in RULES:

@@ -6,10 +6,12 @@ import json
 import os
 from typing import Any
 
-from memlint.checks.rule import Rule
+from memlint.checks.rule import PROFILES, Rule
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
+from memlint.commands.rule_facts import fixed
 from memlint.commands.run_files import Linter, job
+from memlint.report.model import RuleFacts
 from memlint.settings import FileSettings, is_in_force, severity_of
 
 FORMATS = ("text", "json", "markdown")
@@ -25,7 +27,8 @@ def run(program: str, arguments: list[str]) -> int:
     options.fill(given)
     linter = Linter(job(given))
     settings = linter.settings(os.path.join(os.getcwd(), "config.yaml"))
-    rows = [_row(rule, settings) for rule in linter.rules(settings.rules_dirs)]
+    written = [_row(rule, settings) for rule in linter.rules(settings.rules_dirs)]
+    rows = sorted([*written, *(_fixed_row(rule, settings) for rule in fixed())], key=lambda row: row["id"])
     shown = [row for row in rows if given.all or row["in_force"]]
     if not shown:
         raise CommandError("no rule is in force: see --select, --ignore and the settings")
@@ -48,6 +51,21 @@ def _row(rule: Rule, settings: FileSettings) -> dict[str, Any]:
         "formats": list(rule.formats),
         "profiles": list(rule.profiles),
         "origin": f"{origin.path}:{origin.line}" if origin else rule.path,
+    }
+
+
+def _fixed_row(rule: RuleFacts, settings: FileSettings) -> dict[str, Any]:
+    """A rule that formats, parsers and suppressions bring themselves."""
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "title": rule.title,
+        "severity": severity_of(settings, rule.id, rule.name) or rule.severity,
+        "in_force": is_in_force(settings, rule.id, rule.name, PROFILES, False),
+        "preview": False,
+        "formats": [],
+        "profiles": list(PROFILES),
+        "origin": "memlint",
     }
 
 
