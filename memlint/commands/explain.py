@@ -18,6 +18,9 @@ from memlint.report.terminal import one_line, style_for
 from memlint.report.units import gib
 from memlint.run import UNKNOWN, Origin, Run
 
+# Terms that the table shows phase by phase: one figure of them would be another moment's.
+IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
+
 
 def run(program: str, arguments: list[str]) -> int:
     parser = options.parser(program, "A rule's page; or, for PATH or PATH:LINE, the numbers behind what is said of it.")
@@ -83,7 +86,8 @@ def _derivation(given: options.Options, line: int) -> Iterator[str]:
         for analysis in outcome.analyses:
             for one, estimate in zip(analysis.runs, analysis.estimates):
                 yield "\nTerms"
-                yield from (f"  {name:32} {_number(name, value)}" for name, value in estimate.details.items())
+                terms = {name: value for name, value in estimate.details.items() if value and name not in IN_TABLE}
+                yield from (f"  {name:32} {_number(name, value)}" for name, value in terms.items())
                 yield "\nWhere the values came from"
                 yield from _origins(one)
 
