@@ -138,41 +138,72 @@ def zero_stage(run: Run) -> Iterator[Step]:
         return
     for higher, speed in ((2, 1.02), (3, 1.2)):
         if higher > stage:
-            yield Step(f"ZeRO stage {stage} -> {higher}", {"parallelism.zero.stage": higher}, speed, group="zero")
+            title = f"ZeRO stage {stage} -> {higher}"
+            yield Step(title, {"parallelism.zero.stage": higher}, speed, safe=False, group="zero")
 
 
 def offload(run: Run) -> Iterator[Step]:
-    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps."""
+    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps.
+
+    The result is the same, but another optimizer runs and the host needs the room: not to be changed unasked.
+    """
     stage = run.parallelism.zero.stage
     if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or stage < 2:
         return
     if run.offload.optimizer == "none":
-        yield Step("optimizer states in host memory", {"offload.optimizer": "cpu"}, 1.5, group="offload-optimizer")
+        changes = {"offload.optimizer": "cpu"}
+        yield Step("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
     if stage == 3 and run.offload.parameters == "none":
-        yield Step("parameters in host memory", {"offload.parameters": "cpu"}, 1.8, group="offload-parameters")
+        changes = {"offload.parameters": "cpu"}
+        yield Step("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
 
 
-def pure_half(run: Run) -> Iterator[Step]:
-    """Weights, gradients and states in bfloat16: half of everything, with rounding in the update."""
-    if (
-        run.precision.trainable_dtype == "float32"
-        and run.precision.autocast is True
-        and run.method.kind in ("full", "freeze")
-    ):
-        changes = {
+def half_weights(run: Run) -> Iterator[Step]:
+    """Weights, gradients and states in bfloat16: half of everything, with rounding in the update.
+
+    Frameworks say it in two ways: as a mode of training (LLaMA-Factory's `pure_bf16`) or as the dtype that the
+    model is loaded in (transformers' `dtype`). A frozen base is cast to bfloat16 in each matmul anyway.
+    """
+    engine, kind = run.parallelism.engine, run.method.kind
+    if engine not in ("single", "ddp") or run.precision.autocast is not True:
+        return
+    loaded = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
+    if run.precision.trainable_dtype == "float32" and kind in ("full", "freeze"):
+        mode = {
             "precision.trainable_dtype": "bfloat16",
             "precision.autocast": False,
             "precision.outputs_to_fp32": False,
         }
-        yield Step("train in pure bfloat16", changes, 0.95, "medium", False, "precision")
+        yield Step("train in pure bfloat16", mode, 0.95, "medium", False, "precision")
+        if run.model.weights_dtype == "float32":
+            yield Step("load and train the weights in bfloat16", loaded, 0.95, "medium", False, "precision")
+    if run.model.weights_dtype == "float32" and kind == "lora":
+        yield Step("load the frozen base in bfloat16", loaded, 0.95, "low", False, "precision")
 
 
 def method(run: Run) -> Iterator[Step]:
     """LoRA (Hu et al. 2021, arXiv 2106.09685) and QLoRA (Dettmers et al. 2023, arXiv 2305.14314)."""
+    plain = run.model.quantization.method == "none"
     if run.method.kind in ("full", "freeze") and run.method.stage != "pt":
-        yield Step("train a LoRA adapter (rank 16)", lora_changes(), 0.9, "medium", False, "method")
-    if run.method.kind == "lora" and run.model.quantization.method == "none":
+        yield Step("train a LoRA adapter (rank 16)", lora_changes(), 0.9, "medium", False, "method", RATE)
+        if plain:
+            changes = {**lora_changes(), **quantize_changes()}
+            yield Step("train a QLoRA adapter (rank 16, 4-bit base)", changes, 1.17, "medium", False, "method", RATE)
+    if run.method.kind == "full":
+        yield from _frozen(run)
+    if run.method.kind == "lora" and plain:
         yield Step("4-bit base (QLoRA)", quantize_changes(), 1.3, "low", False, "quantization")
+
+
+def _frozen(run: Run) -> Iterator[Step]:
+    """A quarter of the layers trains: the last ones."""
+    layers = len(getattr(run.model.architecture, "pattern", ())) // 4
+    if layers:
+        changes = {"method.kind": "freeze", "method.freeze_trainable_layers": layers}
+        yield Step(f"train the last {layers} layers only", changes, 0.7, "medium", False, "method")
+
+
+RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 
 
 def lora_changes() -> dict[str, Any]:
@@ -226,7 +257,7 @@ MOVES: tuple[Move, ...] = (
     optimizer,
     zero_stage,
     offload,
-    pure_half,
+    half_weights,
     method,
     sequence,
     images,

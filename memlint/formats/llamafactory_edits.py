@@ -31,6 +31,7 @@ _PLAIN: Mapping[str, str] = {
     "evaluation.batch_size": "per_device_eval_batch_size",
     "evaluation.accumulation_steps": "eval_accumulation_steps",
     "method.rank": "lora_rank",
+    "method.alpha": "lora_alpha",
     "method.dropout": "lora_dropout",
     "method.use_dora": "use_dora",
     "method.use_rslora": "use_rslora",

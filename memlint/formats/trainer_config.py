@@ -56,15 +56,15 @@ class Config(NamedTuple):
         return next((key for key in keys if self.section.value.get(key) is not None), "")
 
 
-def _is_trl(section: Section) -> bool:
-    keys = section.value.keys()
-    return bool(_TRL & keys) and not OPEN_INSTRUCT & keys
+def is_trl(value: Mapping[str, Any]) -> bool:
+    """Whether these keys are for a trainer and the ModelConfig of TRL."""
+    return bool(_TRL & value.keys()) and not OPEN_INSTRUCT & value.keys()
 
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
     """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
     transformers = tuple(context.versions.get("transformers", (5, 23)))
-    trl = tuple(context.versions.get("trl", _TRL_NEWEST)) if _is_trl(section) else ()
+    trl = tuple(context.versions.get("trl", _TRL_NEWEST)) if is_trl(section.value) else ()
     overrides: dict[str, Any] = dict(_TRL_DEFAULTS) if trl >= (0, 22) else {}
     if trl >= (0, 22):
         overrides["bf16"] = section.value.get("fp16") is not True  # base_config.py: `bf16 = not fp16` when unset

@@ -8,6 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import deepspeed_edits, says
+from memlint.formats.trainer_config import is_trl
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -28,6 +29,20 @@ def _checkpointing(value: Any) -> Any:
     return {"full": True, "none": False}.get(value)
 
 
+def _adapter(value: Any) -> Any:
+    return {"lora": True, "full": False}.get(value) if isinstance(value, str) else None
+
+
+def _targets(value: Any) -> Any:
+    """TRL takes a list of names; a single one is written as it is (model_config.py, __post_init__)."""
+    names = list(value) if isinstance(value, (tuple, list)) else []
+    return names[0] if len(names) == 1 else names or None
+
+
+def _four_bit(value: Any) -> Any:
+    return {4: True, 16: False}.get(value) if isinstance(value, (int, float)) else None
+
+
 def _attention(value: Any) -> Any:
     return value if value in ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention") else None
 
@@ -46,14 +61,26 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "loss.liger_kernels": (("use_liger_kernel", "use_liger"), _flag),
     "sequence.length": (("max_length", "max_seq_length", "model_max_length", "block_size"), _whole),
     "sequence.packing": (("packing",), _flag),
+    "method.kind": (("use_peft",), _adapter),
     "method.rank": (("lora_r", "lora_rank"), _whole),
+    "method.alpha": (("lora_alpha",), _whole),
+    "method.targets": (("lora_target_modules", "target_modules"), _targets),
+    "model.quantization.bits": (("load_in_4bit",), _four_bit),
+    "model.quantization.kind": (("bnb_4bit_quant_type",), _word),
+    "model.quantization.double_quant": (("use_bnb_nested_quant",), _flag),
     "model.weights_dtype": (("dtype", "torch_dtype"), _word),
     "saving.only_model": (("save_only_model",), _flag),
     "stack.empty_cache_steps": (("torch_empty_cache_steps",), _whole),
     "parallelism.ddp_bucket_mb": (("ddp_bucket_cap_mb",), lambda value: int(value)),
     "offload.activations": (("activation_offloading",), lambda value: {"cpu": True, "none": False}.get(value)),
 }
-_ONLY_WHERE_GIVEN = ("sequence.length", "method.rank", "model.weights_dtype", "sequence.packing", "offload.activations")
+# What only TRL's ModelConfig and SFTConfig have; a script of its own may have the key, which then stands in its file.
+_TRLS = (
+    *("sequence.length", "sequence.packing", "model.weights_dtype", "offload.activations"),
+    *("method.rank", "method.alpha", "method.targets"),
+)
+# Changes that need TRL's own reading of its keys (get_peft_config, get_quantization_config).
+_TRL_ALONE = ("method.kind", "model.quantization.bits", "model.quantization.kind", "model.quantization.double_quant")
 
 
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -75,8 +102,17 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
 
 
 def _spoken(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`loss.kind: liger` is the Liger switch where the loss is the model's own; trl's newest has no such switch."""
+    """`loss.kind: liger` is the Liger switch where the loss is the model's own; trl's newest has no such switch.
+
+    Trainable parameters have the dtype that the model is loaded in; 4 bits say bitsandbytes.
+    """
     spoken = dict(changes)
+    if "model.weights_dtype" in spoken and run.parallelism.engine in ("single", "ddp"):
+        for follows in ("precision.trainable_dtype", "precision.compute"):
+            if spoken.get(follows) == spoken["model.weights_dtype"]:
+                del spoken[follows]
+    if spoken.get("model.quantization.method") == "bnb" and spoken.get("model.quantization.bits") == 4:
+        del spoken["model.quantization.method"]
     if spoken.get("loss.kind") == "liger" and run.loss.kind == "plain" and run.method.stage in ("sft", "pt"):
         del spoken["loss.kind"]
         spoken["loss.liger_kernels"] = True
@@ -91,15 +127,11 @@ def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
     if said is None or place is None or not isinstance(config, dict):
         return None
     given = next((name for name in names if name in config), None)
-    if given is None and field in _ONLY_WHERE_GIVEN and not _is_trl(config):
+    if not is_trl(config) and (field in _TRL_ALONE or (given is None and field in _TRLS)):
         return None
     path, pointer = place
     name = given or names[0]
     return (Edit(path, (*pointer, name), "set", said),)
-
-
-def _is_trl(config: Mapping[str, Any]) -> bool:
-    return any(key in config for key in ("use_peft", "packing", "dataset_train_split", "lora_r", "dataset_num_proc"))
 
 
 def _twice(parsed: Parsed, field: str) -> bool:

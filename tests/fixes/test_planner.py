@@ -163,4 +163,12 @@ def test_every_move_changes_what_it_says_it_changes() -> None:
     for step in steps(FULL):
         assert replace(FULL, step.changes) != FULL
         assert step.quality in QUALITIES
-        assert step.safe == (step.quality == "none")
+        assert not step.safe or step.quality == "none"
+
+
+def test_offloading_and_sharding_are_not_done_unasked() -> None:
+    sharded = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2, "parallelism.world_size": 4}
+    groups = {step.group: step.safe for step in steps(replace(FULL, sharded))}
+
+    assert groups["zero"] is groups["offload-optimizer"] is False
+    assert groups["checkpointing"] is groups["batch"] is groups["attention"] is True

@@ -51,6 +51,7 @@ def edited(text: str, changes: dict[str, Any], files: dict[str, str] | None = No
 
 
 NF4 = {"method": "bnb", "bits": 4, "kind": "nf4"}
+ADAPTER = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
 SAID: list[tuple[str, dict[str, Any]]] = [
     (LORA, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 16}),
     (LORA + "cutoff_len: 8192\n", {"sequence.length": 4096}),
@@ -70,6 +71,9 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     (LORA + "quantization_bit: 4\n", {"model.quantization": Quantization()}),
     (LORA, {"method.rank": 16, "method.targets": ("q_proj", "v_proj")}),
     (FULL + "bf16: true\n", {"method.kind": "lora"}),
+    (FULL + "bf16: true\n", ADAPTER),
+    (FULL + "bf16: true\n", {**ADAPTER, **{f"model.quantization.{part}": value for part, value in NF4.items()}}),
+    (FULL + "bf16: true\n", {"method.kind": "freeze", "method.freeze_trainable_layers": 4}),
     (
         FULL + "bf16: true\n",
         {"precision.trainable_dtype": "bfloat16", "precision.autocast": False, "precision.outputs_to_fp32": False},

@@ -342,3 +342,41 @@ def test_a_fragment_without_model_or_output_is_claimed_only_when_nearly_all_keys
     }
     assert trainer.recognise(document({**few, "freeze_layer": 20, "datasets": ["a"]})).confidence == "no"
     assert trainer.recognise(document(many)).confidence == "likely"
+
+
+LORA_CHANGES = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+NF4 = {
+    "model.quantization.method": "bnb",
+    "model.quantization.bits": 4,
+    "model.quantization.kind": "nf4",
+    "model.quantization.double_quant": True,
+}
+HALF = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("training", "changes"),
+    [
+        (TRL, LORA_CHANGES),
+        (DPO, {**LORA_CHANGES, **NF4}),
+        (LORA, NF4),
+        ({**TRL, "dtype": "float32"}, HALF),
+        ({**PLAIN, "torch_dtype": "float32"}, HALF),
+        (LORA, {"model.weights_dtype": "bfloat16"}),
+        (QLORA, {"method.targets": ("q_proj", "v_proj"), "method.rank": 8}),
+        (TRL, {"optimizer.name": "adafactor"}),
+    ],
+)
+def test_adapters_bits_and_dtypes_are_said_in_trls_words(training: dict[str, Any], changes: dict[str, Any]) -> None:
+    parsed = parsed_of(training)
+    edits = trainer.edits(parsed, run_of(parsed), changes)
+    assert edits is not None
+    after = parsed_of(applied(training, edits, parsed.documents[0].path))
+    assert {name: get(run_of(after), name) for name in changes} == changes
+    assert codes(after) == []
+
+
+@pytest.mark.parametrize("changes", [LORA_CHANGES, NF4, HALF])
+def test_a_script_that_is_not_trls_has_no_such_words(changes: dict[str, Any]) -> None:
+    parsed = parsed_of(PLAIN)
+    assert trainer.edits(parsed, run_of(parsed), changes) is None
