@@ -1,0 +1,97 @@
+"""Writes docs/rules/: a page a rule, made from its file, and the index. `--check` only says what is stale (exit 1)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from memlint.checks.python import MODULES
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "rules"
+
+
+def rules() -> list[dict[str, Any]]:
+    """The fields of every shipped rule, by id."""
+    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "rules").rglob("*.yaml"))]
+    return sorted([*files, *(dict(module.FIELDS) for module in MODULES)], key=lambda rule: rule["id"])
+
+
+def page(rule: dict[str, Any]) -> str:
+    return "\n".join(lines(rule)).rstrip() + "\n"
+
+
+def lines(rule: dict[str, Any]) -> Iterator[str]:
+    yield f"# {rule['id']}: {rule['title']}"
+    yield ""
+    formats = ", ".join(rule.get("formats", [])) or "every format"
+    yield f"`{rule['name']}`, {rule['severity']}, for {formats}{', preview' if rule.get('preview') else ''}."
+    yield ""
+    yield from (str(rule.get("why", "")).strip(), "")
+    if "when" in rule:
+        yield from ("It fires when", "", "```python", str(rule["when"]).strip(), "```", "")
+    yield from fixes(rule)
+    yield from examples(rule)
+    if rule.get("sources"):
+        yield from ("## Sources", "", *(f"- {source}" for source in rule["sources"]))
+
+
+def fixes(rule: dict[str, Any]) -> Iterator[str]:
+    fix = rule.get("fix")
+    if not fix:
+        return
+    yield from ("## Fix", "")
+    for item in fix if isinstance(fix, list) else [fix]:
+        if item == "plan":
+            yield "- The planner looks for the cheapest changes that fit; each is estimated anew."
+            continue
+        safe = "keeps the training result" if item.get("safe") else "changes more than memory"
+        yield f"- {item['title']} ({safe})"
+    yield ""
+
+
+def examples(rule: dict[str, Any]) -> Iterator[str]:
+    for word, heading in (("fails", "Fails"), ("passes", "Passes")):
+        found = next((item for item in rule.get("examples", []) if word in item), None)
+        if found is None:
+            continue
+        where = ", ".join(f"{name}: {found[name]}" for name in ("gpu", "gpus") if name in found)
+        yield from (f"## {heading}", "")
+        if where:
+            yield from (f"On `{where}`:", "")
+        yield from ("```yaml", found[word].rstrip(), "```", "")
+
+
+def index(found: list[dict[str, Any]]) -> str:
+    rows = [f"| [{r['id']}]({r['id']}.md) | {r['severity']} | {r['name']} | {r['title']} |" for r in found]
+    head = ["# Rules", "", f"{len(found)} rules.", "", "| id | severity | name | title |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    found = rules()
+    return {PAGES / "index.md": index(found), **{PAGES / f"{rule['id']}.md": page(rule) for rule in found}}
+
+
+def main(arguments: list[str]) -> int:
+    wanted = pages()
+    present = set(PAGES.glob("*.md")) if PAGES.is_dir() else set()
+    stale = [path for path, text in wanted.items() if path not in present or path.read_text(encoding="utf-8") != text]
+    left = sorted(present - set(wanted))
+    if "--check" not in arguments:
+        PAGES.mkdir(parents=True, exist_ok=True)
+        for path in stale:
+            path.write_text(wanted[path], encoding="utf-8")
+        for path in left:
+            path.unlink()
+    for path in [*stale, *left]:
+        print(f"{path.relative_to(ROOT)}: {'stale' if '--check' in arguments else 'written'}")
+    return int(bool(stale or left) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
