@@ -11,7 +11,8 @@ at start-up than frozen dataclasses (0.08 against 0.5 ms a class), which is what
 
 from __future__ import annotations
 
-from typing import Any, Mapping, TypeVar, Union
+from collections.abc import Mapping
+from typing import Any, TypeVar, Union
 
 from memlint._record import NamedTuple
 
@@ -165,7 +166,10 @@ class Sequence(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ...; `requested` is the file's word."""
+    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ...
+
+    `requested` is the file's word.
+    """
 
     implementation: Maybe[str] = UNKNOWN
     requested: str = ""
@@ -182,7 +186,10 @@ class Checkpointing(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """`kind`: plain (full logits), liger (fused linear cross entropy), chunked, cut, unsloth, fused_ce (logits kept, CE fused)."""
+    """`kind`: plain (full logits), liger (fused linear cross entropy), chunked, cut, unsloth, fused_ce.
+
+    fused_ce fuses the cross entropy alone: the logits are kept.
+    """
 
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0

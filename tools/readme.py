@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
@@ -26,9 +27,9 @@ def pages() -> list[Path]:
 def output(command: str) -> str:
     """What `memlint <command>` prints, run in the repository's root."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.chdir(ROOT) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
-        with contextlib.redirect_stdout(stream):
-            memlint(shlex.split(command))
+    os.chdir(ROOT)
+    with contextlib.redirect_stdout(stream):
+        memlint(shlex.split(command))
     stream.flush()
     return stream.buffer.getvalue().decode("utf-8").rstrip("\n")  # type: ignore[attr-defined]
 

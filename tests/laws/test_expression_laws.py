@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from memlint.checks.expression import ExpressionError, compile_expression
 from memlint.checks.expression_build import build
 from memlint.checks.expression_functions import FUNCTIONS
-from memlint.checks.expression_syntax import MAX_LENGTH
 from memlint.checks.expression_render import render
+from memlint.checks.expression_syntax import MAX_LENGTH
 from memlint.checks.expression_template import compile_template
 from memlint.checks.facts import Facts, StepLimit
 from memlint.checks.vocabulary import Vocabulary
