@@ -1,6 +1,6 @@
 """The loop of fixing: one fix after the other, re-linted in memory, until nothing is left to do. Nothing is written.
 
-Laws 5 and 6 are held here: at most `MAX_ROUNDS` rounds, and each fix's finding is gone without a new one.
+Law 5 is held here: at most `MAX_ROUNDS` rounds. A fix that is refused is tried again once others were applied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Applied(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """`contents` are the changed files. `refused`: fixes with no safe place, and why. `broken`: laws, our bug."""
+    """`contents` are the changed files. `refused`: fixes without a safe place, or harmful. `broken`: our bug."""
 
     contents: Mapping[str, bytes]
     applied: tuple[Applied, ...] = ()
@@ -48,7 +48,7 @@ def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
     applied: list[Applied] = []
     refused: dict[Identity, tuple[Finding, str]] = {}
     for _ in range(MAX_ROUNDS):
-        seen: set[Identity] = set(refused)
+        seen: set[Identity] = set()
         number = len(applied)
         while (step := _next(propose, contents, seen)) is not None:
             proposal, tried = step
@@ -58,6 +58,7 @@ def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
             if tried.refused:
                 refused[identity(proposal.finding)] = (proposal.finding, tried.refused)
                 continue
+            refused.pop(identity(proposal.finding), None)
             contents = {**contents, **tried.contents}
             applied.append(Applied(proposal.finding, proposal.fix))
         if len(applied) == number:

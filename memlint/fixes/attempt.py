@@ -17,7 +17,11 @@ Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Attempt(NamedTuple):
-    """`contents` are whole files by path; `refused` says why there is nothing to try, `broken` which law fails."""
+    """`contents` are whole files by path; `refused` says why there is nothing to do, `broken` which law fails.
+
+    Laws 1 - 5 are about the writing: a failure is memlint's bug. Law 6 is about the advice: a fix that leaves its
+    finding or brings another one (offload removed on a card that needs it) is refused, and others go on.
+    """
 
     edits: tuple[Edit, ...]
     patches: tuple[Patch, ...] = ()
@@ -53,9 +57,16 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
     if not found:
         return Attempt(edits, refused="the files say so already")
     after = again(contents)
-    if finding is not None:
-        faults.extend(unsolved(finding, analysis.findings, after.findings))
-    return Attempt(edits, tuple(found), contents, after, broken=tuple(faults))
+    tried = Attempt(edits, tuple(found), contents, after)
+    return tried if finding is None else held(tried, analysis, finding)
+
+
+def held(tried: Attempt, analysis: Analysis, finding: Finding) -> Attempt:
+    """`tried` held against law 6 for `finding`: refused where the finding stays or a new one comes."""
+    if not tried.holds or tried.after is None:
+        return tried
+    reasons = unsolved(finding, analysis.findings, tried.after.findings)
+    return tried._replace(refused="; ".join(law.detail for law in reasons))
 
 
 def _documents(analysis: Analysis) -> dict[str, Document]:

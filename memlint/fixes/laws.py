@@ -1,11 +1,11 @@
-"""What must hold for every write, checked at run time: a broken law means nothing is written.
+"""What must hold for every write, checked at run time: where 1 - 5 are broken, nothing at all is written.
 
 1. parses: the result parses without a new problem.
 2. value: the loaded value differs from the old one only as the edits declare.
 3. bytes: outside of the patches nothing changed, and every comment survived, beside the same key.
 4. idempotent: placing the same edits again gives no patch.
 5. rounds: the loop of fixing comes to rest in at most `MAX_ROUNDS` rounds.
-6. finding: the finding is gone, and no new one of equal or higher severity came.
+6. finding: the finding is gone, and no new one of equal or higher severity came; else this one fix is refused.
 
 Laws 1 - 4 are about one file and live here; 5 and 6 need the engine and are held by fixes/apply.py.
 """
@@ -114,12 +114,12 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     new = Counter(map(identity, after))
     found = []
     if new[identity(gone)] >= old[identity(gone)]:
-        found.append(Broken("finding", f"{gone.rule} is still there"))
+        found.append(Broken("finding", f"{gone.rule} would still be there"))
     rank = SEVERITIES.index(gone.severity)
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
         if fresh and SEVERITIES.index(item.severity) >= rank:
-            found.append(Broken("finding", f"new {item.severity} {item.rule}: {item.message}"))
+            found.append(Broken("finding", f"it would bring the {item.severity} {item.rule}: {item.message}"))
     return tuple(found)
 
 

@@ -107,3 +107,42 @@ def test_a_new_rule_loads_and_its_examples_run(tmp_path: Path) -> None:
     assert memlint(tmp_path, "new-rule", "memory/of-my-own").code == 0
     assert memlint(tmp_path, "test", "rules").out == "2 examples, 0 broken\n"
     assert memlint(tmp_path, "new-rule", "Not A Rule").code == 2
+
+
+RULE = """
+id: {id}
+name: memory/batch-of-{number}
+title: Batches that contradict each other
+severity: warning
+when: batch.micro_batch_size == {number}
+at: [batch.micro_batch_size]
+message: the batch is of {number} sequences
+why: Two rules of one folder want what the other forbids.
+sources: ["tests, for want of a better one"]
+fix:
+  - {{title: the other batch, set: {{batch.micro_batch_size: {other}}}, safe: true}}
+examples:
+  - {{fails: "per_device_train_batch_size: {number}", format: trainer, file: sft.yaml}}
+  - {{passes: "per_device_train_batch_size: {other}", format: trainer, file: sft.yaml}}
+"""
+
+
+def test_a_fix_that_brings_another_finding_is_refused_and_others_go_on(examples: Path) -> None:
+    (examples / "rules").mkdir()
+    for name, number, other in (("MEM901", 1, 2), ("MEM902", 2, 1)):
+        (examples / f"rules/{name}.yaml").write_text(RULE.format(id=name, number=number, other=other))
+    (examples / "memlint.yaml").write_text("rules_dirs: [rules]\n")
+    contradicted = examples / "a.yaml"
+    contradicted.write_text(
+        "model_name_or_path: Qwen/Qwen2.5-1.5B\nuse_peft: true\nload_in_4bit: true\nmax_length: 1024\nbf16: true\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 1\nlearning_rate: 0.0001\noutput_dir: out\n"
+        "num_train_epochs: 1\n"
+    )
+    before = contradicted.read_bytes()
+
+    done = memlint(examples, "fix", "a.yaml", "llamafactory/llama3_8b_full_sft.yaml", *CARD[:-1])
+
+    assert done.code != 2, done.err
+    assert "MEM901 not fixed: it would bring the warning MEM902" in done.err
+    assert contradicted.read_bytes() == before
+    assert "enable_liger_kernel: true" in (examples / "llamafactory/llama3_8b_full_sft.yaml").read_text()
