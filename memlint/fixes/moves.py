@@ -272,3 +272,8 @@ def steps(run: Run) -> tuple[Step, ...]:
 def cost(step: Step) -> float:
     """What a change costs in one number: quality weighs more than any speed."""
     return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
+
+
+def haste(step: Step) -> float:
+    """What a change costs who wants short steps above all."""
+    return max(0.0, 10 * (step.speed - 1)) + 0.1 * QUALITIES.index(step.quality) + 0.01

@@ -1,19 +1,21 @@
 """What makes a run fit: the cheapest combinations of moves, every one estimated anew in full.
 
 For each tier of quality risk (none, low, medium, high) the search adds the step that takes off most of
-the excess per unit of cost until the run fits, then drops every step that turned out to be unneeded and
+the excess per unit of price until the run fits, then drops every step that turned out to be unneeded and
 weakens those that can be weaker. Excess is summed over the phases, so that a run whose backward and
-optimizer step are both too large makes progress with either. About a hundred estimates a plan.
+optimizer step are both too large makes progress with either. Prices differ by what is wanted: the result
+kept, the shortest steps, or the fewest changes. No combination is estimated twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
-from memlint.fixes.moves import QUALITIES, Step, cost, steps
+from memlint.fixes.moves import QUALITIES, Step, cost, haste, steps
 from memlint.memory import estimate as closed_form
 from memlint.memory.model import Estimate
 from memlint.run import Run, replace
@@ -21,6 +23,7 @@ from memlint.run import Run, replace
 Estimator = Callable[[Run], Estimate]
 Express = Callable[[Run, Mapping[str, Any]], "tuple[Edit, ...] | None"]
 Accept = Callable[[Run], bool]
+Price = Callable[[Step], float]
 
 # A change that takes off less is noise beside the interval of the device figure.
 WORTHWHILE = 0.005
@@ -42,6 +45,16 @@ class Plan(NamedTuple):
     @property
     def cost(self) -> float:
         return sum(map(cost, self.steps))
+
+    @property
+    def speed(self) -> float:
+        """Factor on the time of a step."""
+        return math.prod(step.speed for step in self.steps)
+
+    @property
+    def risk(self) -> int:
+        """The place of the riskiest step in QUALITIES."""
+        return max((QUALITIES.index(step.quality) for step in self.steps), default=0)
 
 
 class Search(NamedTuple):
@@ -68,19 +81,51 @@ def excess(estimate: Estimate) -> int:
 
 
 def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = ENOUGH) -> tuple[Plan, ...]:  # noqa: B008
-    """At most `limit` plans whose estimate fits the card, cheapest first; empty where none does or no card is known."""
+    """At most `limit` plans of different character that fit the card, cheapest first.
+
+    The one that risks least for the result, the fastest and the one of fewest changes are among them; then the
+    cheapest others. Empty where nothing fits or no card is known.
+    """
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
+    planning = Planning(run, before, search)
     found: dict[frozenset[str], Plan] = {}
     for quality in QUALITIES:
-        plan = _search(run, before, search, quality)
-        if plan is not None:
+        for plan in _of_tier(planning, quality):
             found.setdefault(frozenset(step.title for step in plan.steps), plan)
-            for rival in _single_step_rivals(run, before, search, quality, plan):
-                found.setdefault(frozenset(step.title for step in rival.steps), rival)
         if len(found) >= limit:
             break
-    return tuple(sorted(found.values(), key=lambda item: item.cost)[:limit])
+    return _of_each_character(tuple(found.values()), limit)
+
+
+def _of_tier(planning: Planning, quality: str) -> Iterator[Plan]:
+    """The plans of one tier of risk: cheapest, fastest, and single steps that do it alone."""
+    plan = _search(planning, quality, cost)
+    if plan is None:
+        return
+    yield plan
+    yield from _single_step_rivals(planning, quality, plan)
+    if len(plan.steps) > 1:
+        fast = _search(planning, quality, haste)
+        if fast is not None:
+            yield fast
+
+
+def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
+    """Of the plans found the least risky, the fastest, the one of fewest changes, and the cheapest for the rest."""
+    if not found:
+        return ()
+    wanted = (
+        min(found, key=lambda plan: (plan.risk, plan.cost)),
+        min(found, key=lambda plan: (plan.speed, plan.cost)),
+        min(found, key=lambda plan: (len(plan.steps), plan.cost)),
+        *sorted(found, key=lambda plan: plan.cost),
+    )
+    chosen: list[Plan] = []
+    for plan in wanted:
+        if plan not in chosen:
+            chosen.append(plan)
+    return tuple(sorted(chosen[:limit], key=lambda plan: plan.cost))
 
 
 def candidates(run: Run, before: Estimate, search: Search = Search(), limit: int = ENOUGH) -> tuple[Plan, ...]:  # noqa: B008
@@ -88,81 +133,116 @@ def candidates(run: Run, before: Estimate, search: Search = Search(), limit: int
     high = peak(before)
     if high is None:
         return ()
+    planning = Planning(run, before, search)
     helpful: dict[str, Plan] = {}
-    for step in _expressible(run, search):
-        plan = _plan(run, (step,), search)
+    for step in planning.steps(run):
+        plan = planning.plan((step,))
         after = peak(plan.estimate)
-        if after is not None and high - after > WORTHWHILE * high and _accepted(plan, search):
+        if after is not None and high - after > WORTHWHILE * high and planning.accepts(plan):
             best = helpful.get(step.group)
             if best is None or (plan.cost, -(high - after)) < (best.cost, 0):
                 helpful[step.group] = plan
     return tuple(sorted(helpful.values(), key=lambda item: item.cost)[:limit])
 
 
-def _search(run: Run, before: Estimate, search: Search, quality: str) -> Plan | None:
-    """The plan of one tier: greedy by excess taken off per cost, then pruned and weakened."""
-    chosen: tuple[Step, ...] = ()
-    current = Plan((), run, before)
-    while excess(current.estimate) and len(chosen) < MAX_STEPS:
-        best = _best_next(run, current, search, quality)
+class Planning:
+    """One planning for one run: combinations are estimated, and changes asked of the format, once each."""
+
+    def __init__(self, run: Run, before: Estimate, search: Search) -> None:
+        self.run = run
+        self.start = Plan((), run, before)
+        self._search = search
+        self._plans: dict[frozenset[str], Plan] = {}
+        self._sayable: dict[str, bool] = {}
+
+    def plan(self, chosen: tuple[Step, ...]) -> Plan:
+        """The run after these steps, estimated."""
+        if not chosen:
+            return self.start
+        key = frozenset(step.title for step in chosen)
+        if key not in self._plans:
+            changed = replace(self.run, {name: value for step in chosen for name, value in step.changes.items()})
+            self._plans[key] = Plan(chosen, changed, self._search.estimate(changed))
+        return self._plans[key]._replace(steps=chosen)
+
+    def steps(self, run: Run) -> Iterator[Step]:
+        """What can be tried on `run` and the format can say."""
+        for step in steps(run):
+            if self._search.express is None:
+                yield step
+                continue
+            if step.title not in self._sayable:
+                self._sayable[step.title] = self._search.express(run, step.changes) is not None
+            if self._sayable[step.title]:
+                yield step
+
+    def accepts(self, plan: Plan) -> bool:
+        return self._search.accept is None or self._search.accept(plan.run)
+
+
+def _search(planning: Planning, quality: str, price: Price) -> Plan | None:
+    """The plan of one tier: greedy by excess taken off per price, then pruned and weakened."""
+    current = planning.start
+    while excess(current.estimate) and len(current.steps) < MAX_STEPS:
+        best = _best_next(planning, current, quality, price)
         if best is None:
             return None
-        current, chosen = best, best.steps
+        current = best
     if excess(current.estimate):
         return None
-    return _weakened(run, _pruned(run, current, search), search, quality)
+    return _weakened(planning, _pruned(planning, current), quality, price)
 
 
-def _best_next(run: Run, current: Plan, search: Search, quality: str) -> Plan | None:
+def _best_next(planning: Planning, current: Plan, quality: str, price: Price) -> Plan | None:
     over = excess(current.estimate)
     used = {step.group for step in current.steps}
     best: tuple[float, Plan] | None = None
-    for step in _expressible(current.run, search):
-        if step.group in used or not _within(step, quality):
+    for step in planning.steps(current.run):
+        # Even if it finished the job it could not win: not worth an estimate.
+        highest = 2 * over / (0.05 + price(step))
+        if step.group in used or not _within(step, quality) or (best is not None and highest <= best[0]):
             continue
-        plan = _plan(run, (*current.steps, step), search)
-        gain = over - excess(plan.estimate)
-        if plan.estimate.allocated_bytes is None or gain <= 0 or not _accepted(plan, search):
+        plan = planning.plan((*current.steps, step))
+        left = excess(plan.estimate)
+        if plan.estimate.allocated_bytes is None or left >= over or not planning.accepts(plan):
             continue
-        score = gain / (0.05 + cost(step))
-        if not excess(plan.estimate):
-            # Whatever finishes the job is worth more than a larger step that does not.
-            score = 2 * over / (0.05 + cost(step))
+        # Whatever finishes the job is worth more than a larger step that does not.
+        score = (over - left) / (0.05 + price(step)) if left else highest
         if best is None or score > best[0]:
             best = score, plan
     return None if best is None else best[1]
 
 
-def _pruned(run: Run, plan: Plan, search: Search) -> Plan:
+def _pruned(planning: Planning, plan: Plan) -> Plan:
     """The plan without the steps that it fits without, dearest first."""
     for step in sorted(plan.steps, key=cost, reverse=True):
         fewer = tuple(other for other in plan.steps if other is not step)
-        rest = _plan(run, fewer, search)
-        if fewer and not excess(rest.estimate) and _accepted(rest, search):
+        rest = planning.plan(fewer)
+        if fewer and not excess(rest.estimate) and planning.accepts(rest):
             plan = rest
     return plan
 
 
-def _weakened(run: Run, plan: Plan, search: Search, quality: str) -> Plan:
+def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Plan:
     """The plan with each step replaced by the cheapest of its group with which it still fits."""
     for step in plan.steps:
-        for rival in _expressible(run, search):
-            if rival.group == step.group and cost(rival) < cost(step) and _within(rival, quality):
-                swapped = tuple(rival if other is step else other for other in plan.steps)
-                weaker = _plan(run, swapped, search)
-                if not excess(weaker.estimate) and _accepted(weaker, search):
+        for rival in planning.steps(planning.run):
+            if rival.group == step.group and price(rival) < price(step) and _within(rival, quality):
+                weaker = planning.plan(tuple(rival if other is step else other for other in plan.steps))
+                if not excess(weaker.estimate) and planning.accepts(weaker):
                     plan = weaker
                     break
     return plan
 
 
-def _single_step_rivals(run: Run, before: Estimate, search: Search, quality: str, plan: Plan) -> Iterator[Plan]:
+def _single_step_rivals(planning: Planning, quality: str, plan: Plan) -> Iterator[Plan]:
     """Other single steps of the tier that fit alone: an alternative in kind, not a variant of the same."""
-    groups = {step.group for step in plan.steps}
-    for step in _expressible(run, search):
+    groups = {step.group for step in plan.steps} if len(plan.steps) == 1 else set()
+    for step in planning.steps(planning.run):
         if step.group not in groups and _within(step, quality):
-            rival = _plan(run, (step,), search)
-            if rival.estimate.allocated_bytes is not None and not excess(rival.estimate) and _accepted(rival, search):
+            rival = planning.plan((step,))
+            fits = rival.estimate.allocated_bytes is not None and not excess(rival.estimate)
+            if fits and planning.accepts(rival):
                 groups.add(step.group)
                 yield rival
 
@@ -171,34 +251,15 @@ def _within(step: Step, quality: str) -> bool:
     return QUALITIES.index(step.quality) <= QUALITIES.index(quality)
 
 
-def _plan(run: Run, chosen: tuple[Step, ...], search: Search) -> Plan:
-    changed = replace(run, {name: value for step in chosen for name, value in step.changes.items()})
-    return Plan(chosen, changed, search.estimate(changed))
-
-
-def _expressible(run: Run, search: Search) -> Iterable[Step]:
-    for step in steps(run):
-        if search.express is None or search.express(run, step.changes) is not None:
-            yield step
-
-
-def _accepted(plan: Plan, search: Search) -> bool:
-    return search.accept is None or search.accept(plan.run)
-
-
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
     """The plan as findings and reports carry it."""
-    speed = 1.0
-    for step in plan.steps:
-        speed *= step.speed
-    quality = max((step.quality for step in plan.steps), key=QUALITIES.index, default="none")
     return Fix(
         title="; ".join(step.title for step in plan.steps),
         edits=edits,
         changes=plan.changes,
         safe=all(step.safe for step in plan.steps),
-        speed=round(speed, 3),
-        quality=quality,
+        speed=round(plan.speed, 3),
+        quality=QUALITIES[plan.risk],
         peak_before=peak(before) or 0,
         peak_after=peak(plan.estimate) or 0,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
