@@ -99,11 +99,16 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
 
 
 def _of_tier(planning: Planning, quality: str) -> Iterator[Plan]:
-    """The plans of one tier of risk: cheapest, fastest, and single steps that do it alone."""
+    """The plans of one tier of risk: cheapest, another way than its dearest step, single steps, fastest."""
     plan = _search(planning, quality, cost)
     if plan is None:
         return
     yield plan
+    dearest = max(plan.steps, key=cost)
+    if dearest.quality != "none":
+        other = _search(planning, quality, cost, without=dearest.group)
+        if other is not None:
+            yield other
     yield from _single_step_rivals(planning, quality, plan)
     if len(plan.steps) > 1:
         fast = _search(planning, quality, haste)
@@ -180,11 +185,11 @@ class Planning:
         return self._search.accept is None or self._search.accept(plan.run)
 
 
-def _search(planning: Planning, quality: str, price: Price) -> Plan | None:
-    """The plan of one tier: greedy by excess taken off per price, then pruned and weakened."""
+def _search(planning: Planning, quality: str, price: Price, without: str = "") -> Plan | None:
+    """The plan of one tier: greedy by excess taken off per price, then pruned and weakened. `without`: a group."""
     current = planning.start
     while excess(current.estimate) and len(current.steps) < MAX_STEPS:
-        best = _best_next(planning, current, quality, price)
+        best = _best_next(planning, current, quality, price, without)
         if best is None:
             return None
         current = best
@@ -193,9 +198,9 @@ def _search(planning: Planning, quality: str, price: Price) -> Plan | None:
     return _weakened(planning, _pruned(planning, current), quality, price)
 
 
-def _best_next(planning: Planning, current: Plan, quality: str, price: Price) -> Plan | None:
+def _best_next(planning: Planning, current: Plan, quality: str, price: Price, without: str) -> Plan | None:
     over = excess(current.estimate)
-    used = {step.group for step in current.steps}
+    used = {without, *(step.group for step in current.steps)}
     best: tuple[float, Plan] | None = None
     for step in planning.steps(current.run):
         # Even if it finished the job it could not win: not worth an estimate.
