@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, Found
 from memlint.findings import Edit, Finding, Fix
-from memlint.fixes.attempt import Reanalyse, attempt
+from memlint.fixes.attempt import Attempt, Reanalyse, attempt, held
+from memlint.fixes.hardware_advice import advice
 from memlint.fixes.planner import WORTHWHILE, Plan, Search, as_fix, candidates, peak, plans
 from memlint.memory.model import Estimate
 from memlint.run import Run
@@ -16,26 +18,59 @@ Estimator = Callable[[Run], Estimate]
 LIMIT = 3
 
 
+class Option(NamedTuple):
+    """A plan as the files would say it."""
+
+    plan: Plan
+    tried: Attempt
+
+
+class Options(NamedTuple):
+    """What one run can do: plans that fit as files, or where none does, steps that help and hardware that would."""
+
+    options: tuple[Option, ...] = ()
+    advice: tuple[Fix, ...] = ()
+
+
 def with_plans(analysis: Analysis, estimator: Estimator, again: Reanalyse) -> tuple[Finding, ...]:
     """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches."""
-    plans_of: dict[int, tuple[tuple[Plan, tuple[Edit, ...]], ...]] = {}
+    known: dict[int, Options] = {}
     done = []
     for found in analysis.found:
         if found.plan and found.run >= 0:
-            if found.run not in plans_of:
-                plans_of[found.run] = _plans(analysis, found.run, estimator)
-            finding = found.finding._replace(fixes=_fixes(analysis, found, plans_of[found.run], again))
+            if found.run not in known:
+                known[found.run] = options(analysis, found.run, estimator, again)
+            finding = found.finding._replace(fixes=_fixes(analysis, found, known[found.run]))
         else:
             finding = _patched(analysis, found.finding, again)
         done.append(finding)
     return tuple(done)
 
 
-def _plans(analysis: Analysis, index: int, estimator: Estimator) -> tuple[tuple[Plan, tuple[Edit, ...]], ...]:
+def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanalyse) -> Options:
+    """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say."""
     run, before = analysis.runs[index], analysis.estimates[index]
     search = Search(estimator, express(analysis))
-    found = plans(run, before, search, LIMIT + 2) or candidates(run, before, search, LIMIT)
-    return tuple((plan, _edits(analysis, run, plan.changes) or ()) for plan in found)
+    fitting = tuple(_read_back(analysis, index, plans(run, before, search, LIMIT + 2), again, must_fit=True))
+    if fitting:
+        return Options(fitting)
+    helpful = tuple(_read_back(analysis, index, candidates(run, before, search, LIMIT), again, must_fit=False))
+    over = before.budget_bytes and before.verdict not in ("fits", "unknown")
+    return Options(helpful, advice(run, before, estimator) if over else ())
+
+
+def _read_back(
+    analysis: Analysis, index: int, found: tuple[Plan, ...], again: Reanalyse, must_fit: bool
+) -> Iterator[Option]:
+    """Those of the plans that the files can say, and that still do what was planned when they are read."""
+    run, before = analysis.runs[index], analysis.estimates[index]
+    for plan in found:
+        tried = attempt(analysis, _edits(analysis, run, plan.changes) or (), None, again)
+        if tried.holds and tried.after is not None and len(tried.after.estimates) > index:
+            # What counts is what the written files say, not what was planned.
+            written = plan._replace(estimate=tried.after.estimates[index])
+            if helps(written.estimate, before, must_fit):
+                yield Option(written, tried)
 
 
 def express(analysis: Analysis) -> Callable[[Run, Mapping[str, Any]], tuple[Edit, ...] | None]:
@@ -49,25 +84,14 @@ def _edits(analysis: Analysis, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
     return analysis.format.edits(analysis.parsed, run, changes)
 
 
-def _fixes(
-    analysis: Analysis,
-    found: Found,
-    options: tuple[tuple[Plan, tuple[Edit, ...]], ...],
-    again: Reanalyse,
-) -> tuple[Fix, ...]:
-    """The plans that, written and read back, solve the finding without a new one; helpful steps where none fits."""
+def _fixes(analysis: Analysis, found: Found, known: Options) -> tuple[Fix, ...]:
+    """The plans that solve the finding without a new one; where none fits, steps that help, and hardware."""
     before = analysis.estimates[found.run]
     fixes = []
-    for plan, edits in options:
-        fits = plan.estimate.verdict == "fits"
-        tried = attempt(analysis, edits, found.finding if fits else None, again)
-        if not edits or not tried.holds or tried.after is None or len(tried.after.estimates) <= found.run:
-            continue
-        # What counts is what the written files say, not what was planned.
-        written = plan._replace(estimate=tried.after.estimates[found.run])
-        if helps(written.estimate, before, fits):
-            fixes.append(as_fix(written, before, edits)._replace(patches=tried.patches))
-    return tuple(fixes[:LIMIT])
+    for plan, tried in known.options:
+        if plan.estimate.verdict != "fits" or held(tried, analysis, found.finding).holds:
+            fixes.append(as_fix(plan, before, tried.edits)._replace(patches=tried.patches))
+    return (*fixes[:LIMIT], *known.advice)
 
 
 def helps(after: Estimate, before: Estimate, must_fit: bool) -> bool:

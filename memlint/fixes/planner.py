@@ -89,10 +89,10 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
     planning = Planning(run, before, search)
-    found: dict[frozenset[str], Plan] = {}
+    found: dict[frozenset[tuple[str, Any]], Plan] = {}
     for quality in QUALITIES:
         for plan in _of_tier(planning, quality):
-            found.setdefault(frozenset(step.title for step in plan.steps), plan)
+            found.setdefault(frozenset(plan.changes.items()), plan)
         if len(found) >= limit:
             break
     return _of_each_character(tuple(found.values()), limit)

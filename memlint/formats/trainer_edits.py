@@ -40,7 +40,7 @@ def _targets(value: Any) -> Any:
 
 
 def _four_bit(value: Any) -> Any:
-    return {4: True, 16: False}.get(value) if isinstance(value, (int, float)) else None
+    return True if value == 4 else False if value == 16 else None
 
 
 def _attention(value: Any) -> Any:

@@ -1,0 +1,69 @@
+"""What hardware would hold a run that no change makes fit: nothing to write into the file, only to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from memlint.findings import Fix
+from memlint.memory.model import Estimate
+from memlint.run import Run, replace
+
+Estimator = Callable[[Run], Estimate]
+MOST_GPUS = 64
+# What DeepSpeed's half precision makes of a run: half parameters and gradients, fp32 masters in the shards.
+_ZERO3: dict[str, Any] = {
+    "parallelism.engine": "deepspeed",
+    "parallelism.zero.stage": 3,
+    "precision.autocast": False,
+    "precision.master_weights": True,
+}
+
+
+def advice(run: Run, before: Estimate, estimator: Estimator) -> tuple[Fix, ...]:
+    """The smallest common card that holds the run as it is, and how many of its own with ZeRO-3 or FSDP."""
+    return (*_card(before), *_gpus(run, before, estimator))
+
+
+def _card(before: Estimate) -> Iterator[Fix]:
+    if before.fits_on:
+        title, high = f"use {before.fits_on[0]}", before.device_high_bytes or 0
+        note = "the smallest common card that holds the run as it is"
+        yield Fix(title, peak_before=high, peak_after=high, verdict_after="fits", note=note)
+
+
+def _gpus(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    sharded = _sharded(run)
+    world = run.parallelism.world_size
+    if sharded is None or not isinstance(world, int):
+        return
+    name, count = sharded[1], 2 * max(1, world)
+    while count <= MOST_GPUS:
+        sizes = ("world_size", "data_parallel_size", "gpus_per_node")
+        values = (count, count, min(count, 8))
+        after = estimator(replace(sharded[0], {f"parallelism.{key}": value for key, value in zip(sizes, values)}))
+        if after.verdict == "fits":
+            high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
+            title = f"use {count} of these cards with {name}"
+            note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
+            yield Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+            return
+        count *= 2
+
+
+def _sharded(run: Run) -> tuple[Run, str] | None:
+    """The run with everything sharded, and by what; None where memlint cannot say how it would be."""
+    engine, others = run.parallelism.engine, run.parallelism
+    if others.tensor_parallel_size * others.pipeline_parallel_size * others.sequence_parallel_size != 1:
+        return None
+    if engine == "fsdp" and run.parallelism.fsdp.strategy == "FULL_SHARD":
+        return run, "FSDP"
+    if engine == "deepspeed" and run.parallelism.zero.stage == 3:
+        return run, "ZeRO-3"
+    half = run.precision.compute
+    if engine not in ("single", "ddp", "deepspeed") or half not in ("bfloat16", "float16"):
+        return None
+    if run.model.quantization.method != "none":
+        return None
+    dtypes = {"model.weights_dtype": half, "precision.trainable_dtype": half, "method.adapter_dtype": half}
+    return replace(run, {**_ZERO3, **dtypes}), "ZeRO-3"

@@ -1,0 +1,77 @@
+"""What a finding offers as a whole: plans that fit as files, else steps that help and hardware that would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlint.checks.engine import Analysis, Engine
+from memlint.checks.shipped import shipped
+from memlint.commands.session import Session
+from memlint.findings import Finding
+from memlint.fixes.hardware_advice import advice
+from memlint.hardware import find
+from memlint.memory import estimate
+from memlint.run import Origin, replace
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PRETRAINING = """
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: pt
+do_train: true
+finetuning_type: full
+dataset: x
+cutoff_len: {length}
+bf16: true
+flash_attn: fa2
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+output_dir: out
+"""
+
+
+def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
+    origin = Origin("command_line")
+    facts = {"gpu": find(card), "gpu_origin": origin, "gpus": 1, "gpus_origin": origin, "gpus_per_node": 1}
+    engine = Engine(shipped())
+    outcome = Session(lambda _: engine, lambda *_: facts, cwd=str(path.parent)).lint(str(path))
+    return outcome.analyses[0], next(finding for finding in outcome.findings if finding.rule == "MEM001")
+
+
+@pytest.mark.parametrize("name", ["trainer/sft_full_llama3_8b.yaml", "llamafactory/llama3_8b_full_sft.yaml"])
+def test_a_full_fine_tune_gets_plans_that_fit_of_different_kinds(name: str) -> None:
+    _, finding = linted(EXAMPLES / name, "A100-80GB")
+
+    assert len(finding.fixes) >= 2
+    assert all(fix.verdict_after == "fits" and fix.patches for fix in finding.fixes)
+    assert {fix.changes.get("method.kind") for fix in finding.fixes} == {"lora", None}
+
+
+def test_where_nothing_fits_steps_that_help_and_hardware_that_would(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(PRETRAINING.format(length=2048))
+    analysis, finding = linted(path, "T4")
+    named = [fix for fix in finding.fixes if fix.title.startswith("use ")]
+    helpful = [fix for fix in finding.fixes if fix not in named]
+
+    assert 1 <= len(helpful) <= 3
+    assert all(fix.edits and fix.peak_after < fix.peak_before and fix.verdict_after != "fits" for fix in helpful)
+    assert named
+    assert not any(fix.edits or fix.safe for fix in named)
+    for card in analysis.estimates[0].fits_on[:1]:
+        assert estimate(replace(analysis.runs[0], {"hardware.gpu": find(card)})).verdict == "fits"
+
+
+def test_more_cards_are_named_where_sharding_is_enough() -> None:
+    analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
+    titles = [fix.title for fix in advice(analysis.runs[0], analysis.estimates[0], estimate)]
+
+    assert any(title.endswith("of these cards with ZeRO-3") for title in titles)
+
+
+def test_nothing_is_said_of_hardware_where_the_run_cannot_be_sharded() -> None:
+    analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
+    run = replace(analysis.runs[0], {"parallelism.tensor_parallel_size": 2})
+
+    assert not any("ZeRO" in fix.title for fix in advice(run, analysis.estimates[0], estimate))
