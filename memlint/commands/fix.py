@@ -40,6 +40,10 @@ def run(program: str, arguments: list[str]) -> int:
     harmed = tuple(_harmed(paths, what, changed)) if changed else ()
     if harmed:
         raise CommandError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
+    moved = tuple(_moved(changed))
+    if moved:
+        sys.stderr.write("".join(f"{line}\n" for line in moved) + f"memlint: {BUG}\n")
+        return 2
     done = _printed(changed) if given.diff else _written(changed, paths)
     linter = Linter(_over(what, changed)._replace(fixes=False))
     left = exit_code(tuple(linter.report(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
@@ -127,6 +131,16 @@ def _harmed(paths: list[str], what: Job, changed: Mapping[str, bytes]) -> Iterat
         for item in new.report(path).findings:
             if item.severity == SEVERITIES[-1] and identity(item) not in before:
                 yield f"{path} would get a new error ({item.rule}: {item.message})"
+
+
+def _moved(changed: Mapping[str, bytes]) -> Iterator[str]:
+    """What another parser, which keeps comments with their keys, says against the files to be written."""
+    texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
+    if texts:
+        from memlint.fixes.second_opinion import disagreements
+
+        for path, new in texts.items():
+            yield from (f"{path}: {reason}" for reason in disagreements(_read(path), new))
 
 
 def _printed(changed: Mapping[str, bytes]) -> int:

@@ -6,19 +6,30 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Fix
-from memlint.fixes.attach import express
-from memlint.fixes.planner import Search, as_fix, largest, plans
-from memlint.memory.model import Estimate
+from memlint.fixes.attach import LIMIT, Estimator
+from memlint.fixes.attach import options as written
+from memlint.fixes.attempt import Reanalyse
+from memlint.fixes.planner import Search, as_fix, largest
 from memlint.report.units import gib
 from memlint.run import UNKNOWN, Run
 
 BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
 LONGEST = 1 << 24
+
+
+class What(NamedTuple):
+    """What is planned for, and how files with other contents are read."""
+
+    path: str
+    analysis: Analysis
+    estimator: Estimator
+    again: Reanalyse
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -28,10 +39,11 @@ def run(program: str, arguments: list[str]) -> int:
     linter = Linter(job(given, fixes=False))
     rows = []
     for item in files(given):
+        estimator = linter.engine(linter.settings(item.path)).estimator
+        workspace = linter.session.workspace(item.path)
         for analysis in linter.outcome(item.path).analyses:
-            estimator = linter.engine(linter.settings(item.path)).estimator
-            search = Search(estimator, express(analysis))
-            rows += [_row(item.path, analysis, number, search, given) for number in range(len(analysis.runs))]
+            what = What(item.path, analysis, estimator, linter.session.again(analysis, workspace))
+            rows += [_row(what, number, given) for number in range(len(analysis.runs))]
     if not rows:
         raise CommandError("no training config to plan for among these files")
     text = json.dumps({"schema_version": 1, "runs": rows}, indent=2) if given.format == "json" else _text(rows)
@@ -51,19 +63,20 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _row(path: str, analysis: Analysis, number: int, search: Search, given: options.Options) -> dict[str, Any]:
-    one, estimate = analysis.runs[number], analysis.estimates[number]
-    row: dict[str, Any] = {"path": path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
+def _row(what: What, number: int, given: options.Options) -> dict[str, Any]:
+    one, estimate = what.analysis.runs[number], what.analysis.estimates[number]
+    row: dict[str, Any] = {"path": what.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
     row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
+    search = Search(what.estimator)
     if not given.max_seq:
         row["max_micro_batch"] = _largest(one, BATCH, 1, search)
     if not given.max_batch:
         row["max_sequence_length"] = _largest(one, LENGTH, 1, search)
-    if not (given.max_batch or given.max_seq):
-        row["plans"] = [_plan(fix) for fix in _fixes(one, estimate, search)]
+    if not (given.max_batch or given.max_seq) and estimate.verdict != "fits":
+        row["plans"] = [_plan(fix) for fix in _fixes(what, number)]
     return row
 
 
@@ -73,9 +86,12 @@ def _largest(one: Run, field: str, start: int, search: Search) -> dict[str, int]
     return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
 
 
-def _fixes(one: Run, estimate: Estimate, search: Search) -> Iterator[Fix]:
-    """Plans that fit, the fastest first."""
-    yield from sorted((as_fix(plan, estimate) for plan in plans(one, estimate, search)), key=lambda fix: fix.speed)
+def _fixes(what: What, number: int) -> list[Fix]:
+    """Plans that fit when they are written and read back, the fastest first."""
+    known = written(what.analysis, number, what.estimator, what.again)
+    before = what.analysis.estimates[number]
+    found = (as_fix(plan, before, tried.edits) for plan, tried in known.options if plan.estimate.verdict == "fits")
+    return sorted(found, key=lambda fix: fix.speed)[:LIMIT]
 
 
 def _plan(fix: Fix) -> dict[str, Any]:

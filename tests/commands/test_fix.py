@@ -94,6 +94,19 @@ def test_a_plan_as_json(examples: Path) -> None:
     assert 1 <= batch["power_of_two"] <= batch["exact"] < 2 * batch["power_of_two"]
 
 
+def test_planned_is_what_the_files_say_when_written(examples: Path) -> None:
+    name = "trainer/sft_full_llama3_8b.yaml"
+    card = ("--gpu", "A100-80GB", "--gpus", "1", "--isolated")
+    (row,) = json.loads(memlint(examples, "plan", name, "--format", "json", *card).out)["runs"]
+    (checked,) = json.loads(memlint(examples, "check", name, "--format", "json", "--select", "MEM001", *card).out)[
+        "findings"
+    ]
+    planned = {plan["title"]: plan["peak_after"] for plan in row["plans"]}
+
+    assert planned
+    assert planned == {fix["title"]: fix["peak_after_bytes"] for fix in checked["fixes"]}
+
+
 def test_a_rule_and_a_line_are_explained(examples: Path) -> None:
     assert "The run needs more memory than the card has" in memlint(examples, "explain", "MEM001").out
     path = "trainer/sft_full_llama3_8b.yaml"
