@@ -1,0 +1,25 @@
+"""Generated pages are fresh: the rule pages from the rule files, the shown output from the commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("tool", ["tools/rule_pages.py", "tools/readme.py"])
+def test_generated_pages_are_fresh(tool: str) -> None:
+    done = subprocess.run(
+        [sys.executable, tool, "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, ""), f"run `python {tool}`"
