@@ -12,8 +12,8 @@ from memlint.formats.references import Files, candidates, inside, issue, reader,
 from memlint.source import load
 from memlint.source.document import Document
 
-ROOT = "/work/repo"
-CONFIG = "/work/repo/examples/train/full.yaml"
+ROOT = "/srv/repo"
+CONFIG = "/srv/repo/examples/train/full.yaml"
 
 
 def files(present: set[str], links: dict[str, str] | None = None, folders: set[str] | None = None) -> Files:
@@ -30,20 +30,20 @@ def files(present: set[str], links: dict[str, str] | None = None, folders: set[s
 
 def test_the_working_directory_comes_first_then_the_folder_then_its_ancestors() -> None:
     assert candidates("ds.json", CONFIG, ROOT + "/run", ROOT) == (
-        "/work/repo/run/ds.json",
-        "/work/repo/examples/train/ds.json",
-        "/work/repo/examples/ds.json",
-        "/work/repo/ds.json",
+        "/srv/repo/run/ds.json",
+        "/srv/repo/examples/train/ds.json",
+        "/srv/repo/examples/ds.json",
+        "/srv/repo/ds.json",
     )
 
 
 def test_the_first_file_that_is_there_wins() -> None:
-    present = {"/work/repo/examples/ds.json", "/work/repo/ds.json"}
-    assert resolve("ds.json", CONFIG, ROOT + "/run", ROOT, files(present)) == "/work/repo/examples/ds.json"
-    assert resolve("ds.json", CONFIG, ROOT, ROOT, files(present)) == "/work/repo/ds.json"
+    present = {"/srv/repo/examples/ds.json", "/srv/repo/ds.json"}
+    assert resolve("ds.json", CONFIG, ROOT + "/run", ROOT, files(present)) == "/srv/repo/examples/ds.json"
+    assert resolve("ds.json", CONFIG, ROOT, ROOT, files(present)) == "/srv/repo/ds.json"
 
 
-@given(st.text("ab./~-\\", max_size=30), st.sampled_from([ROOT, "/", "/work/other", "/work/repository"]))
+@given(st.text("ab./~-\\", max_size=30), st.sampled_from([ROOT, "/", "/srv/other", "/srv/repository"]))
 def test_no_candidate_is_outside_of_the_root(reference: str, cwd: str) -> None:
     for place in candidates(reference, CONFIG, cwd, ROOT):
         assert posixpath.isabs(place) and inside(place, ROOT) and ".." not in place.split("/")
@@ -56,11 +56,11 @@ def code(reference: str, found: Files) -> str:
 
 
 def test_every_reason_has_its_code() -> None:
-    everything = files({"/etc/passwd", "/work/repository/ds.json"}, folders={"/work/repo/deepspeed"})
+    everything = files({"/etc/passwd", "/srv/repository/ds.json"}, folders={"/srv/repo/deepspeed"})
     assert code("gone.json", everything) == "missing"
     assert code("/etc/passwd", everything) == "outside"
     assert code("../../../etc/passwd", everything) == "outside" or code("../../../etc/passwd", everything) == "missing"
-    assert code("/work/repository/ds.json", everything) == "outside"
+    assert code("/srv/repository/ds.json", everything) == "outside"
     assert code("~/ds.json", everything) == "outside"
     assert code("https://example.org/ds.json", everything) == "url"
     assert code("file:///etc/passwd", everything) == "url"
@@ -71,7 +71,7 @@ def test_every_reason_has_its_code() -> None:
 
 
 def test_a_link_that_leads_outside_is_not_followed() -> None:
-    found = files({"/etc/passwd"}, links={"/work/repo/ds.json": "/etc/passwd"})
+    found = files({"/etc/passwd"}, links={"/srv/repo/ds.json": "/etc/passwd"})
     assert code("ds.json", found) == "outside"
 
 
@@ -80,7 +80,7 @@ def test_a_root_of_the_file_system_works() -> None:
 
 
 def test_circles_are_refused_however_long() -> None:
-    read = reader(ROOT, ROOT, files({f"/work/repo/{name}.json" for name in "abc"}))
+    read = reader(ROOT, ROOT, files({f"/srv/repo/{name}.json" for name in "abc"}))
     assert isinstance(read("b.json", "a.json"), Document)
     assert isinstance(read("c.json", "b.json"), Document)
     closed = read("a.json", "c.json")
@@ -90,13 +90,13 @@ def test_circles_are_refused_however_long() -> None:
 
 
 def test_two_configs_may_name_the_same_file() -> None:
-    read = reader(ROOT, ROOT, files({"/work/repo/ds.json"}))
+    read = reader(ROOT, ROOT, files({"/srv/repo/ds.json"}))
     assert isinstance(read("ds.json", "one.yaml"), Document)
     assert isinstance(read("ds.json", "two.yaml"), Document)
 
 
 def test_a_file_that_cannot_be_read_says_why() -> None:
-    found = reader(ROOT, ROOT, files({"/work/repo/locked.json"}))("locked.json", CONFIG)
+    found = reader(ROOT, ROOT, files({"/srv/repo/locked.json"}))("locked.json", CONFIG)
     assert isinstance(found, Missing) and found.code == "unreadable" and "Permission denied" in found.message
 
 
