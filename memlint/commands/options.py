@@ -58,7 +58,6 @@ def add_settings(to: argparse.ArgumentParser) -> None:
     group = to.add_argument_group("settings")
     group.add_argument("--settings", metavar="FILE", help="use this settings file and no other")
     group.add_argument("--isolated", action="store_true", help="read no settings file")
-    group.add_argument("--allow-plugins", action="store_true", help="load the Python plug-ins that settings name")
     group.add_argument("--show-settings", metavar="FILE", help="print the settings of FILE and where each came from")
 
 
