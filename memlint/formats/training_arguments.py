@@ -175,6 +175,10 @@ def _optimizer_options(fields: Fields, args: Arguments) -> None:
         number = as_int(options.get(option))
         if number is not None:
             fields.put(name, number, args.origin("optim_args"))
+    momentum = as_number(options.get("momentum"))
+    if momentum is not None and args.word("optim") == "sgd":
+        # A momentum buffer per parameter: transformers 5.23 trainer_optimizer.py:317 hands it to torch.optim.SGD.
+        fields.put("optimizer.momentum", float(momentum), args.origin("optim_args"))
     targets = args.get("optim_target_modules")
     if targets is not None:
         fields.put("optimizer.targets", as_words(targets), args.origin("optim_target_modules"))

@@ -69,6 +69,7 @@ def test_defaults(field: str, newest: object, older: object) -> None:
         ({"bf16": True}, "precision.compute", "bfloat16"),
         ({"fp16": True}, "precision.outputs_to_fp32", True),
         ({"optim": "galore_adamw", "optim_args": "rank=64, update_proj_gap=100"}, "optimizer.rank", 64),
+        ({"optim": "sgd", "optim_args": "momentum=0.9"}, "optimizer.momentum", 0.9),
         ({"optim": "galore_adamw_layerwise"}, "optimizer.layerwise", True),
         ({"optim_target_modules": ["attn", "mlp"]}, "optimizer.targets", ("attn", "mlp")),
         ({"label_smoothing_factor": 0.1}, "loss.label_smoothing", 0.1),
