@@ -142,7 +142,10 @@ def apply_accelerate(
     kind = section.value.get("distributed_type")
     word = "NO" if kind is False else str(kind).upper()
     if word == "DEEPSPEED":
-        return _deepspeed(fields, section, args, context, architecture)
+        named = _deepspeed(fields, section, args, context, architecture)
+        # Ulysses is DeepSpeed's (1.15 parallelism_config.py: sp_backend); launch passes the degrees on for any engine.
+        _degrees(fields, section.below("parallelism_config"), _PARALLELISM)
+        return named
     if word == "FSDP":
         options = Options(section.below("fsdp_config"), LAUNCH_DEFAULTS, f"{SOURCE} launch")
         apply_fsdp(fields, options, section.origin("distributed_type"))

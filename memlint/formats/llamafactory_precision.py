@@ -15,7 +15,7 @@ def apply_precision(fields: Fields, config: Config) -> None:
     if half:
         fields.put("precision.compute", half, config.own.origin(key))
     else:
-        full = config.tuning == "full" and config.training
+        full = config.tuning == "full" and config.training and upcasts(config)[0]  # not with BAdam
         reason = "no mixed precision: matmuls run in the dtype of the weights"
         fields.infer("precision.compute", "float32" if full else dtype, reason)
     _trainable(fields, config)

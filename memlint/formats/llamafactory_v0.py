@@ -117,5 +117,18 @@ def apply_inference(fields: Fields, view: Config) -> None:
     dtype = view.own.word("infer_dtype")
     if dtype in ("float16", "bfloat16", "float32"):
         view.put(fields, "precision.compute", "infer_dtype", dtype)
-    if view.own.word("infer_backend") == "vllm":
-        view.put(fields, "sequence.length", "vllm_maxlen", view.whole("vllm_maxlen", 4096))
+    backend = view.own.word("infer_backend")
+    if backend in _SERVERS:
+        _served(fields, view, backend)
+
+
+# Backend -> its own keys for the longest sequence and for the share of each card (hparams/model_args.py:404-438).
+_SERVERS = {"vllm": ("vllm_maxlen", "vllm_gpu_util"), "sglang": ("sglang_maxlen", "sglang_mem_fraction")}
+
+
+def _served(fields: Fields, view: Config, backend: str) -> None:
+    """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
+    length, share = _SERVERS[backend]
+    view.put(fields, "sequence.length", length, view.whole(length, 4096))
+    reason = f"{backend} reserves `{share}` ({view.own.get(share)}) of every visible card: weights and a cache fill it"
+    fields.unknown("parallelism.engine", reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer_config import Config
+from memlint.formats.trainer_loss import apply_loss
 from memlint.run import Origin
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
@@ -28,6 +29,10 @@ _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
+# What a run calls its results; a data set's or a starting model's name says nothing of this run.
+_RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
+_STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
+_BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
 _LENGTHS = (
     *("max_length", "max_seq_length", "model_max_length", "block_size", "max_source_length"),
     *("cutoff_len", "seq_len", "seq_length", "max_len"),
@@ -43,11 +48,11 @@ def apply_stage(fields: Fields, config: Config) -> None:
     else:
         _length(fields, config, stage)
     _packing(fields, config)
-    _loss(fields, config, stage)
+    apply_loss(fields, config, stage)
 
 
 def stage_of(config: Config) -> tuple[str, Origin]:
-    """The stage where keys make it certain, else `dpo` for `beta` with a prompt length, else `sft`."""
+    """The stage where keys make it certain, else what a run with `beta` calls itself, else `sft`."""
     value = config.section.value
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
@@ -62,9 +67,23 @@ def stage_of(config: Config) -> tuple[str, Origin]:
     if isinstance(loss, str) and loss in _PREFERENCE_LOSSES:
         return "dpo", Origin("inferred", detail=f"`loss_type: {loss}` is one of DPO's")
     if value.get("beta") is not None:
-        detail = "`beta` is DPOConfig's; ORPOConfig has it too, and then there is no reference model"
-        return "dpo", Origin("inferred", detail=detail)
+        return _named_stage(config)
     return "sft", Origin("inferred", detail="no key of another trainer")
+
+
+def _named_stage(config: Config) -> tuple[str, Origin]:
+    """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
+    words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
+    said = set().union(*words.values())
+    if len(said) != 1:
+        return "dpo", Origin("inferred", detail=_BETA_ALONE)
+    (stage,) = said
+    key = next(key for key in _RUN_NAMES if words[key])
+    return stage, config.section.origin(key, detail=f"`beta`, and `{key}` says {stage}")
+
+
+def _words(value: object) -> set[str]:
+    return set(value.lower().replace("_", "-").replace("/", "-").split("-")) if isinstance(value, str) else set()
 
 
 def _reference(fields: Fields, config: Config, stage: str) -> None:
@@ -73,7 +92,9 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
     beta = as_number(config.section.value.get("beta"))
     if stage == "grpo":  # beta 0.0 since trl 0.17 means no KL term and no reference model
         wants = bool(beta) or (beta is None and () < config.trl < (0, 17))
-    if not wants or as_bool(config.section.value.get("reference_free")):
+    if fields.origins["method.stage"].detail == _BETA_ALONE:
+        fields.infer("method.reference_model", "none", _BETA_ALONE)
+    elif not wants or as_bool(config.section.value.get("reference_free")):
         fields.infer("method.reference_model", "none", f"{stage} needs none")
     elif as_bool(config.section.value.get("precompute_ref_log_probs")):
         fields.put("method.reference_model", "precomputed", config.section.origin("precompute_ref_log_probs"))
@@ -143,22 +164,3 @@ def _packing(fields: Fields, config: Config) -> None:
         fields.put("sequence.padding_free", True, config.args.origin("padding_free"))
     if packing:
         fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
-
-
-def _loss(fields: Fields, config: Config, stage: str) -> None:
-    """trl 1.16 scores tokens in tiles without logits; older ones and plain Trainers keep logits unless Liger is on."""
-    liger = config.args.flag("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
-    fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
-    if config.trl >= (1, 16) and stage != "rm":
-        fields.infer("loss.kind", "chunked", f"{config.args.source}: add_fused_lm_head, tiles of 4096 tokens")
-        fields.put("loss.chunk_tokens", 4096, Origin("default", detail="trl 1.16 kernels/chunked_logprob.py:31"))
-        fields.put("loss.upcast_logits", False, Origin("inferred", detail="there are no logits"))
-    elif liger and supported and stage in ("sft", "pt"):
-        fields.put("loss.kind", "liger", config.args.origin("use_liger_kernel"))
-    else:
-        fields.put("loss.kind", "plain", config.args.origin("use_liger_kernel"))
-        if liger and not supported:
-            fields.infer("loss.fallback_reason", "Liger does not support this model", "liger_kernel 0.8.5")
-    if as_bool(config.section.value.get("activation_offloading")):
-        fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))

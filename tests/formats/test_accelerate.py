@@ -59,6 +59,10 @@ def test_recognised_by_keys(value: Any, confidence: str) -> None:
         ),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": {}}, {"parallelism.zero.stage": 2}),
         (
+            {"distributed_type": "DEEPSPEED", "parallelism_config": {"parallelism_config_sp_size": 4}},
+            {"parallelism.sequence_parallel_size": 4, "parallelism.data_parallel_size": 2},
+        ),
+        (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": 2, "fsdp_offload_params": True}},
             {
                 "parallelism.fsdp.version": 1,

@@ -20,6 +20,7 @@ FACTS: list[tuple[str, str, str, Any, str]] = [
     ("pure_bf16: true", "full", "precision.autocast", False, "hparams/parser.py:641: training_args.bf16 stays off"),
     ("pure_bf16: true\nbf16: true", "full", "precision.autocast", True, "training_args.bf16 is on"),
     ("pure_bf16: true", "full", "precision.outputs_to_fp32", False, "no mixed precision in accelerate"),
+    ("use_badam: true", "full", "precision.compute", "bfloat16", "model/adapter.py:343: weights stay as loaded"),
     ("use_badam: true\nbf16: true", "full", "precision.trainable_dtype", "bfloat16", "model/adapter.py:343"),
     ("bf16: true", "lora", "method.adapter_dtype", "float32", "model/adapter.py:310"),
     ("pure_bf16: true", "lora", "method.adapter_dtype", "float32", "peft 0.18 autocast_adapter_dtype=True"),
@@ -368,3 +369,16 @@ def test_v1_deepspeed_fills_auto_with_bf16() -> None:
     parsed = parse(V1 + "dist_config: {name: deepspeed, config_file: z3.json}\n", {"z3.json": DEEPSPEED}, gpus=8)
     assert parsed.runs[0].parallelism.zero.stage == 3
     assert parsed.runs[0].precision.trainable_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("backend", "length", "share"), [("vllm", "vllm_maxlen", "vllm_gpu_util"), ("sglang", "sglang_maxlen", "sglang_mem")]
+)
+def test_a_server_that_fills_the_card_has_no_figure_of_its_own(backend: str, length: str, share: str) -> None:
+    """chat/vllm_engine.py:73-82, chat/sglang_engine.py:88-93: all visible cards, a share of each."""
+    text = f"model_name_or_path: m\ntemplate: llama3\ninfer_backend: {backend}\n{length}: 1234\n"
+    run = run_of(text)
+    assert run.sequence.length == 1234
+    assert run.parallelism.engine is UNKNOWN
+    assert share in run.origins["parallelism.engine"].detail
+    assert run_of(text.replace(backend, "huggingface", 1)).parallelism.engine == "single"

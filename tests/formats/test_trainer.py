@@ -23,7 +23,7 @@ PLAIN = {
     "bf16": True,
 }
 TRL = {**PLAIN, "dataset_num_proc": 4}
-DPO = {**TRL, "beta": 0.1, "max_prompt_length": 512}
+DPO = {**TRL, "output_dir": "data/model-dpo-full", "beta": 0.1, "max_prompt_length": 512}
 LORA = {**TRL, "use_peft": True}
 QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
 
@@ -110,6 +110,13 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
         ({**TRL, "packing": True, "packing_strategy": "wrapped"}, {"sequence.neat_packing": False}),
         (DPO, {"method.stage": "dpo", "method.reference_model": "copy", "sequence.max_prompt_length": 512}),
         ({**DPO, "use_peft": True}, {"method.reference_model": "shared"}),
+        (
+            {**DPO, "output_dir": "data/zephyr-orpo-141b"},
+            {"method.stage": "orpo", "method.reference_model": "none", "loss.kind": "plain"},
+        ),
+        ({**DPO, "output_dir": "out"}, {"method.stage": "dpo", "method.reference_model": "none"}),
+        ({**DPO, "output_dir": "x-dpo", "hub_model_id": "x-orpo"}, {"method.reference_model": "none"}),
+        ({**DPO, "output_dir": "out", "dataset_name": "pairs-dpo"}, {"method.reference_model": "none"}),
         ({**DPO, "precompute_ref_log_probs": True}, {"method.reference_model": "precomputed"}),
         (
             {**DPO, "loss_type": "simpo"},
@@ -155,6 +162,14 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
         (QLORA, {"trl": (0, 19)}, {"model.quantization.upcast_rest_to_fp32": True, "method.adapter_dtype": "bfloat16"}),
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        (TRL, {"trl": (1, 3)}, {"loss.kind": "plain"}),
+        (TRL, {"trl": (1, 6)}, {"loss.kind": "plain"}),
+        ({**TRL, "loss_type": "chunked_nll"}, {"trl": (1, 4)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256}),
+        (TRL, {"trl": (1, 7)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256, "loss.upcast_logits": False}),
+        ({**TRL, "loss_type": "nll"}, {"trl": (1, 14)}, {"loss.kind": "plain"}),
+        ({**TRL, "use_liger_kernel": True}, {"trl": (1, 14)}, {"loss.kind": "liger"}),
+        (DPO, {"trl": (1, 14)}, {"loss.kind": "plain"}),
+        (DPO, {"trl": (1, 15)}, {"loss.kind": "chunked", "loss.chunk_tokens": 4096}),
         (PLAIN, {"transformers": (4, 57)}, {"model.weights_dtype": "float32", "checkpointing.reentrant": True}),
         ({**PLAIN, "fsdp": "full_shard"}, {"transformers": (4, 57)}, {"parallelism.fsdp.version": 1}),
     ],
