@@ -372,13 +372,14 @@ def test_v1_deepspeed_fills_auto_with_bf16() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "length", "share"), [("vllm", "vllm_maxlen", "vllm_gpu_util"), ("sglang", "sglang_maxlen", "sglang_mem")]
+    ("backend", "length", "share"),
+    [("vllm", "vllm_maxlen", "vllm_gpu_util"), ("sglang", "sglang_maxlen", "sglang_mem_fraction")],
 )
 def test_a_server_that_fills_the_card_has_no_figure_of_its_own(backend: str, length: str, share: str) -> None:
     """chat/vllm_engine.py:73-82, chat/sglang_engine.py:88-93: all visible cards, a share of each."""
     text = f"model_name_or_path: m\ntemplate: llama3\ninfer_backend: {backend}\n{length}: 1234\n"
-    run = run_of(text)
+    run = parse(text).runs[0]
     assert run.sequence.length == 1234
     assert run.parallelism.engine is UNKNOWN
     assert share in run.origins["parallelism.engine"].detail
-    assert run_of(text.replace(backend, "huggingface", 1)).parallelism.engine == "single"
+    assert parse(text.replace(backend, "huggingface", 1)).runs[0].parallelism.engine == "single"
