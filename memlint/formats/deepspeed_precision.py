@@ -38,8 +38,7 @@ def apply_precision(fields: Fields, view: Config) -> None:
     elif half:
         _half(fields, half, origin)
     else:
-        fields.put("precision.compute", "float32", origin)
-        fields.put("precision.autocast", False, origin)
+        _single(fields, origin)
     fields.put("precision.outputs_to_fp32", False, Origin("inferred", detail="accelerate wraps no DeepSpeed forward"))
     _autocast(fields, view)
     _master(fields, view, half)
@@ -61,6 +60,26 @@ def _half(fields: Fields, half: str, origin: Origin) -> None:
     for name in ("precision.compute", "precision.trainable_dtype", "method.adapter_dtype", "model.weights_dtype"):
         fields.put(name, half, origin)
     fields.put("precision.autocast", False, Origin("inferred", detail="DeepSpeed casts the module instead"))
+
+
+def _single(fields: Fields, origin: Origin) -> None:
+    """The engine casts nothing (engine.py:2089): weights that another format loaded in half precision compute in it.
+
+    Under stage 3 zero.Init makes what it loads fp32 (partition_parameters.py:407); transformers enters it unless the
+    model is quantised (5.23 modeling_utils.py:3815, `not is_quantized and not _is_ds_init_called`).
+    """
+    stage_3 = fields.get("parallelism.zero.stage") == 3
+    if stage_3 or fields.get("precision.autocast", None) is not False or "precision.compute" not in fields.values:
+        fields.put("precision.compute", "float32", origin)
+    fields.put("precision.autocast", False, origin)
+    if stage_3 and "model.weights_dtype" in fields.values and not _quantized(fields):
+        for name in ("model.weights_dtype", "precision.trainable_dtype"):
+            fields.infer(name, "float32", "neither bf16 nor fp16: deepspeed.zero.Init makes parameters fp32")
+
+
+def _quantized(fields: Fields) -> bool:
+    whole = fields.get("model.quantization", None)
+    return bool(getattr(whole, "method", fields.get("model.quantization.method", "none")) != "none")
 
 
 def _autocast(fields: Fields, view: Config) -> None:

@@ -64,6 +64,8 @@ def _weights_dtype(fields: Fields, config: Config) -> None:
         _checkpoint_dtype(fields, config, config.section.origin(key))
     elif word:
         fields.unknown("model.weights_dtype", f"`{key}: {word}` is no dtype that memlint knows")
+    elif _is_firefly_qlora(config):
+        fields.infer("model.weights_dtype", "float16", f"{_FIREFLY}: torch_dtype=torch.float16")
     elif config.trl >= (0, 29):
         fields.put(
             "model.weights_dtype", "float32", Origin("default", detail=f"{config.args.source} ModelConfig.dtype")
@@ -116,12 +118,25 @@ def _quantization(fields: Fields, config: Config) -> None:
         four = "train_mode" if "train_mode" in value else "method"
     if as_int(value.get("bits")) == 4:
         four = "bits"
+    if _is_firefly_qlora(config):
+        four = "lora_rank"
+        fields.infer("model.quantization.upcast_rest_to_fp32", True, f"{_FIREFLY}: prepare_model_for_kbit_training")
     eight = "load_in_8bit" if as_bool(value.get("load_in_8bit")) else "bits" if as_int(value.get("bits")) == 8 else ""
     if four:
         _four_bits(fields, config, four)
     elif eight:
         for name, setting in (("method", "bnb"), ("bits", 8), ("kind", "int8")):
             fields.put(f"model.quantization.{name}", setting, config.section.origin(eight))
+
+
+_FIREFLY = "Firefly train_qlora.py"
+
+
+def _is_firefly_qlora(config: Config) -> bool:
+    """Firefly's QLoRAArguments say no bits and no mode: `train_qlora.py` loads every such file's model in 4 bits."""
+    marks = ("train_file", "lora_rank", "max_seq_length")
+    others = ("train_mode", "method", "bits", "use_lora", "use_peft", "use_qlora", "load_in_4bit", "load_in_8bit")
+    return not config.trl and all(config.first(key) for key in marks) and not config.first(*others)
 
 
 def _four_bits(fields: Fields, config: Config, key: str) -> None:
@@ -135,7 +150,7 @@ def _four_bits(fields: Fields, config: Config, key: str) -> None:
         fields.put(
             "model.quantization.double_quant", bool(as_bool(config.section.value[said])), config.section.origin(said)
         )
-    elif key in ("use_qlora", "train_mode", "method", "bits"):
+    elif key in ("use_qlora", "train_mode", "method", "bits", "lora_rank"):
         fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
     storage, where = config.text("bnb_4bit_quant_storage")
     if storage:

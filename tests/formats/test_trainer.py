@@ -101,6 +101,14 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
         ({**LORA, "load_in_8bit": True}, {"model.quantization.bits": 8, "model.quantization.kind": "int8"}),
         ({**PLAIN, "lora_rank": 64}, {"method.kind": "lora", "method.rank": 64, "method.targets": ("all-linear",)}),
         ({**PLAIN, "train_mode": "qlora", "lora_rank": 8}, {"model.quantization.bits": 4, "method.kind": "lora"}),
+        (
+            {**PLAIN, "lora_rank": 64, "train_file": "d.jsonl", "max_seq_length": 1024},  # Firefly's train_qlora.py
+            {"model.quantization.bits": 4, "model.quantization.double_quant": True, "model.weights_dtype": "float16"},
+        ),
+        (
+            {**PLAIN, "lora_rank": 64, "train_file": "d.jsonl", "max_seq_length": 1024, "train_mode": "lora"},
+            {"model.weights_dtype": "bfloat16", "method.kind": "lora"},
+        ),
         ({**PLAIN, "max_seq_length": 2048}, {"sequence.length": 2048}),
         ({**TRL, "max_length": None}, {"sequence.length": UNKNOWN}),
         (
@@ -191,6 +199,15 @@ def test_deepspeed_behind_a_path_and_inline() -> None:
     assert run_of(by_path).related == ("ds.json",)
     assert run_of(by_path).origins["parallelism.zero.stage"].kind == "companion"
     assert run_of(inline).origins["parallelism.zero.stage"].pointer == ("deepspeed", "zero_optimization", "stage")
+
+
+@pytest.mark.parametrize(("stage", "dtype"), [(3, "float32"), (2, "bfloat16")])
+def test_stage_3_without_half_precision_loads_in_fp32(stage: int, dtype: str) -> None:
+    """transformers 5.23 modeling_utils.py:3821 enters deepspeed.zero.Init, whose dtype is then torch.float."""
+    training = {**PLAIN, "bf16": False, "torch_dtype": "bfloat16", "deepspeed": {"zero_optimization": {"stage": stage}}}
+    run = run_of(parsed_of(training))
+    precision = run.precision
+    assert (run.model.weights_dtype, precision.trainable_dtype, precision.compute) == (dtype, dtype, dtype)
 
 
 def test_a_missing_deepspeed_file_is_said_and_leaves_the_stage_unknown() -> None:
