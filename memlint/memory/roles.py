@@ -106,25 +106,40 @@ def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
 def _keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     known: dict[str, str] = {}
     found = []
+    renamed = _renamed(tensors)
     for tensor in tensors:
         base, _, branch = tensor.name.rpartition(".")
         if tensor.kind == "adapter" and base in known:
             found.append(f"{known[base]}.{branch}")
             continue
-        key = known[tensor.name] = _key(tensor)
+        key = known[tensor.name] = _key(tensor, renamed)
         found.append(key)
     return tuple(found)
 
 
-def _key(tensor: Tensor) -> str:
+# Qwen 1 (Qwen/Qwen-7B modeling_qwen.py, QWenMLP.forward): `c_proj(w1(x) * silu(w2(x)))`.
+_QWEN_1 = {"mlp.w1": "up", "mlp.w2": "gate"}
+# ChatGLM 2 to 4 (THUDM/chatglm3-6b modeling_chatglm.py, MLP): swiglu chunks `dense_h_to_4h` into gate and up.
+_CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
+
+
+def _renamed(tensors: tuple[Tensor, ...]) -> dict[str, str]:
+    """Parts by module name, where names mean something else beside the other names of this layer."""
+    shapes = {tensor.name: tensor.shape for tensor in tensors}
+    if "mlp.c_proj.weight" in shapes and "mlp.w2.weight" in shapes:
+        return _QWEN_1
+    wide, narrow = shapes.get("mlp.dense_h_to_4h.weight"), shapes.get("mlp.dense_4h_to_h.weight")
+    return _CHATGLM if wide and narrow and len(wide) == len(narrow) == 2 and wide[0] == 2 * narrow[1] else {}
+
+
+def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
     if tensor.kind in ("embedding", "head", "position"):
         return tensor.kind
     name = tensor.name
     if tensor.kind == "norm":
         return "head_norm" if "q_norm" in name or "k_norm" in name else "norm"
-    if tensor.kind == "bias":
-        return part_of(name) + ".bias"
-    return part_of(name)
+    part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)
+    return part + ".bias" if tensor.kind == "bias" else part
 
 
 def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
