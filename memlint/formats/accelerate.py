@@ -1,6 +1,7 @@
 """accelerate launch files (accelerate 1.15 commands/config): how many processes, which engine, which precision.
 
-Such a file is a companion: it trains nothing by itself. A training format joins it with `apply_accelerate`.
+Such a file is a companion: it trains nothing by itself, so alone its run has purpose "partial". A training format joins
+it with `apply_accelerate`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from memlint.formats.accelerate_fsdp import LAUNCH_DEFAULTS, Options, apply_fsdp
 from memlint.formats.base import Context, Issue, Missing, Parsed, Recognition
 from memlint.formats.deepspeed import apply_deepspeed, config_issues
 from memlint.formats.fields import Fields, Section, as_bool, as_int, root
+from memlint.formats.hardware import apply_hardware
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.training_arguments import Arguments
 from memlint.formats.validate import schema_issues
@@ -60,20 +62,21 @@ def recognise(document: Document) -> Recognition:
 
 
 def parse(document: Document, context: Context) -> Parsed:
-    """A launch file alone: what is wrong with it, and no run."""
+    """A launch file alone: a partial run, which knows the engine, its sharding and the GPUs but no model."""
     section = root(document)
-    issues = [*accelerate_issues(section, context)]
-    documents = [document]
+    fields = Fields()
+    apply_hardware(fields, context)
+    apply_world(fields, section)
+    named = apply_accelerate(fields, section, None, context)
+    run = fields.run(NAME, document.path, purpose="partial")
     raw: dict[str, Any] = {"config": document.value, "accelerate": document.value}
     places: dict[str, tuple[str, tuple[str | int, ...]]] = dict.fromkeys(raw, (document.path, ()))
-    config = _deepspeed_file(section, context)
-    if isinstance(config, Section):
-        documents.append(config.document)
-        raw["deepspeed"], places["deepspeed"] = config.value, (config.document.path, ())
-        issues.extend(config_issues(config, context))
-    elif config is not None:
-        issues.append(config)
-    return Parsed(NAME, (), tuple(issues), tuple(documents), raw, places)
+    documents = [document]
+    if named is not None:
+        documents.append(named.document)
+        raw["deepspeed"], places["deepspeed"] = named.value, (named.document.path, ())
+    issues = (*accelerate_issues(section, context), *fields.issues)
+    return Parsed(NAME, (run,), issues, tuple(documents), raw, places)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

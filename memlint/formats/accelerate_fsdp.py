@@ -42,6 +42,7 @@ LAUNCH_DEFAULTS: dict[str, Any] = {
     "version": 1,
     "sharding_strategy": "FULL_SHARD",
     "auto_wrap_policy": "NO_WRAP",
+    "min_num_params": 100_000_000,
     "backward_prefetch": "NO_PREFETCH",
     "state_dict_type": "",
     "use_orig_params": True,
@@ -110,13 +111,15 @@ def _named(value: Any, names: tuple[str, ...]) -> str:
 
 
 def _wrap(fields: Fields, options: Options) -> None:
+    """A size-based policy with no size wraps nothing (accelerate 1.15 utils/dataclasses.py:2095)."""
     policy = str(options.get("auto_wrap_policy")).upper()
-    wrap = {"TRANSFORMER_BASED_WRAP": "transformer", "SIZE_BASED_WRAP": "size"}.get(policy, "none")
+    size = as_int(options.get("min_num_params"))
+    by_size = "size" if size else "none"
+    wrap = {"TRANSFORMER_BASED_WRAP": "transformer", "SIZE_BASED_WRAP": by_size}.get(policy, "none")
     fields.put("parallelism.fsdp.wrap", wrap, options.origin("auto_wrap_policy"))
     classes = as_words(options.get("transformer_layer_cls_to_wrap"))
     if classes:
         fields.put("parallelism.fsdp.wrapped_classes", classes, options.origin("transformer_layer_cls_to_wrap"))
-    size = as_int(options.get("min_num_params"))
     if size is not None:
         fields.put("parallelism.fsdp.min_num_params", size, options.origin("min_num_params"))
 

@@ -32,6 +32,8 @@ def apply_batch(fields: Fields, view: Config) -> None:
     for keys, argument in _MATCHED:
         _compare(fields, view, view.arguments, keys, argument)
     _compare_total(fields, view, view.arguments)
+    _compare_betas(fields, view, view.arguments)
+    _compare_steps(fields, view, view.arguments)
 
 
 def _alone(fields: Fields, view: Config) -> None:
@@ -91,6 +93,51 @@ def _compare(fields: Fields, view: Config, args: Arguments, keys: tuple[str, ...
         f"`{key}: {view.get(*keys)}` contradicts `{argument}: {args.get(argument)}`{said}: "
         'transformers raises ValueError; write "auto" here'
     )
+    fields.issues.append(view.section.issue("conflict", message, *keys, related=_related(args, argument)))
+
+
+def _compare_betas(fields: Fields, view: Config, args: Arguments) -> None:
+    """integrations/deepspeed.py:154: `optimizer.params.betas` must be [adam_beta1, adam_beta2]."""
+    keys = ("optimizer", "params", "betas")
+    betas = view.get(*keys)
+    if not isinstance(betas, list) or len(betas) != 2 or any(as_number(beta) is None for beta in betas):
+        return
+    wanted = [args.number("adam_beta1"), args.number("adam_beta2")]
+    if None not in wanted and betas != wanted:
+        message = (
+            f"`{'.'.join(keys)}: {betas}` contradicts `adam_beta1` and `adam_beta2`: {wanted}: "
+            'transformers raises ValueError; write "auto" here'
+        )
+        related = (*_related(args, "adam_beta1"), *_related(args, "adam_beta2"))
+        fields.issues.append(view.section.issue("conflict", message, *keys, related=related))
+
+
+def _compare_steps(fields: Fields, view: Config, args: Arguments) -> None:
+    """integrations/deepspeed.py:239-248: the scheduler's steps, where the arguments say them in steps."""
+    steps = _warmup_steps(args)
+    if steps is not None:
+        _compare_step(fields, view, args, "warmup_num_steps", "warmup_steps", steps)
+    last = args.integer("max_steps")
+    if last is not None and last > 0:
+        _compare_step(fields, view, args, "total_num_steps", "max_steps", last)
+
+
+def _warmup_steps(args: Arguments) -> int | None:
+    """Steps of warm-up; 0 where nothing asks for one, None where a ratio leaves them open."""
+    steps = as_number(args.get("warmup_steps"))
+    if steps is not None and steps >= 1:
+        return int(steps)
+    return None if steps or as_number(args.get("warmup_ratio")) else 0
+
+
+def _compare_step(fields: Fields, view: Config, args: Arguments, key: str, argument: str, steps: int) -> None:
+    """No warm-up is 1 step since transformers 5 and 0 before."""
+    keys = ("scheduler", "params", key)
+    here = view.integer(*keys)
+    if here is None or here == steps or {here, steps} <= {0, 1}:
+        return
+    said = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
+    message = f'`{".".join(keys)}: {here}` contradicts {said}: transformers raises ValueError; write "auto" here'
     fields.issues.append(view.section.issue("conflict", message, *keys, related=_related(args, argument)))
 
 

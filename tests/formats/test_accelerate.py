@@ -144,7 +144,7 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
 def test_what_accelerate_refuses(value: dict[str, Any], found: list[str]) -> None:
     parsed = accelerate.parse(document(value, "launch.json"), context())
     assert codes(parsed) == found
-    assert parsed.runs == ()
+    assert [run.purpose for run in parsed.runs] == ["partial"]
 
 
 def test_plugin_config_is_what_the_plugin_builds() -> None:
@@ -167,3 +167,24 @@ def test_no_value_makes_it_raise(value: dict[str, Any], kind: Any) -> None:
     accelerate.parse(plain, context())
     parsed = trainer.parse(document(TRAIN), context(companions=(plain,)))
     assert len(parsed.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("fsdp", "wrap", "size"),
+    [
+        ({"fsdp_auto_wrap_policy": "SIZE_BASED_WRAP"}, "size", 100_000_000),
+        ({"fsdp_auto_wrap_policy": "SIZE_BASED_WRAP", "fsdp_min_num_params": 2000}, "size", 2000),
+        ({"fsdp_auto_wrap_policy": "SIZE_BASED_WRAP", "fsdp_min_num_params": 0}, "none", 0),
+        ({}, "none", 100_000_000),
+    ],
+)
+def test_wrapping_by_size(fsdp: dict[str, Any], wrap: str, size: int) -> None:
+    launch = {**LAUNCH, "distributed_type": "FSDP", "fsdp_config": fsdp}
+    run = accelerate.parse(document(launch, "launch.json"), context()).runs[0]
+    assert (run.parallelism.fsdp.wrap, run.parallelism.fsdp.min_num_params) == (wrap, size)
+
+
+def test_a_launch_file_alone_knows_its_gpus_and_its_sharding() -> None:
+    launch = {**LAUNCH, "distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}}
+    run = accelerate.parse(document(launch, "launch.json"), context()).runs[0]
+    assert (run.purpose, run.parallelism.world_size, run.parallelism.zero.stage) == ("partial", 8, 3)

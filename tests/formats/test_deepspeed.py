@@ -179,6 +179,10 @@ def test_half_precision(config: dict[str, Any], training: dict[str, Any], half: 
             None,
             "optimizer.params.lr",
         ),
+        ({"optimizer": {"params": {"betas": [0.9, 0.95]}}}, {"adam_beta1": 0.9}, None, "[0.9, 0.999]"),
+        ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_steps": 20}, None, "warmup_steps: 20"),
+        ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {}, None, "which is not set"),
+        ({"scheduler": {"params": {"total_num_steps": 500}}}, {"max_steps": 100}, None, "max_steps: 100"),
     ],
 )
 def test_contradictions_are_said(
@@ -195,6 +199,12 @@ def test_contradictions_are_said(
         ({"train_batch_size": 32}, {"per_device_train_batch_size": 4}, 8),
         ({"train_batch_size": 32}, {"per_device_train_batch_size": 4}, None),
         ({"train_micro_batch_size_per_gpu": 2}, {"per_device_train_batch_size": 4, "auto_find_batch_size": True}, None),
+        ({"optimizer": {"params": {"betas": [0.9, 0.95]}}}, {"adam_beta2": 0.95}, None),
+        ({"optimizer": {"params": {"betas": "auto"}}}, {"adam_beta2": 0.95}, None),
+        ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_ratio": 0.03}, None),
+        ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_steps": 0.03}, None),
+        ({"scheduler": {"params": {"warmup_num_steps": 0}}}, {}, None),
+        ({"scheduler": {"params": {"warmup_num_steps": 50, "total_num_steps": "auto"}}}, {"warmup_steps": 50}, None),
     ],
 )
 def test_agreement_is_not_reported(config: dict[str, Any], training: dict[str, Any], world: int | None) -> None:
