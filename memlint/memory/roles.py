@@ -136,6 +136,8 @@ def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
     if tensor.kind in ("embedding", "head", "position"):
         return tensor.kind
     name = tensor.name
+    if tensor.kind == "router":  # `mlp.gate` is no gate projection
+        return "router.bias" if name.endswith("bias") else "router"
     if tensor.kind == "norm":
         return "head_norm" if "q_norm" in name or "k_norm" in name else "norm"
     part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)
