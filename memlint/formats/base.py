@@ -70,6 +70,7 @@ class Context(NamedTuple):
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
     host_bytes: int = 0
     memory_budget_bytes: int = 0
+    version_origins: Mapping[str, Origin] = {}  # where each of `versions` was said, where that is no setting
 
 
 class Parsed(NamedTuple):

@@ -25,4 +25,4 @@ def apply_hardware(fields: Fields, context: Context) -> None:
     for framework in _STACK:
         version = context.versions.get(framework)
         if version:
-            fields.put(f"stack.{framework}", tuple(version), setting)
+            fields.put(f"stack.{framework}", tuple(version), context.version_origins.get(framework, setting))

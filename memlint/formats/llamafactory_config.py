@@ -9,9 +9,9 @@ from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section
-from memlint.formats.llamafactory_facts import NEWEST_ALLOWED
 from memlint.formats.training_arguments import Arguments, arguments
 from memlint.formats.validate import compiled_schema
+from memlint.formats.versions import llamafactory_versions
 from memlint.run import Origin
 from memlint.source.document import Document
 
@@ -38,6 +38,7 @@ class Config(NamedTuple):
     held: frozenset[str]
     architecture: Any = None
     role: str = "training"
+    given_away: Mapping[str, Origin] = {}  # origins of the versions that the keys give away
 
     def words(self, key: str) -> tuple[str, ...]:
         """A comma-separated string or a list, as `split_arg` does (hparams/finetuning_args.py:580)."""
@@ -86,10 +87,10 @@ def config(section: Section, context: Context, role: str) -> Config:
     """The view of a v0 file; interpolated values are left out of it and named in `held`."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions = {**NEWEST_ALLOWED, **context.versions}
+    versions, given_away = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
     own = Arguments(plain, _defaults(), named)
-    return Config(plain, own, arguments(plain, versions), context, versions, held, role=role)
+    return Config(plain, own, arguments(plain, versions), context, versions, held, role=role, given_away=given_away)
 
 
 def interpolated(value: Any) -> bool:

@@ -30,14 +30,3 @@ LIGER_MODELS_V1 = frozenset(
 )
 
 SHIFT_ATTENTION_MODELS = frozenset({"llama"})  # extras/constants.py:136
-
-# pyproject.toml: the newest versions that LLaMA-Factory 0.9.5's main branch allows.
-NEWEST_ALLOWED = {
-    "llamafactory": (0, 9, 5),
-    "transformers": (5, 8),
-    "torch": (2, 13),
-    "peft": (0, 18),
-    "accelerate": (1, 11),
-    "trl": (0, 24),
-    "deepspeed": (0, 18),
-}

@@ -87,9 +87,11 @@ def apply_stack(fields: Fields, view: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     origin = default_origin(view.versions, "pyproject.toml")
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
-        fields.put(f"stack.{name}", tuple(view.versions[name]), origin)
-    given = "llamafactory" in view.context.versions
-    fields.put("stack.framework_version", tuple(view.versions["llamafactory"]), Origin("setting") if given else origin)
+        fields.put(f"stack.{name}", tuple(view.versions[name]), view.given_away.get(name, origin))
+    if "llamafactory" in view.context.versions:
+        origin = view.context.version_origins.get("llamafactory", Origin("setting"))
+    release = tuple(view.versions["llamafactory"])
+    fields.put("stack.framework_version", release, view.given_away.get("llamafactory", origin))
     view.put(fields, "stack.use_unsloth", "use_unsloth", view.own.flag("use_unsloth"))
     view.put(fields, "stack.use_ktransformers", "use_kt", view.own.flag("use_kt"))
 

@@ -17,11 +17,12 @@ from memlint.formats.llamafactory_engines import (
     apply_world,
     deepspeed_companion,
 )
-from memlint.formats.llamafactory_facts import LIGER_MODELS_V1, NEWEST_ALLOWED
+from memlint.formats.llamafactory_facts import LIGER_MODELS_V1
 from memlint.formats.llamafactory_model import apply_model, find_model
 from memlint.formats.llamafactory_v0 import NAME, PURPOSES, apply_stack
 from memlint.formats.training_arguments import Arguments
 from memlint.formats.validate import compiled_schema, schema_issues
+from memlint.formats.versions import NEWEST
 from memlint.run import Origin, Quantization
 from memlint.source.document import Document
 
@@ -59,7 +60,7 @@ def _view(document: Document, context: Context, role: str) -> Config:
     section = root(document)
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     value = {key: item for key, item in section.value.items() if key not in held}
-    versions = {**NEWEST_ALLOWED, **context.versions}
+    versions = {**NEWEST, **context.versions}
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"])) + " v1"
     properties = compiled_schema("llamafactory.json#v1").schema["properties"]
     defaults = {key: schema["default"] for key, schema in properties.items() if "default" in schema}

@@ -13,7 +13,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
-from memlint.formats.trainer_config import Config, config_of
+from memlint.formats.trainer_config import SCHEMA, Config, config_of
 from memlint.formats.trainer_edits import trainer_edits
 from memlint.formats.trainer_issues import trainer_issues
 from memlint.formats.trainer_model import apply_adapter, apply_model, model_name
@@ -28,7 +28,6 @@ __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 NAME = "trainer"
 DIALECT = "yaml11"
-SCHEMA = "trainer.json"
 
 
 def parse(document: Document, context: Context) -> Parsed:

@@ -9,6 +9,9 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Section
 from memlint.formats.training_arguments import Arguments, Version, arguments
+from memlint.formats.versions import trainer_versions
+
+SCHEMA = "trainer.json"
 
 # Keys of TRL's configurations and its ModelConfig that plain Trainer scripts do not have.
 _TRL = frozenset(
@@ -42,6 +45,7 @@ class Config(NamedTuple):
     trl: Version  # () for a plain Trainer
     transformers: Version
     architecture: Any = None
+    said: Mapping[str, Version] = {}  # versions that somebody stated; the context's hold what the keys give away, too
 
     def text(self, *keys: str) -> tuple[str, str]:
         """The first of `keys` that holds text, and the key; ("", keys[0]) where none does."""
@@ -63,8 +67,11 @@ def is_trl(value: Mapping[str, Any]) -> bool:
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
     """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
-    transformers = tuple(context.versions.get("transformers", (5, 23)))
-    trl = tuple(context.versions.get("trl", _TRL_NEWEST)) if is_trl(section.value) else ()
+    said, trls = context.versions, is_trl(section.value)
+    versions, given_away = trainer_versions(section, SCHEMA, said, trls)
+    context = context._replace(versions=versions, version_origins={**context.version_origins, **given_away})
+    transformers = tuple(versions.get("transformers", (5, 23)))
+    trl = tuple(versions.get("trl", _TRL_NEWEST)) if trls else ()
     overrides: dict[str, Any] = dict(_TRL_DEFAULTS) if trl >= (0, 22) else {}
     if trl >= (0, 22):
         overrides["bf16"] = section.value.get("fp16") is not True  # base_config.py: `bf16 = not fp16` when unset
@@ -73,4 +80,4 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     version = ".".join(map(str, trl or transformers))
     source = f"trl {version}" if trl else f"transformers {version} TrainingArguments"
     args = arguments(section, context.versions, overrides, source)
-    return Config(section, args, context, trl, transformers)
+    return Config(section, args, context, trl, transformers, said=said)

@@ -13,17 +13,16 @@ from typing import Any
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_number
 from memlint.formats.suggest import distance, nearest, normal
-from memlint.formats.trainer_config import Config
+from memlint.formats.trainer_config import SCHEMA, Config
 from memlint.formats.validate import compiled_schema, schema_issues
 
-SCHEMA = "trainer.json"
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 
 
 def trainer_issues(config: Config) -> tuple[Issue, ...]:
     section = config.section
-    found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.said)
     known = compiled_schema(SCHEMA).schema["properties"]
     kept = (_judged(issue, config) for issue in found)
     return (*(issue for issue in kept if issue is not None), *_typos(config, known))
@@ -66,7 +65,7 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
-    return issue._replace(severity="warning" if framework in config.context.versions else "info")
+    return issue._replace(severity="warning" if framework in config.said else "info")
 
 
 def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
