@@ -22,6 +22,7 @@ _KINDS = {
     "object": ("map",),
 }
 _BRANCHES = ("anyOf", "oneOf", "allOf")
+_MAPPINGS = ("object", ["object", "null"], ["null", "object"])
 # Formats whose own file is a companion's: a lone DeepSpeed JSON is read through both sections.
 _SCHEMAS_OF_SECTION = {
     "deepspeed": ("deepspeed.json",),
@@ -101,7 +102,7 @@ def _below(part: Schema, key: str) -> Iterator[Any]:
         yield properties[key]
     elif isinstance(part.get("additionalProperties"), dict):
         yield part["additionalProperties"]
-    elif part.get("type") == "object" and "properties" not in part and part.get("additionalProperties") is not False:
+    elif part.get("type") in _MAPPINGS and "properties" not in part and part.get("additionalProperties") is not False:
         yield {}
 
 
