@@ -2,7 +2,7 @@
 
 # memlint: ignore[MEM001, attention] reason until=2026-12-31    this line, or the key below and all in it
 # memlint: ignore-file[MEM001] reason                           the whole file
-# memlint: gpu=A100-80GB gpus=8 with=accelerate.yaml model=org/name
+# memlint: gpu=A100-80GB gpus=8 with=accelerate.yaml model=org/name transformers=4.48
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from memlint.formats.suggest import nearest
 from memlint.selectors import is_selector
 from memlint.source.document import Comment, Span
 
-KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with")
+PACKAGES = ("accelerate", "deepspeed", "llamafactory", "peft", "torch", "transformers", "trl")
+KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGES)
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
@@ -26,6 +27,7 @@ _MARK = pattern(r"memlint:[ \t]*")
 _IGNORE = pattern(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
 _UNTIL = pattern(r"(?:^|\s)until=(\S*)")
 _PAIR = pattern(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
+_VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
 _WORD = pattern(r"[A-Za-z_-]*")
 
 
@@ -133,6 +135,8 @@ def _value(name: str, value: str) -> str:
         raise _Malformed(f"`{name}=` has no value")
     if name in COUNTS and not (value.isascii() and value.isdigit() and int(value[:8]) > 0 and len(value) < 8):
         raise _Malformed(f"`{name}={value}` wants a whole number from 1 on")
+    if name in PACKAGES and not _VERSION.fullmatch(value):
+        raise _Malformed(f"`{name}={value}` wants a version: {name}=4.48")
     return value
 
 

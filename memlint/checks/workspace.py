@@ -13,6 +13,7 @@ from typing import Any
 
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
+from memlint.checks.pins import MOST_BYTES, Pin, pins
 from memlint.formats.base import Context
 from memlint.formats.references import Files, reader
 from memlint.source import load
@@ -58,6 +59,7 @@ class Workspace:
         self._exact = exact
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
+        self._pins: dict[str, dict[str, Pin]] = {}
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The documents of a file that was named or discovered; their path is `path`. Raises OSError."""
@@ -99,6 +101,30 @@ class Workspace:
             found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact)
             self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
+
+    def pins(self, path: str) -> Mapping[str, Pin]:
+        """Framework versions that the repository pins for the file at `path`, nearest first."""
+        folder = posixpath.dirname(self._absolute(path))
+        if folder not in self._pins:
+            found = pins(folder, self.root, self._text)
+            self._pins[folder] = {
+                name: pin._replace(origin=pin.origin._replace(path=self.shown(pin.origin.path)))
+                for name, pin in found.items()
+            }
+        return self._pins[folder]
+
+    def _text(self, path: str) -> str | None:
+        """A file's text, where it is a file of bearable size that lies below the root."""
+        if not self._files.is_file(path) or not self._is_inside(self._files.realpath(path)):
+            return None
+        try:
+            data = self._load_bytes(path)
+        except OSError:
+            return None
+        return data.decode("utf-8", "replace") if len(data) <= MOST_BYTES else None
+
+    def _is_inside(self, real: str) -> bool:
+        return real.startswith(self.root.rstrip("/") + "/")
 
     def _referenced(self, real: str) -> Document:
         return self.documents(self.shown(real))[0]

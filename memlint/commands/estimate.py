@@ -26,7 +26,7 @@ def run(program: str, arguments: list[str]) -> int:
     wanted = (given.format or ["text"])[-1]
     if wanted not in FORMATS:
         raise CommandError(f"unknown format {wanted!r} for estimate: text or json")
-    found = linted(job(given, fixes=False), files(given), given.jobs)
+    found = linted(job(given, fixes=False)._replace(assumptions=True), files(given), given.jobs)
     report = Report(tuple(item.report for item in found), (), __version__)
     text = json.render_estimates(report) if wanted == "json" else _table(report, given)
     _emit(text, given.output)

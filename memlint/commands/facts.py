@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.checks.directives import Directives
+from memlint.checks.directives import PACKAGES, Directives
 from memlint.checks.suppressions import read_directives
 from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
@@ -15,7 +15,7 @@ from memlint.formats.base import Missing
 from memlint.hardware.model import Gpu
 from memlint.run import Origin
 from memlint.settings import FileSettings, SettingsError, effective, load_settings
-from memlint.settings.meaning import size
+from memlint.settings.meaning import size, version
 from memlint.source.document import Document
 
 COMMAND_LINE = Origin("command_line")
@@ -33,6 +33,7 @@ class Sources(NamedTuple):
     settings_file: str | None = None
     isolated: bool = False
     exact: bool = False
+    versions: Mapping[str, tuple[int, ...]] = {}
 
 
 def sources(given: options.Options) -> Sources:
@@ -48,6 +49,7 @@ def sources(given: options.Options) -> Sources:
         given.settings,
         given.isolated,
         given.exact,
+        options.versions(getattr(given, "versions", [])),
     )
 
 
@@ -72,6 +74,7 @@ def context_facts(
         **_from_directives(own, document.path),
         **_from_command_line(given),
     }
+    facts |= _versions(document, workspace, given, settings, own)
     said = tuple(name for value, _ in own.companions for name in value.split(",") if name)
     names = given.companions or said or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(given.companions))
@@ -79,7 +82,7 @@ def context_facts(
 
 
 def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, Any]:
-    facts: dict[str, Any] = {"versions": settings.versions, "host_bytes": settings.host_memory}
+    facts: dict[str, Any] = {"host_bytes": settings.host_memory}
     gpu, count = _card(settings.gpu)
     if gpu is not None:
         facts |= {"gpu": gpu, "gpu_origin": settings.origins.get("gpu", Origin("setting"))}
@@ -105,6 +108,26 @@ def _from_directives(own: Directives, path: str) -> dict[str, Any]:
     if host := size(_said(own, "host_memory") or 0):
         facts["host_bytes"] = host
     return facts
+
+
+def _versions(
+    document: Document, workspace: Workspace, given: Sources, settings: FileSettings, own: Directives
+) -> dict[str, Any]:
+    """Framework versions and where each was said; what the repository pins is the weakest."""
+    versions: dict[str, tuple[int, ...]] = {}
+    origins: dict[str, Origin] = {}
+    pinned = {} if given.isolated else workspace.pins(document.path)
+    for name, pin in pinned.items():
+        versions[name], origins[name] = pin.version, pin.origin
+    for name, number in settings.versions.items():
+        versions[name], origins[name] = number, settings.origins.get(f"versions.{name}", Origin("setting"))
+    for name in PACKAGES:
+        said = _said(own, name)
+        if said:
+            versions[name], origins[name] = version(said), _origin(own, name, document.path) or Origin("directive")
+    for name, number in given.versions.items():
+        versions[name], origins[name] = number, COMMAND_LINE
+    return {"versions": versions, "version_origins": origins}
 
 
 def _said(own: Directives, name: str) -> str:

@@ -6,11 +6,14 @@ import argparse
 import os
 from typing import Any
 
+from memlint.checks.directives import PACKAGES
 from memlint.commands import CommandError
 from memlint.findings import SEVERITIES
+from memlint.formats.suggest import nearest
 from memlint.hardware import find, instance, suggestions
 from memlint.hardware.model import Gpu
 from memlint.report.outputs import OUTPUTS
+from memlint.settings.meaning import is_version, version
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser
@@ -50,6 +53,13 @@ def add_hardware(to: argparse.ArgumentParser) -> None:
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
     group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
+    group.add_argument(
+        "--versions",
+        action="append",
+        default=[],
+        metavar="PKG=X",
+        help="versions in use: transformers=4.48,torch=2.4",
+    )
     group.add_argument("--hub", action="store_true", help="ask the Hugging Face Hub for config.json of unknown models")
     group.add_argument("--exact", action="store_true", help="count unknown families with PyTorch and transformers")
 
@@ -95,6 +105,21 @@ def positive(text: str) -> int:
 def words(values: list[str]) -> tuple[str, ...]:
     """`--select A,B --select C` as ("A", "B", "C")."""
     return tuple(word for value in values for word in value.replace(",", " ").split())
+
+
+def versions(values: list[str]) -> dict[str, tuple[int, ...]]:
+    """`transformers=4.48,torch=2.4` as numbers by package. Raises CommandError."""
+    found = {}
+    for word in words(values):
+        name, _, text = word.replace("==", "=").partition("=")
+        if name not in PACKAGES:
+            near = nearest(name, PACKAGES)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(PACKAGES)}"
+            raise CommandError(f"--versions {word}: unknown package {name!r}: {hint}")
+        if not is_version(text):
+            raise CommandError(f"--versions {word}: write a version behind the name: {name}=4.48")
+        found[name] = version(text)
+    return found
 
 
 def gpu(name: str | None) -> tuple[Gpu | None, int | None]:

@@ -54,6 +54,7 @@ class Job(NamedTuple):
     cwd: str = ""
     contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
     what_if: str = ""  # as commands.whatif.what_if
+    assumptions: bool = False  # whether reports say what each estimate rests on
 
 
 class Linted(NamedTuple):
@@ -170,7 +171,7 @@ class Linter:
         kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
         findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))
         runs = (
-            run_report(run, estimate)._replace(what_if=what_if(run, self.job.what_if))
+            run_report(run, estimate, self.job.assumptions)._replace(what_if=what_if(run, self.job.what_if))
             for analysis in outcome.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
         )

@@ -73,6 +73,12 @@ class Context(NamedTuple):
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` was said, where that is no setting
 
 
+def model_origin(found: Resolution) -> Origin:
+    """Where an architecture came from: `catalog: meta-llama/...`; inferred where no name matches exactly."""
+    kind = "inferred" if found.inferred else "catalog"
+    return Origin(kind, found.path, detail=f"{found.source}: {found.inferred or found.name}")
+
+
 class Parsed(NamedTuple):
     """What a format made of a document. `documents` are the files that took part, the main one first.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.model import StoredWeights
+from memlint.formats.base import model_origin
 from memlint.formats.fields import Fields
 from memlint.formats.llamafactory_config import Config, default_origin
 from memlint.run import UNKNOWN, Model, Origin, Quantization
@@ -22,9 +23,7 @@ def find_model(config: Config) -> tuple[Config, Origin, str]:
     found = config.context.find_model(name, config.section.document.path)
     if found.architecture is None:
         return config, Origin("unknown", detail=found.reason or f"`{name}` is not known"), name
-    detail = found.inferred or f"{found.name} ({found.source})"
-    kind = "inferred" if found.inferred else "catalog"
-    return config._replace(architecture=found.architecture), Origin(kind, found.path, detail=detail), name
+    return config._replace(architecture=found.architecture), model_origin(found), name
 
 
 def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.formats.base import model_origin
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.formats.trainer_config import OPEN_INSTRUCT, Config
 from memlint.run import Origin
@@ -41,18 +42,18 @@ def apply_model(fields: Fields, config: Config) -> None:
         fields.unknown("model.architecture", "the file names no model")
     else:
         fields.put("model.name", name, origin)
-        _architecture(fields, config, name, origin)
+        _architecture(fields, config, name)
     _weights_dtype(fields, config)
     _attention(fields, config)
     _quantization(fields, config)
 
 
-def _architecture(fields: Fields, config: Config, name: str, origin: Origin) -> None:
+def _architecture(fields: Fields, config: Config, name: str) -> None:
+    found = config.context.find_model(name, config.section.document.path)
     if config.architecture is not None:
-        fields.put("model.architecture", config.architecture, origin._replace(detail="looked up by name"))
+        fields.put("model.architecture", config.architecture, model_origin(found))
     else:
-        reason = config.context.find_model(name, config.section.document.path).reason
-        fields.unknown("model.architecture", reason or f"`{name}` is not known")
+        fields.unknown("model.architecture", found.reason or f"`{name}` is not known")
 
 
 def _weights_dtype(fields: Fields, config: Config) -> None:

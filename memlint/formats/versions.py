@@ -54,7 +54,7 @@ def trainer_versions(
     if trl and trl.version < _TRL_WITH_TRANSFORMERS_5:
         own = found.get("transformers")
         if own is None or own.version > (4, 57):
-            detail = f"trl {_text(trl.version)} is older than transformers 5; {trl.origin.detail}"
+            detail = f"trl {_text(trl.version)} is older than transformers 5"
             found["transformers"] = Evidence((4, 57), trl.key, trl.origin._replace(detail=detail))
     unsaid = {name: one for name, one in found.items() if name not in said}
     versions = {**said, **{name: one.version for name, one in unsaid.items()}}

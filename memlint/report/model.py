@@ -49,6 +49,7 @@ class RunReport(NamedTuple):
     purpose: str = "train"
     summary: str = ""
     what_if: WhatIf | None = None
+    versions: tuple[tuple[str, str, str], ...] = ()  # package, version, origin: stated, or given away by a key
 
 
 class FileReport(NamedTuple):

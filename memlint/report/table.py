@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.memory.model import Estimate, Phase
+from memlint.memory.model import Assumption, Estimate, Phase
 from memlint.report.model import Report, RunReport
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib
@@ -14,7 +14,6 @@ HEADINGS = {"optimizer_step": "optimizer"}
 BAR = 60
 VERDICTS = {"fits": ("fits", "good"), "tight": ("tight", "warning"), "out_of_memory": ("out of memory", "error")}
 VERDICTS["unknown"] = ("unknown", "dim")
-ASSUMPTIONS_SHOWN = 12
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
@@ -27,6 +26,7 @@ def run_lines(run: RunReport, style: Style) -> Iterator[str]:
     estimate = run.estimate
     yield title(run, style)
     yield f"  {_model_line(run)}"
+    yield from _versions(run, style)
     if estimate.phases:
         yield ""
         yield from _table(estimate, style)
@@ -123,11 +123,17 @@ def bar(estimate: Estimate, budget: int, style: Style) -> str:
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
     for field, reason in estimate.unknown:
         yield f"  {style.paint('unknown', 'warning')} {field}: {one_line(reason)}"
-    shown = estimate.assumptions[:ASSUMPTIONS_SHOWN]
-    if shown:
-        yield "  " + style.paint("assumed", "dim")
-    for field, value, origin in shown:
-        yield style.paint(f"    {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
-    hidden = len(estimate.assumptions) - len(shown)
-    if hidden > 0:
-        yield style.paint(f"    and {hidden} more (--format json)", "dim")
+    told = [one for one in estimate.assumptions if one.field == "device_bytes" or _is_inferred_model(one)]
+    for field, value, origin in told:
+        yield style.paint(f"  {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
+
+
+def _is_inferred_model(one: Assumption) -> bool:
+    return one.field == "model.architecture" and one.origin.startswith("inferred")
+
+
+def _versions(run: RunReport, style: Style) -> Iterator[str]:
+    """Framework versions that are not simply the newest, and who says so."""
+    told = [f"{package} {version} ({one_line(origin)})" for package, version, origin in run.versions]
+    if told:
+        yield style.paint(f"  with {', '.join(told)}", "dim")

@@ -28,6 +28,10 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
+def is_version(text: str) -> bool:
+    return bool(_VERSION.fullmatch(text))
+
+
 def size(value: str | int) -> int | None:
     """Bytes of 512, "512GiB" (1024-based) or "512 GB" (1000-based); None where it is no size."""
     if isinstance(value, int):

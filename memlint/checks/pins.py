@@ -1,0 +1,146 @@
+"""Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
+
+Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`); `>=4.40` leaves the newest possible. The
+nearest file upward from the config speaks, a lock before a requirement; nothing is resolved and nothing executed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+
+from memlint._pattern import pattern
+from memlint._record import NamedTuple
+from memlint.run import Origin
+
+Version = tuple[int, ...]
+
+FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory")
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
+_LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
+MOST_BYTES = 4 << 20
+MOST_FOLDERS = 12
+# The last release of a major version, for `<5` and `~=4.40`.
+_LAST: Mapping[str, Mapping[int, Version]] = {
+    "transformers": {4: (4, 57)},
+    "torch": {1: (1, 13)},
+    "trl": {0: (0, 29)},
+    "accelerate": {0: (0, 34)},
+}
+_NUMBER = pattern(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
+_NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,20}")
+
+
+class Pin(NamedTuple):
+    version: Version
+    origin: Origin
+
+
+def pins(folder: str, root: str, text: Callable[[str], str | None]) -> dict[str, Pin]:
+    """Pins by framework for configs in `folder` (absolute), read with `text` from `folder` up to `root`."""
+    found: dict[str, Pin] = {}
+    for above in _upward(folder, root):
+        for name in (*_LOCKS, *_LISTS):
+            path = posixpath.join(above, name)
+            content = text(path)
+            if content is None:
+                continue
+            for framework, version, line in (_locked if name in _LOCKS else _required)(content):
+                if framework not in found:
+                    origin = Origin("setting", path, line, 1, (), f"pinned in {name}")
+                    found[framework] = Pin(version, origin)
+    return found
+
+
+def _upward(folder: str, root: str) -> Iterator[str]:
+    for _ in range(MOST_FOLDERS):
+        yield folder
+        above = posixpath.dirname(folder)
+        if folder == root or above == folder:
+            return
+        folder = above
+
+
+def _locked(content: str) -> Iterator[tuple[str, Version, int]]:
+    """`name = "torch"` with the `version = "2.6.0"` that follows it."""
+    name = ""
+    for number, line in enumerate(content.splitlines(), 1):
+        key, _, value = line.partition(" = ")
+        if key == "name":
+            name = _framework(value.strip().strip('"'))
+        elif key == "version" and name:
+            version = _numbers(value.strip().strip('"'))
+            if version:
+                yield name, version, number
+            name = ""
+
+
+def _required(content: str) -> Iterator[tuple[str, Version, int]]:
+    for number, line in enumerate(content.splitlines(), 1):
+        if len(line) > 2000 or not any(name[:4] in line.lower() for name in FRAMEWORKS):
+            continue
+        for piece in _pieces(line):
+            name = _NAME.match(piece)
+            framework = _framework(name[0]) if name else ""
+            bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
+            if bound:
+                yield framework, bound, number
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """The requirements in a line: quoted ones of TOML and Python, a bare one, poetry's `name = "^1.2"`."""
+    bare = line.split("#")[0].strip(" \t-,")
+    before_marker = bare.partition(";")[0]
+    if '"' not in before_marker and "'" not in before_marker:
+        bare = before_marker
+    key, sign, value = bare.partition("=")
+    quote = value.strip()[:1]
+    if sign and quote in ("'", '"') and key.strip().replace("-", "").replace("_", "").isalpha():
+        said = value.strip().strip("\"'")
+        yield key.strip() + ("==" + said if said[:1].isdigit() else said)
+    if '"' in bare or "'" in bare:
+        yield from (part.strip() for part in bare.replace("'", '"').split('"')[1::2])
+    else:
+        yield bare
+
+
+def _framework(name: str) -> str:
+    plain = name.lower().replace("_", "-").strip("-")
+    plain = "llamafactory" if plain == "llama-factory" else plain
+    return plain if plain in FRAMEWORKS else ""
+
+
+def _bound(framework: str, specifier: str) -> Version:
+    """The newest version that a specifier (PEP 440, conda, poetry) allows; () where nothing bounds it."""
+    text = specifier.strip()
+    if text[:1] == "[":
+        text = text.partition("]")[2]
+    text = text.partition(";")[0]
+    found = [bound for part in text.split(",") if (bound := _one(framework, part.strip()))]
+    return min(found) if found else ()
+
+
+def _one(framework: str, part: str) -> Version:
+    sign = part[: len(part) - len(part.lstrip("=<>!~^ "))].strip()
+    number = _numbers(part[len(sign) :].strip())
+    if not number or sign not in ("==", "===", "=", "<=", "<", "~=", "^"):
+        return ()
+    if sign == "<":
+        return _before(framework, number)
+    if sign == "^" or (sign == "~=" and len(number) == 2) or part.endswith(f"={number[0]}.*"):
+        return _LAST.get(framework, {}).get(number[0], ())
+    return number[:2] if sign == "~=" else number
+
+
+def _before(framework: str, version: Version) -> Version:
+    while len(version) > 1 and version[-1] == 0:
+        version = version[:-1]
+    if len(version) == 1:
+        return _LAST.get(framework, {}).get(version[0] - 1, ())
+    return (*version[:-1], version[-1] - 1)
+
+
+def _numbers(text: str) -> Version:
+    """`2.6.0+cu124` as (2, 6, 0); () for what is no version."""
+    match = _NUMBER.match(text)
+    return tuple(map(int, match[0].split("."))) if match else ()

@@ -1,0 +1,85 @@
+"""Versions that a repository pins."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint.checks.pins import pins
+from memlint.checks.workspace import in_memory
+
+
+def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
+    files = {f"/r/{name}": content}
+    return {key: (pin.version, pin.origin.line) for key, pin in pins("/r/configs/a", "/r", files.get).items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("transformers==4.48.1", (4, 48, 1)),
+        ("transformers == 4.48.1  # pinned", (4, 48, 1)),
+        ("transformers[torch]>=4.40,<4.46; python_version > '3.8'", (4, 45)),
+        ("transformers<5", (4, 57)),
+        ("transformers<5.0.0", (4, 57)),
+        ("transformers<=4.57.1,!=4.52.0", (4, 57, 1)),
+        ("transformers~=4.48.0", (4, 48)),
+        ("transformers~=4.48", (4, 57)),
+        ("Transformers===4.48", (4, 48)),
+        ("transformers>=4.40", ()),
+        ("transformers", ()),
+        ("transformers @ git+https://example.org/x", ()),
+        ("# transformers==4.48", ()),
+        ("sentence-transformers==3.0", ()),
+        ("transformers-stream-generator==0.0.4", ()),
+    ],
+)
+def test_requirements(line: str, version: tuple[int, ...]) -> None:
+    assert found("requirements.txt", f"pyyaml\n{line}\n") == ({"transformers": (version, 2)} if version else {})
+
+
+def test_torch_with_a_local_version_and_llamafactory_by_both_names() -> None:
+    assert found("requirements.txt", "torch==2.6.0+cu124\nllama-factory==0.9.2") == {
+        "torch": ((2, 6, 0), 1),
+        "llamafactory": ((0, 9, 2), 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("pyproject.toml", '[project]\ndependencies = [\n  "numpy", "trl==0.15.2",\n]\n'),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.10"\ntrl = "0.15.2"\n'),
+        ("setup.py", "import x\nsetup(\n    install_requires=['numpy', 'trl==0.15.2'],\n)\n"),
+        ("environment.yml", "name: x\ndependencies:\n  - trl=0.15.2\n"),
+        ("uv.lock", '[[package]]\nname = "trl"\nversion = "0.15.2"\n'),
+    ],
+)
+def test_the_places_that_pin(name: str, content: str) -> None:
+    assert found(name, content) == {"trl": ((0, 15, 2), 3)}
+
+
+def test_a_lock_speaks_before_a_requirement_and_the_nearest_before_both() -> None:
+    files = {
+        "/r/requirements.txt": "trl==0.15.2\npeft==0.13.0",
+        "/r/uv.lock": 'name = "trl"\nversion = "0.16.0"',
+        "/r/configs/requirements.txt": "trl<0.12",
+        "/requirements.txt": "torch==2.0",  # above the root
+    }
+    assert {key: pin.version for key, pin in pins("/r/configs", "/r", files.get).items()} == {
+        "trl": (0, 11),
+        "peft": (0, 13, 0),
+    }
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_borne(content: str) -> None:
+    for name in ("requirements.txt", "uv.lock", "setup.py"):
+        assert all(all(part >= 0 for part in version) for version, _ in found(name, content).values())
+
+
+def test_a_workspace_reads_pins_below_its_root() -> None:
+    workspace = in_memory({"requirements.txt": "transformers==4.45.2", "configs/train.yaml": "a: 1"})
+    pin = workspace.pins("configs/train.yaml")["transformers"]
+    assert (pin.version, pin.origin.path, pin.origin.line) == ((4, 45, 2), "requirements.txt", 1)
