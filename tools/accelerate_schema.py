@@ -13,6 +13,13 @@ from schema_parts import Schema, write
 from trainer_schema import annotation_of, enum_values
 
 DISTRIBUTED_OTHER = ["DATA_PARALLEL", "MODEL_PARALLEL", "MULTI_MUSA", "TPU", "MULTI_SDAA"]
+# utils/constants.py FSDP_*: names in any case, or their numbers, which start at 1 (utils/dataclasses.py:1849).
+FSDP_WORDS = {
+    "sharding_strategy": (("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"), 5),
+    "auto_wrap_policy": (("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"), 0),
+    "backward_prefetch": (("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"), 2),
+    "state_dict_type": (("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"), 3),
+}
 
 
 def cluster_keys(source: Path) -> dict[str, Schema]:
@@ -45,6 +52,13 @@ def section(names: list[str], **typed: Schema) -> Schema:
     }
 
 
+def choice(words: tuple[str, ...], numbers: int) -> Schema:
+    """One of `words` in capitals or small letters, its number, or nothing."""
+    small = [word.lower() for word in words]
+    counted = [*range(1, numbers + 1)]
+    return {"enum": [*words, *small, *counted, *map(str, counted), None]}
+
+
 def main(folder: Path) -> None:
     package = folder / "accelerate" / "accelerate"
     keys = cluster_keys(package / "commands" / "config" / "config_args.py")
@@ -62,14 +76,26 @@ def main(folder: Path) -> None:
     properties["dynamo_backend"] = {"deprecated": True}
     fsdp = launch_options(launch, ("fsdp_",))
     bare = [name.removeprefix("fsdp_") for name in fsdp]
-    properties["fsdp_config"] = section([*fsdp, *bare, "fsdp_transformer_cls_names_to_wrap", "fsdp_ignored_modules"])
+    words = {name: choice(*options) for name, options in FSDP_WORDS.items()}
+    properties["fsdp_config"] = section(
+        [*fsdp, *bare, "fsdp_transformer_cls_names_to_wrap", "fsdp_ignored_modules"],
+        **words,
+        **{f"fsdp_{name}": schema for name, schema in words.items()},
+    )
     deepspeed = launch_options(launch, ("deepspeed_", "zero", "offload_", "gradient_"))
     stage: Schema = {"enum": [0, 1, 2, 3]}
     device: Schema = {"enum": ["none", "cpu", "nvme", None]}
     properties["deepspeed_config"] = section(
         deepspeed, zero_stage=stage, offload_optimizer_device=device, offload_param_device=device
     )
-    properties["parallelism_config"] = section(launch_options(launch, ("parallelism_config_",)))
+    prefix = "parallelism_config_"
+    degrees = [f"{prefix}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")]
+    typed: dict[str, Schema] = {name: {"type": ["integer", "string", "null"], "minimum": 1} for name in degrees}
+    typed[f"{prefix}cp_comm_strategy"] = {"enum": ["allgather", "alltoall", None]}
+    typed[f"{prefix}sp_attn_implementation"] = {
+        "anyOf": [{"enum": ["flash_attention_2", "flash_attention_3", "sdpa", None]}, {"pattern": "/.*flash-attn"}]
+    }
+    properties["parallelism_config"] = section(launch_options(launch, (prefix,)), **typed)
     properties["megatron_lm_config"] = section(launch_options(launch, ("megatron_lm_",)))
     frame: Schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
