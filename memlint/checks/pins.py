@@ -18,6 +18,7 @@ Version = tuple[int, ...]
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory")
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
+_OWN_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 MOST_BYTES = 4 << 20
 MOST_FOLDERS = 12
 # The last release of a major version, for `<5` and `~=4.40`.
@@ -45,7 +46,8 @@ def pins(folder: str, root: str, text: Callable[[str], str | None]) -> dict[str,
             content = text(path)
             if content is None:
                 continue
-            for framework, version, line in (_locked if name in _LOCKS else _required)(content):
+            reader = _locked if name in _LOCKS else _packaged if name == "pyproject.toml" else _required
+            for framework, version, line in reader(content):
                 if framework not in found:
                     origin = Origin("setting", path, line, 1, (), f"pinned in {name}")
                     found[framework] = Pin(version, origin)
@@ -73,6 +75,18 @@ def _locked(content: str) -> Iterator[tuple[str, Version, int]]:
             if version:
                 yield name, version, number
             name = ""
+
+
+def _packaged(content: str) -> Iterator[tuple[str, Version, int]]:
+    """pyproject.toml: what the project itself needs; extras and groups (tests, docs) are others' environments."""
+    lines = content.splitlines()
+    section = ""
+    for index, line in enumerate(lines):
+        if line.startswith("["):
+            section = line.strip().strip("[]").strip()
+        if section not in _OWN_SECTIONS:
+            lines[index] = ""
+    return _required("\n".join(lines))
 
 
 def _required(content: str) -> Iterator[tuple[str, Version, int]]:

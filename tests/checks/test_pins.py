@@ -60,6 +60,11 @@ def test_the_places_that_pin(name: str, content: str) -> None:
     assert found(name, content) == {"trl": ((0, 15, 2), 3)}
 
 
+def test_extras_of_a_package_are_another_environment() -> None:
+    text = '[project]\ndependencies = ["peft==0.12"]\n[project.optional-dependencies]\ntest = ["trl==0.15.2"]\n'
+    assert found("pyproject.toml", text) == {"peft": ((0, 12), 2)}
+
+
 def test_a_lock_speaks_before_a_requirement_and_the_nearest_before_both() -> None:
     files = {
         "/r/requirements.txt": "trl==0.15.2\npeft==0.13.0",
