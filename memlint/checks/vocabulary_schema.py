@@ -22,7 +22,6 @@ _KINDS = {
     "object": ("map",),
 }
 _BRANCHES = ("anyOf", "oneOf", "allOf")
-_MAPPINGS = ("object", ["object", "null"], ["null", "object"])
 # Formats whose own file is a companion's: a lone DeepSpeed JSON is read through both sections.
 _SCHEMAS_OF_SECTION = {
     "deepspeed": ("deepspeed.json",),
@@ -102,8 +101,12 @@ def _below(part: Schema, key: str) -> Iterator[Any]:
         yield properties[key]
     elif isinstance(part.get("additionalProperties"), dict):
         yield part["additionalProperties"]
-    elif part.get("type") in _MAPPINGS and "properties" not in part and part.get("additionalProperties") is not False:
+    elif not part or ("object" in part.get("type", ()) and _open(part)):
         yield {}
+
+
+def _open(part: Schema) -> bool:
+    return "properties" not in part and part.get("additionalProperties") is not False
 
 
 def _keys(root: Schema, schemas: list[Any], path: tuple[str, ...]) -> list[str]:
