@@ -40,8 +40,9 @@ def _alone(fields: Fields, view: Config) -> None:
     """runtime/config.py:_set_batch_related_parameters: two of the three sizes and the world give the third."""
     micro, steps, total = view.integer(MICRO), view.integer(STEPS), view.integer(TOTAL)
     world = fields.get("parallelism.world_size", None)
-    if micro is None and total is not None and isinstance(world, int) and world:
-        micro = total // world // (steps or 1)
+    copies = _copies(view, world)
+    if micro is None and total is not None and copies:
+        micro = total // copies // (steps or 1)
         fields.infer("batch.micro_batch_size", micro, f"{TOTAL} // world size // {STEPS}")
     elif micro is not None:
         fields.put("batch.micro_batch_size", micro, view.origin(MICRO))
@@ -72,14 +73,29 @@ def _alone_steps(fields: Fields, view: Config, steps: int | None) -> None:
 
 
 def _inconsistent(fields: Fields, view: Config, micro: Any, steps: Any, total: Any, world: Any) -> None:
+    """Sizes that do not multiply. GPUs that share a copy of the model count once (runtime/config.py:446)."""
     if not (micro and steps and total):
         return
-    if isinstance(world, int) and world and total != micro * steps * world:
+    world = _copies(view, world)
+    if world and (total % (micro * steps) or (micro * steps * world) % total):
         message = f"`{TOTAL}: {total}` is not {MICRO} {micro} * {STEPS} {steps} * {world} GPUs: DeepSpeed refuses it"
         fields.issues.append(view.section.issue("conflict", message, TOTAL))
+    elif world and total != micro * steps * world:
+        shared = micro * steps * world // total
+        message = (
+            f"`{TOTAL}: {total}` is not {MICRO} {micro} * {STEPS} {steps} * {world} GPUs: DeepSpeed refuses it "
+            f"unless the script divides each copy of the model over {shared} GPUs"
+        )
+        fields.issues.append(view.section.issue("conflict", message, TOTAL, severity="warning"))
     elif total % (micro * steps):
         message = f"`{TOTAL}: {total}` is no multiple of {MICRO} {micro} * {STEPS} {steps}: DeepSpeed refuses it"
         fields.issues.append(view.section.issue("conflict", message, TOTAL))
+
+
+def _copies(view: Config, world: Any) -> int:
+    """Copies of the model that train on `world` GPUs, as far as the file says; 0 where that is unknown."""
+    shared = (view.integer("sequence_parallel_size") or 1) * (view.integer("tensor_parallel", "autotp_size") or 1)
+    return world // shared if isinstance(world, int) and shared > 0 and world % shared == 0 else 0
 
 
 def _compare(fields: Fields, view: Config, args: Arguments, keys: tuple[str, ...], argument: str) -> None:

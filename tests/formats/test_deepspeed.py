@@ -352,3 +352,20 @@ def test_autotp_divides_the_layers() -> None:
     run, _ = behind({**ZERO3, "tensor_parallel": {"autotp_size": 2}}, {"bf16": True}, world=8)
 
     assert run.parallelism.tensor_parallel_size == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "gpus", "found"),
+    [
+        ({"train_batch_size": 24}, 8, "error"),
+        ({"train_batch_size": 16}, 8, "warning"),
+        ({"train_batch_size": 32}, 8, ""),
+        ({"train_batch_size": 16, "sequence_parallel_size": 2}, 8, ""),
+        ({"train_batch_size": 8, "tensor_parallel": {"autotp_size": 4}}, 8, ""),
+        ({"train_batch_size": 64}, 8, "error"),
+    ],
+)
+def test_gpus_that_share_a_model_count_once(config: dict[str, Any], gpus: int, found: str) -> None:
+    sizes = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 1}}
+    parsed = alone({**sizes, **config}, gpus=gpus)
+    assert [issue.severity for issue in parsed.issues if issue.code == "conflict"] == ([found] if found else [])
