@@ -5,13 +5,13 @@ A mistake of memlint's own on one file becomes a finding there (MEM000) and noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.checks.expression_render import render
-from memlint.checks.facts import Facts
+from memlint.checks.facts import Facts, Under
 from memlint.checks.issues import issue_findings
 from memlint.checks.places import Finder, location
 from memlint.checks.rule import Hit, Rule, concerns
@@ -81,7 +81,8 @@ class Engine(NamedTuple):
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
         for index, estimate in enumerate(estimates):
-            found.extend(self._judge(format_, parsed, index, estimate))
+            under = self._under(format_, document, context, index)
+            found.extend(self._judge(format_, parsed, index, estimate, under))
         return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
 
     def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
@@ -93,9 +94,18 @@ class Engine(NamedTuple):
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
-    def _judge(self, format_: Format, parsed: Parsed, index: int, estimate: Estimate) -> Iterable[Found]:
+    def _under(self, format_: Format, document: Document, context: Context, index: int) -> Under:
+        """The estimate of a run if its files were read under other framework versions."""
+
+        def under(versions: Mapping[str, tuple[int, ...]]) -> Estimate | None:
+            again = format_.parse(document, context._replace(versions={**context.versions, **versions}))
+            return self.estimator(again.runs[index]) if index < len(again.runs) else None
+
+        return under
+
+    def _judge(self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, under: Under) -> Iterable[Found]:
         run = parsed.runs[index]
-        facts = Facts(run, estimate, parsed.raw)
+        facts = Facts(run, estimate, parsed.raw, under)
         situation = Situation(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
         for rule in self.rules:

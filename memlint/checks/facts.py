@@ -11,6 +11,7 @@ from memlint.run import Run
 MAX_STEPS = 10_000
 
 Evaluate = Callable[["Facts"], Any]
+Under = Callable[[Mapping[str, tuple[int, ...]]], "Estimate | None"]
 
 
 class StepLimit(Exception):
@@ -20,13 +21,21 @@ class StepLimit(Exception):
 class Facts:
     """`raw`: section -> the files' own keys. `variables`: of the rule at work, computed when first read.
 
+    `under`: the run's estimate if other framework versions were in use (None: there is no such run).
     `local` holds the variable of the loop that runs, `steps` what an evaluation may still spend.
     """
 
-    __slots__ = ("estimate", "local", "raw", "run", "steps", "values", "variables")
+    __slots__ = ("estimate", "local", "raw", "run", "steps", "under", "values", "variables")
 
-    def __init__(self, run: Run, estimate: Estimate | None = None, raw: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        estimate: Estimate | None = None,
+        raw: Mapping[str, Any] | None = None,
+        under: Under | None = None,
+    ) -> None:
         self.run = run
+        self.under = under
         self.estimate = estimate
         self.raw = raw or {}
         self.variables: Mapping[str, Evaluate] = {}

@@ -68,4 +68,4 @@ def test_rules_in_python_keep_their_check(tmp_path: Path, monkeypatch: pytest.Mo
     rules = shipped.from_snapshot(folder("rules"))
 
     assert rules is not None
-    assert [rule.id for rule in rules if rule.check] == ["DSP001", "MEM011", "OFF001"]
+    assert [rule.id for rule in rules if rule.check] == ["DSP001", "MEM011", "MEM013", "OFF001"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from memlint.checks.facts import Facts
-from memlint.checks.python import fragmentation, needless_offload, unfilled_auto
+from memlint.checks.python import fragmentation, needless_offload, newest_only, unfilled_auto
 from memlint.checks.rule import Hit
 
 
@@ -22,4 +22,4 @@ class PythonRule(Protocol):
         """What the rule found in one run."""
 
 
-MODULES: tuple[PythonRule, ...] = (fragmentation, needless_offload, unfilled_auto)
+MODULES: tuple[PythonRule, ...] = (fragmentation, needless_offload, newest_only, unfilled_auto)
