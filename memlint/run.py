@@ -218,6 +218,8 @@ class Optimizer(NamedTuple):
     momentum: float = 0.0
     max_grad_norm: float = 1.0
     engine: str = "torch"  # torch, deepspeed (its own implementation), bitsandbytes, torchao
+    weight_decay: float = 0.0
+    projection: str = ""  # APOLLO: random, svd; "" = random
 
 
 class Zero(NamedTuple):

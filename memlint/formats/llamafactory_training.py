@@ -236,6 +236,8 @@ def _low_rank(fields: Fields, config: Config, key: str) -> None:
     targets = config.words(f"{name}_target") or ("all",)
     config.put(fields, "optimizer.targets", f"{name}_target", ("all-linear",) if targets == ("all",) else targets)
     config.put(fields, "optimizer.layerwise", f"{name}_layerwise", config.own.flag(f"{name}_layerwise"))
+    if name == "apollo":
+        config.put(fields, "optimizer.projection", "apollo_proj", config.own.word("apollo_proj"))
 
 
 def _badam(fields: Fields, config: Config, key: str) -> None:

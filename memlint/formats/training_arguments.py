@@ -162,6 +162,9 @@ def _optimizer(fields: Fields, args: Arguments) -> None:
     norm = args.number("max_grad_norm")
     if norm is not None:
         fields.put("optimizer.max_grad_norm", float(norm), args.origin("max_grad_norm"))
+    decay = args.number("weight_decay")
+    if decay is not None:
+        fields.put("optimizer.weight_decay", float(decay), args.origin("weight_decay"))
     _optimizer_options(fields, args)
     if args.written("label_smoothing_factor"):
         smoothing = args.number("label_smoothing_factor")
@@ -175,9 +178,11 @@ def _optimizer_options(fields: Fields, args: Arguments) -> None:
         number = as_int(options.get(option))
         if number is not None:
             fields.put(name, number, args.origin("optim_args"))
+    if options.get("proj"):
+        fields.put("optimizer.projection", options["proj"], args.origin("optim_args"))
     momentum = as_number(options.get("momentum"))
-    if momentum is not None and args.word("optim") == "sgd":
-        # A momentum buffer per parameter: transformers 5.23 trainer_optimizer.py:317 hands it to torch.optim.SGD.
+    if momentum is not None and args.word("optim") in ("sgd", "rmsprop"):
+        # A momentum buffer per parameter: transformers 5.23 trainer_optimizer.py:266, 296 hand it to torch's classes.
         fields.put("optimizer.momentum", float(momentum), args.origin("optim_args"))
     targets = args.get("optim_target_modules")
     if targets is not None:

@@ -76,6 +76,8 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.parallelism.pipeline_parallel_size > 1:
         raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
+    if run.optimizer.badam_mode == "ratio":
+        raise Missing("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
     if run.stack.use_ktransformers:
         raise Missing("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
     placed = _placed(run)

@@ -121,13 +121,18 @@ class _Builder:
         self.adapts = method.kind in adapters.PER_WEIGHT_KINDS
         self.full = method.kind == "full"
         self.trainable_dtype = self._trainable_dtype()
-        self.outside = self.full and not method.freeze_language_model
+        blockwise = run.optimizer.badam_mode != "" and method.kind in ("full", "freeze")
+        self.outside = self.full and not method.freeze_language_model and not blockwise
         self.tower_trains = self.full and not method.freeze_vision_tower
         self.projector_trains = (self.full or method.kind == "freeze") and not method.freeze_multi_modal_projector
         self.transformed = frozenset(method.layers_to_transform)
-        self.unfrozen = (
-            trainable_layers(run, len(architecture.pattern)) if method.kind == "freeze" else frozenset[int]()
-        )
+        self.unfrozen = frozenset[int]()
+        if blockwise:
+            # One decoder layer at a time, neither embedding nor head (BAdam 1.4 block_optim.py:172 infer_param_groups);
+            # activations reach down to the block: the first one, where the default order begins, needs most.
+            self.unfrozen = frozenset((0,))
+        elif method.kind == "freeze":
+            self.unfrozen = trainable_layers(run, len(architecture.pattern))
         quantization = run.model.quantization
         self.skipped = architecture.stored.skipped if quantization.prequantized else ()
         self.stacked = stacks_experts(run)
@@ -187,7 +192,7 @@ class _Builder:
 
     def _selected(self, weight: Weight, index: int) -> bool:
         names = self.run.method.freeze_trainable_modules
-        if index < 0 or self.full or "all" in names:
+        if index < 0 or self.full or self.run.optimizer.badam_mode or "all" in names:
             return True
         return weight.name.split(".")[0] in names
 

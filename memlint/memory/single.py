@@ -9,7 +9,7 @@ from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """Everything whole on each GPU; DDP adds flat gradient buckets.
+    """Everything whole on each GPU; DDP adds flat gradient buckets; BAdam an fp32 copy of its block.
 
     The buckets are as large as the gradients and live from the wrapping on (torch 2.13
     torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets); gradients are views of them only with
@@ -18,7 +18,8 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     weights = sum(weight_bytes(unit) * unit.repeat for unit in units)
     per_unit = [gradient_bytes(run, unit) for unit in units]
     gradients = sum(size * unit.repeat for size, unit in zip(per_unit, units, strict=True))
-    held = optimizer.memory(run, units)
+    blockwise = run.optimizer.badam_mode != ""
+    held = optimizer.memory(run, _in_single(units) if blockwise else units)
     layerwise = optimizer.is_layerwise(run)
     data_parallel = run.parallelism.engine == "ddp"
     viewed = data_parallel and run.parallelism.ddp_bucket_view
@@ -26,22 +27,17 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     stays = not (layerwise or viewed)
     resident = gradients if accumulates and stays else 0
     states = tuple(
-        UnitState(
-            gradient_live=size if layerwise or viewed else 0,
-            gradient_kept=size if stays and not accumulates else 0,
-        )
-        for size in per_unit
+        _unit_state(run, unit, size, stays, viewed, accumulates) for unit, size in zip(units, per_unit, strict=True)
     )
-    if optimizer.is_blockwise(run):
-        return _blockwise(run, units, weights, per_unit)
+    master = _single_bytes(units) if blockwise else 0
     return ModelState(
         weights=weights,
-        optimizer_states=held.states,
+        optimizer_states=held.states + master,
         gradients_resident=resident,
         communication=gradients if data_parallel else 0,
         units=states,
-        gradients_at_step=gradients if stays else 0,
-        step_temporaries=held.step_temporaries,
+        gradients_at_step=(master or gradients) if stays else 0,
+        step_temporaries=0 if layerwise else held.step_temporaries,
         communication_at_step=gradients if data_parallel else 0,
         load_peak=weights,
         host_bytes=held.managed + held.host,
@@ -53,22 +49,30 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
 MANAGED = ("paged optimizer states are managed memory: they leave the card when it is full",)
 
 
-def _blockwise(run: Run, units: tuple[Unit, ...], weights: int, per_unit: list[int]) -> ModelState:
-    """BAdam: gradients and states of the block being trained only; the largest block decides."""
-    held = [optimizer.memory(run, (unit._replace(repeat=1),)) for unit in units]
-    gradient = max(per_unit)
-    states = max(block.states for block in held)
-    live = tuple(UnitState(gradient_kept=0) for _ in units)
-    return ModelState(
-        weights=weights,
-        optimizer_states=states,
-        gradients_resident=gradient,
-        communication=0,
-        units=live,
-        gradients_at_step=gradient,
-        step_temporaries=max(block.step_temporaries for block in held),
-        load_peak=weights,
+def _unit_state(run: Run, unit: Unit, size: int, stays: bool, viewed: bool, accumulates: bool) -> UnitState:
+    """A unit's gradients: kept until the step, a view of a bucket, or used up at once by a step inside backward."""
+    if viewed:
+        return UnitState(gradient_live=size)
+    if stays:
+        return UnitState(gradient_kept=0 if accumulates else size)
+    dtype = run.precision.grad_dtype
+    waiting = max((rounded(t.numel * BYTES[dtype or t.dtype]) for t in unit.tensors if t.trainable), default=0)
+    step = optimizer.largest_step(run, unit.tensors)
+    return UnitState(gradient_live=step + (waiting if optimizer.waits(run) else 0), gradient_end=step + waiting)
+
+
+def _in_single(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """BAdam's optimizer sees fp32 copies of the block that trains (BAdam 1.4 block_optim.py:512)."""
+    return tuple(
+        unit._replace(tensors=tuple(t._replace(dtype="float32") if t.trainable else t for t in unit.tensors))
+        for unit in units
     )
+
+
+def _single_bytes(units: tuple[Unit, ...]) -> int:
+    """fp32 bytes of what trains: BAdam's copy, and its gradients at the step; the half gradients are gone by then
+    (BAdam 1.4 block_optim.py:260-274)."""
+    return sum(rounded(4 * t.numel) * t.copies * unit.repeat for unit in units for t in unit.tensors if t.trainable)
 
 
 def weight_bytes(unit: Unit) -> int:

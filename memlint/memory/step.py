@@ -126,8 +126,8 @@ def _layer_stretches(
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
-    if shared.run.stack.framework == "llamafactory" and not flowing and not _trains(unit):
-        checkpointed = False  # frozen layers run plainly (LLaMA-Factory 0.9.5 model/model_utils/checkpointing.py)
+    if shared.run.stack.framework == "llamafactory" and not _trains(unit):
+        checkpointed = False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
     mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, checkpoint.offload)
     if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
         return [_layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)]
