@@ -25,6 +25,7 @@ import benchmarks.pairs as pairs  # noqa: E402
 import benchmarks.random_cases as random_cases  # noqa: E402
 import benchmarks.simulated as simulated  # noqa: E402
 import benchmarks.six_cases as six_cases  # noqa: E402
+import benchmarks.threads as threads  # noqa: E402
 import benchmarks.verdicts as verdicts  # noqa: E402
 
 PAGE = HERE.parent / "docs" / "accuracy.md"
@@ -118,6 +119,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("What the card shows", card),
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
+    ("Threads about running out of memory", threads.lines),
     ("Six cases, other estimators beside", six_cases.lines),
 )
 

@@ -117,6 +117,8 @@ class Method(NamedTuple):
     num_generations: int = 1
     extra_models: tuple[Any, ...] = ()  # Model values loaded besides the trained one
     adapters_loaded: int = 0
+    generator: str = ""  # who writes completions while training (ppo, grpo): model, vllm (elsewhere), vllm_colocate
+    generator_share: float = 0.0  # of the card, held by an inference engine that shares it
 
 
 class Precision(NamedTuple):
@@ -247,6 +249,7 @@ class Zero(NamedTuple):
     ignore_unused_parameters: bool = True
     partition_embeddings: bool = True
     leaf_modules: tuple[str, ...] = ()
+    gathers_for_generation: bool = True  # the whole model on each GPU while it generates (stage 3)
 
 
 class Fsdp(NamedTuple):

@@ -52,11 +52,11 @@ def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanaly
     run, before = analysis.runs[index], analysis.estimates[index]
     search = Search(estimator, express(analysis))
     fitting = tuple(_read_back(analysis, index, plans(run, before, search, LIMIT + 2), again, must_fit=True))
-    if fitting:
-        return Options(fitting)
-    helpful = tuple(_read_back(analysis, index, candidates(run, before, search, LIMIT), again, must_fit=False))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
-    return Options(helpful, advice(run, before, estimator) if over else ())
+    beside = advice(run, before, estimator) if over and len(fitting) < LIMIT else ()
+    if fitting:
+        return Options(fitting, beside[: LIMIT - len(fitting)])
+    return Options(tuple(_read_back(analysis, index, candidates(run, before, search, LIMIT), again, False)), beside)
 
 
 def _read_back(

@@ -38,8 +38,13 @@ def attention(run: Run) -> Iterator[Step]:
 
     FlashAttention (Dao et al. 2022, arXiv 2205.14135, section 4) trains GPT-2 up to 3 times faster than eager code.
     """
-    if run.attention.implementation == "eager" and _eager_is_a_choice(run):
+    if run.attention.implementation != "eager":
+        return
+    if _eager_is_a_choice(run):
         yield Step("use sdpa attention", {"attention.implementation": "sdpa"}, 0.8, group="attention")
+    elif getattr(run.hardware.gpu, "flash_attention", 0) >= 2 and run.precision.compute != "float32":
+        changes = {"attention.implementation": "flash_attention_2"}
+        yield Step("use FlashAttention 2", changes, 0.7, group="attention", note="flash-attn must be installed")
 
 
 def _eager_is_a_choice(run: Run) -> bool:
@@ -112,6 +117,10 @@ def buckets(run: Run) -> Iterator[Step]:
             changes[f"parallelism.zero.{field}"] = small
     if changes:
         yield Step("smaller ZeRO buckets (5e7 elements)", changes, 1.02, group="buckets")
+    if zero.overlap_comm is True:
+        # A second set of buckets is filled while the first is sent (deepspeed docs, config-json, overlap_comm).
+        changes = {"parallelism.zero.overlap_comm": False}
+        yield Step("no overlap of communication with backward", changes, 1.1, group="overlap")
 
 
 def optimizer(run: Run) -> Iterator[Step]:
@@ -140,6 +149,48 @@ def zero_stage(run: Run) -> Iterator[Step]:
         if higher > stage:
             title = f"ZeRO stage {stage} -> {higher}"
             yield Step(title, {"parallelism.zero.stage": higher}, speed, safe=False, group="zero")
+
+
+def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
+    """What DeepSpeed's half precision makes of a run: half parameters and gradients, fp32 masters in the shards."""
+    dtypes = ("model.weights_dtype", "precision.trainable_dtype", "method.adapter_dtype")
+    return {
+        "parallelism.engine": "deepspeed",
+        "parallelism.zero.stage": stage,
+        "precision.autocast": False,
+        "precision.master_weights": True,
+        **dict.fromkeys(dtypes, half),
+    }
+
+
+def sharding(run: Run) -> Iterator[Step]:
+    """Data parallelism alone keeps everything on each GPU; ZeRO shards it (Rajbhandari et al. 2020, 1910.02054)."""
+    world, half = run.parallelism.world_size, run.precision.compute
+    if run.parallelism.engine != "ddp" or not isinstance(world, int) or world < 2 or run.stack.use_unsloth:
+        return
+    if half not in ("bfloat16", "float16") or run.model.quantization.method != "none":
+        return
+    for stage, speed in ((2, 1.05), (3, 1.25)):
+        changes = deepspeed_changes(str(half), stage)
+        note = "the deepspeed package must be installed"
+        yield Step(f"shard over the {world} GPUs with ZeRO-{stage}", changes, speed, "none", False, "zero", note)
+
+
+def fsdp(run: Run) -> Iterator[Step]:
+    """FSDP's shards in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload), and shards of everything."""
+    own = run.parallelism.fsdp
+    if run.parallelism.engine != "fsdp":
+        return
+    if own.strategy in ("SHARD_GRAD_OP", "NO_SHARD") and own.version == 1:
+        changes: dict[str, Any] = {"parallelism.fsdp.strategy": "FULL_SHARD"}
+        yield Step(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
+    if own.version == 2 and not own.reshard_after_forward:
+        yield Step(
+            "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
+        )
+    if not own.cpu_offload:
+        changes = {"parallelism.fsdp.cpu_offload": True}
+        yield Step("FSDP shards in host memory", changes, 2.0, safe=False, group="offload-parameters")
 
 
 def offload(run: Run) -> Iterator[Step]:
@@ -181,6 +232,39 @@ def half_weights(run: Run) -> Iterator[Step]:
         yield Step("load the frozen base in bfloat16", loaded, 0.95, "low", False, "precision")
 
 
+def mixed_precision(run: Run) -> Iterator[Step]:
+    """Half precision where nothing was asked for: activations of half the size (Micikevicius et al., 1710.03740)."""
+    if run.precision.compute != "float32" or run.precision.autocast is not False:
+        return
+    half = "bfloat16" if getattr(run.hardware.gpu, "bf16", True) else "float16"
+    changes = {"precision.compute": half, "precision.autocast": True, "precision.outputs_to_fp32": True}
+    yield Step(f"train in {half} mixed precision", changes, 0.6, "low", False, "precision")
+
+
+def reference(run: Run) -> Iterator[Step]:
+    """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py)."""
+    if run.method.reference_model == "copy" and run.method.stage in ("dpo", "kto"):
+        changes = {"method.reference_model": "precomputed"}
+        yield Step("compute the reference log-probabilities beforehand", changes, 1.0, safe=False, group="reference")
+
+
+def generation(run: Run) -> Iterator[Step]:
+    """Completions of PPO and GRPO: fewer, shorter, or written without the whole model on each GPU."""
+    if run.method.stage not in ("ppo", "grpo"):
+        return
+    zero, share, count = run.parallelism.zero, run.method.generator_share, run.method.num_generations
+    if run.method.generator == "model" and zero.stage == 3 and zero.gathers_for_generation:
+        changes: dict[str, Any] = {"parallelism.zero.gathers_for_generation": False}
+        yield Step("generate from ZeRO-3's shards", changes, 2.0, safe=False, group="gather")
+    if share > 0.2:
+        changes = {"method.generator_share": 0.2}
+        yield Step(f"vLLM's share of the card {share:g} -> 0.2", changes, 1.1, safe=False, group="generator")
+    while run.method.stage == "grpo" and count > 3 and count % 2 == 0:
+        count //= 2
+        title = f"{run.method.num_generations} -> {count} completions a prompt"
+        yield Step(title, {"method.num_generations": count}, 0.8, "medium", False, "generations")
+
+
 def method(run: Run) -> Iterator[Step]:
     """LoRA (Hu et al. 2021, arXiv 2106.09685) and QLoRA (Dettmers et al. 2023, arXiv 2305.14314)."""
     plain = run.model.quantization.method == "none"
@@ -193,6 +277,8 @@ def method(run: Run) -> Iterator[Step]:
         yield from _frozen(run)
     if run.method.kind == "lora" and plain:
         yield Step("4-bit base (QLoRA)", quantize_changes(), 1.3, "low", False, "quantization")
+    if run.model.quantization[:2] == ("bnb", 8) and not run.model.quantization.prequantized:
+        yield Step("4 instead of 8 bits for the base", quantize_changes(), 1.0, "low", False, "quantization")
 
 
 def _frozen(run: Run) -> Iterator[Step]:
@@ -224,6 +310,9 @@ def sequence(run: Run) -> Iterator[Step]:
     length = run.sequence.length
     if not isinstance(length, int):
         return
+    if run.method.stage == "grpo":
+        yield from _prompts(run)
+        return
     shorter = 1 << max(0, length - 1).bit_length() - 1
     while shorter >= max(256, length // 8):
         quality = "medium" if shorter * 2 >= length else "high"
@@ -231,6 +320,22 @@ def sequence(run: Run) -> Iterator[Step]:
             f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence"
         )
         shorter //= 2
+
+
+def _prompts(run: Run) -> Iterator[Step]:
+    """GRPO's sequences are a prompt and a completion, bounded each."""
+    prompt, completion = run.sequence.max_prompt_length, run.sequence.max_new_tokens
+    if not isinstance(prompt, int):
+        return
+    for part in (2, 4, 8):
+        quality = "medium" if part == 2 else "high"
+        if prompt // part >= 256:
+            changes = {"sequence.max_prompt_length": prompt // part, "sequence.length": prompt // part + completion}
+            yield Step(f"prompts of {prompt} -> {prompt // part} tokens", changes, 0.9, quality, False, "sequence")
+        if completion // part >= 256:
+            changes = {"sequence.max_new_tokens": completion // part, "sequence.length": prompt + completion // part}
+            title = f"completions of {completion} -> {completion // part} tokens"
+            yield Step(title, changes, 0.8, quality, False, "completion")
 
 
 def images(run: Run) -> Iterator[Step]:
@@ -255,9 +360,14 @@ MOVES: tuple[Move, ...] = (
     micro_batch,
     checkpointing,
     optimizer,
+    sharding,
     zero_stage,
+    fsdp,
     offload,
     half_weights,
+    mixed_precision,
+    reference,
+    generation,
     method,
     sequence,
     images,

@@ -40,6 +40,21 @@ _OTHER_SPELLINGS = {
     "stage3_max_live_parameters": "max_live_parameters",
     "stage3_max_reuse_distance": "max_reuse_distance",
 }
+# What DeepSpeed makes of a run's dtypes, whatever they were: nothing to write.
+FOLLOW_DEEPSPEED = (
+    *("precision.autocast", "precision.master_weights", "precision.trainable_dtype", "precision.outputs_to_fp32"),
+    *("model.weights_dtype", "method.adapter_dtype"),
+)
+# A section for a file that has none, as LLaMA-Factory's examples/deepspeed/ds_z3_config.json with `auto` throughout.
+_AUTO: Mapping[str, Any] = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "zero_allow_untested_optimizer": True,
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+}
 _WORDS = {"offload.optimizer": ("none", "cpu", "nvme"), "offload.parameters": ("none", "cpu", "nvme")}
 
 
@@ -57,6 +72,23 @@ def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, A
         _set(merged, value, _spelled(value, _KEYS[field]), change)
     path, pointer = place
     return tuple(Edit(path, pointer + keys, "set", change) for keys, change in merged.items())
+
+
+def new_section(changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A whole DeepSpeed configuration that says `changes`; None where it cannot say one, or no stage is among them."""
+    section: dict[str, Any] = {**_AUTO, "zero_optimization": {}}
+    made = deepspeed_edits(section, ("", ()), changes)
+    if made is None or "parallelism.zero.stage" not in changes:
+        return None
+    for edit in made:
+        _place(section, edit.pointer, edit.value)
+    return section
+
+
+def _place(section: dict[str, Any], pointer: Path, new: Any) -> None:
+    for step in pointer[:-1]:
+        section = section.setdefault(str(step), {})
+    section[str(pointer[-1])] = new
 
 
 def _legal(field: str, change: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed_edits import deepspeed_edits
+from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section
 from memlint.formats.llamafactory_facts import LIGER_MODELS
 from memlint.formats.llamafactory_recognise import is_v1
 from memlint.formats.validate import compiled_schema
@@ -40,6 +40,8 @@ _PLAIN: Mapping[str, str] = {
     "method.freeze_multi_modal_projector": "freeze_multi_modal_projector",
     "method.freeze_language_model": "freeze_language_model",
     "optimizer.rank": "galore_rank",
+    "precision.bf16": "bf16",
+    "precision.fp16": "fp16",
     "precision.upcast_layernorm": "upcast_layernorm",
     "precision.upcast_lmhead_output": "upcast_lmhead_output",
     "saving.only_model": "save_only_model",
@@ -54,23 +56,15 @@ _PLAIN_V1: Mapping[str, str] = {
 }
 _FULL_HALF = ("precision.autocast", "precision.outputs_to_fp32", "method.adapter_dtype")
 
-# A DeepSpeed section for a file that has none, as examples/deepspeed/ds_z3_config.json with `auto` throughout.
-_AUTO: Mapping[str, Any] = {
-    "train_batch_size": "auto",
-    "train_micro_batch_size_per_gpu": "auto",
-    "gradient_accumulation_steps": "auto",
-    "gradient_clipping": "auto",
-    "zero_allow_untested_optimizer": True,
-    "bf16": {"enabled": "auto"},
-    "fp16": {"enabled": "auto"},
-}
-
 
 def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """Edits of the config and of its DeepSpeed file; None where LLaMA-Factory has no way to say one of `changes`."""
     value = parsed.raw.get("config")
     if not isinstance(value, dict) or any(isinstance(change, Unknown) for change in changes.values()):
         return None
+    if changes.get("parallelism.engine") == "deepspeed":
+        changes = {name: change for name, change in changes.items() if name not in FOLLOW_DEEPSPEED}
+    changes = _as_mode(changes)
     sharding = {name: change for name, change in changes.items() if _is_sharding(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
     keys = _v1(value, run, own) if is_v1(value) else _v0(value, run, own)
@@ -79,6 +73,15 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
         return None
     path = parsed.documents[0].path
     return (*_edits(path, value, keys), *engine)
+
+
+def _as_mode(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Mixed precision's parts as the one key that says them."""
+    half = {"bfloat16": "bf16", "float16": "fp16"}.get(str(changes.get("precision.compute")))
+    if half is None or changes.get("precision.autocast") is not True:
+        return changes
+    follows = ("precision.autocast", "precision.compute", "precision.outputs_to_fp32")
+    return {**{name: change for name, change in changes.items() if name not in follows}, f"precision.{half}": True}
 
 
 def _is_sharding(name: str) -> bool:
@@ -287,18 +290,5 @@ def _new_section(
     blocked = ("deepspeed", "fsdp", "use_galore", "use_apollo", "use_mca", "use_megatron_bridge", "use_hyper_parallel")
     if is_v1(value) or any(value.get(key) for key in blocked) or run.parallelism.engine not in ("single", "ddp"):
         return None
-    if "parallelism.zero.stage" not in changes:
-        return None
-    made = deepspeed_edits({**_AUTO, "zero_optimization": {}}, ("", ()), changes)
-    if made is None:
-        return None
-    section: dict[str, Any] = {**_AUTO, "zero_optimization": {}}
-    for edit in made:
-        _place(section, edit.pointer, edit.value)
-    return (Edit(parsed.documents[0].path, ("deepspeed",), "set", section),)
-
-
-def _place(section: dict[str, Any], pointer: tuple[str | int, ...], new: Any) -> None:
-    for step in pointer[:-1]:
-        section = section.setdefault(str(step), {})
-    section[str(pointer[-1])] = new
+    section = new_section(changes)
+    return None if section is None else (Edit(parsed.documents[0].path, ("deepspeed",), "set", section),)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.accelerate_edits import accelerate_edits
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed_edits import deepspeed_edits, says
+from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, says
 from memlint.formats.trainer_config import is_trl
 from memlint.run import Run
 from memlint.source.document import Path
@@ -47,6 +48,14 @@ def _attention(value: Any) -> Any:
     return value if value in ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention") else None
 
 
+def _true(value: Any) -> Any:
+    return True if value is True else None
+
+
+def _share(value: Any) -> Any:
+    return value if isinstance(value, float) and 0 < value <= 1 else None
+
+
 # neutral field -> (spellings, newest first), how the value is written (None: it cannot be said)
 _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "batch.micro_batch_size": (("per_device_train_batch_size", "per_gpu_train_batch_size"), _whole),
@@ -72,6 +81,14 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "saving.only_model": (("save_only_model",), _flag),
     "stack.empty_cache_steps": (("torch_empty_cache_steps",), _whole),
     "parallelism.ddp_bucket_mb": (("ddp_bucket_cap_mb",), lambda value: int(value)),
+    "sequence.max_prompt_length": (("max_prompt_length",), _whole),
+    "sequence.max_new_tokens": (("max_completion_length",), _whole),
+    "method.num_generations": (("num_generations",), _whole),
+    "method.generator_share": (("vllm_gpu_memory_utilization",), _share),
+    "parallelism.zero.gathers_for_generation": (("ds3_gather_for_generation",), _flag),
+    "method.reference_model": (("precompute_ref_log_probs",), lambda value: True if value == "precomputed" else None),
+    "precision.bf16": (("bf16",), _true),
+    "precision.fp16": (("fp16",), _true),
     "offload.activations": (("activation_offloading",), lambda value: {"cpu": True, "none": False}.get(value)),
 }
 # What only TRL's ModelConfig and SFTConfig have; a script of its own may have the key, which then stands in its file.
@@ -85,8 +102,9 @@ _TRL_ALONE = ("method.kind", "model.quantization.bits", "model.quantization.kind
 
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`changes` as edits of the file that says each; None where one of them cannot be said."""
-    own = {field: value for field, value in _spoken(run, changes).items() if field in _KEYS}
-    rest = {field: value for field, value in _spoken(run, changes).items() if field not in _KEYS}
+    spoken = _spoken(run, changes)
+    own = {field: value for field, value in spoken.items() if field in _KEYS}
+    rest = {field: value for field, value in spoken.items() if field not in _KEYS}
     edits: list[Edit] = []
     for field, value in own.items():
         made = _own(parsed, field, value)
@@ -96,9 +114,60 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     behind = {**rest, **{field: value for field, value in own.items() if _twice(parsed, field)}}
     if not behind:
         return tuple(edits)
-    place = parsed.raw_places.get("deepspeed")
-    more = deepspeed_edits(parsed.raw.get("deepspeed"), place, behind) if place else None
+    more = _engine(parsed, run, behind)
     return None if more is None else (*edits, *more)
+
+
+def _engine(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """Edits of what shards the run: the DeepSpeed file, the launch file, or the config's own section."""
+    if "parallelism.engine" in changes:
+        return _new_deepspeed(parsed, run, changes)
+    place = parsed.raw_places.get("deepspeed")
+    if place is not None:
+        return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes)
+    config = parsed.raw.get("config")
+    if isinstance(config, dict) and config.get("fsdp"):
+        return _own_fsdp(parsed, config, changes)
+    launcher = parsed.raw_places.get("accelerate") or _launcher(parsed)
+    if launcher is None:
+        return None
+    document = next((one for one in parsed.documents if one.path == launcher[0]), None)
+    return accelerate_edits(document.value, launcher, changes) if document is not None else None
+
+
+def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
+    """The launch file beside the config, where it took part."""
+    for document in parsed.documents[1:]:
+        if isinstance(document.value, dict) and "distributed_type" in document.value:
+            return document.path, ()
+    return None
+
+
+def _own_fsdp(parsed: Parsed, config: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`fsdp: full_shard auto_wrap offload`; transformers 5 has `fsdp_config.cpu_offload` for `fsdp: true`."""
+    place = parsed.raw_places.get("config")
+    if place is None or dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
+        return None
+    path, pointer = place
+    said, options = config["fsdp"], config.get("fsdp_config")
+    if isinstance(said, str) and "offload" not in said.split():
+        return (Edit(path, (*pointer, "fsdp"), "set", f"{said} offload"),)
+    if said is True and (options is None or isinstance(options, dict)):
+        key = ("cpu_offload",) if options else ()
+        return (Edit(path, (*pointer, "fsdp_config", *key), "set", True if key else {"cpu_offload": True}),)
+    return None
+
+
+def _new_deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`deepspeed:` takes a mapping as well as a file's name (transformers 5.23 training_args.py)."""
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None or config.get("deepspeed") or config.get("fsdp"):
+        return None
+    if run.parallelism.engine != "ddp" or changes["parallelism.engine"] != "deepspeed":
+        return None
+    wanted = {field: value for field, value in changes.items() if field != "parallelism.engine"}
+    section = new_section(wanted)
+    return None if section is None else (Edit(place[0], (*place[1], "deepspeed"), "set", section),)
 
 
 def _spoken(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +175,7 @@ def _spoken(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
 
     Trainable parameters have the dtype that the model is loaded in; 4 bits say bitsandbytes.
     """
-    spoken = dict(changes)
+    spoken = _as_mode(run, changes)
     if "model.weights_dtype" in spoken and run.parallelism.engine in ("single", "ddp"):
         for follows in ("precision.trainable_dtype", "precision.compute"):
             if spoken.get(follows) == spoken["model.weights_dtype"]:
@@ -116,6 +185,22 @@ def _spoken(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
     if spoken.get("loss.kind") == "liger" and run.loss.kind == "plain" and run.method.stage in ("sft", "pt"):
         del spoken["loss.kind"]
         spoken["loss.liger_kernels"] = True
+    return spoken
+
+
+def _as_mode(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes without what follows from others: DeepSpeed's dtypes, mixed precision's parts, GRPO's length."""
+    spoken = dict(changes)
+    if spoken.get("parallelism.engine") == "deepspeed":
+        for follows in FOLLOW_DEEPSPEED:
+            spoken.pop(follows, None)
+    if spoken.get("precision.autocast") is True and spoken.get("precision.compute") in ("bfloat16", "float16"):
+        word = "precision.bf16" if spoken["precision.compute"] == "bfloat16" else "precision.fp16"
+        for follows in ("precision.autocast", "precision.compute", "precision.outputs_to_fp32"):
+            spoken.pop(follows, None)
+        spoken[word] = True
+    if run.method.stage == "grpo" and ("sequence.max_prompt_length" in spoken or "sequence.max_new_tokens" in spoken):
+        spoken.pop("sequence.length", None)
     return spoken
 
 

@@ -109,20 +109,41 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
 
 
 def _generation(fields: Fields, config: Config, stage: str) -> None:
-    """GRPO: a sequence is a prompt and a completion (512 each unless said)."""
-    completion = as_int(config.section.value.get("max_completion_length")) or 512
+    """GRPO: a sequence is a prompt and a completion (512 tokens unless said, before trl 1 256)."""
+    _generator(fields, config)
+    default = 256 if () < config.trl < (1,) else 512
+    completion = as_int(config.section.value.get("max_completion_length")) or default
     origin = config.args.origin("max_completion_length")
     fields.put("sequence.max_new_tokens", completion, origin)
     prompt = as_int(config.section.value.get("max_prompt_length"))
     generations = as_int(config.section.value.get("num_generations"))
     fields.put("method.num_generations", generations or 8, config.args.origin("num_generations"))
-    if prompt is None and () < config.trl < (1,):
+    if prompt is None and () < config.trl < (0, 29):  # gone from grpo_config.py by 0.29
         prompt = 512
     if prompt is None:
         fields.unknown("sequence.length", "prompts are not bounded (`max_prompt_length` is not set)")
         return
     fields.put("sequence.max_prompt_length", prompt, config.args.origin("max_prompt_length"))
     fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
+
+
+def _generator(fields: Fields, config: Config) -> None:
+    """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
+    own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
+    value, origin = config.section.value, config.args.origin
+    gathers = as_bool(value.get("ds3_gather_for_generation"))
+    if gathers is not None:
+        fields.put("parallelism.zero.gathers_for_generation", gathers, origin("ds3_gather_for_generation"))
+    if not as_bool(value.get("use_vllm")):
+        fields.put("method.generator", "model", origin("use_vllm"))
+        return
+    mode, key = config.text("vllm_mode")
+    colocated = (mode or ("server" if () < config.trl < (1,) else "colocate")) == "colocate"
+    fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin(key))
+    share = as_number(value.get("vllm_gpu_memory_utilization"))
+    if colocated and not as_bool(value.get("vllm_enable_sleep_mode")):
+        said = 0.3 if share is None or not 0 < share <= 1 else float(share)
+        fields.put("method.generator_share", said, origin("vllm_gpu_memory_utilization"))
 
 
 def _length(fields: Fields, config: Config, stage: str) -> None:

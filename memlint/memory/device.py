@@ -74,7 +74,7 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     table = values or constants()
     kind = slack_kind(run, details)
     entry = table["slack"][kind]
-    beside = context_bytes(run, table) + nccl_bytes(run, table)
+    beside = context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
     slack, low_margin, high_margin = _slack(allocated, run, details, entry, table)
     device = allocated + beside + slack
     certain = int(details.get("allocated_low_bytes", allocated) * (1 - table["prediction_margin"]["value"])) + beside
@@ -120,6 +120,12 @@ def nccl_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
         return 0
     figures = (table or constants())["nccl"]
     return int(figures["two_ranks_mib" if world == 2 else "more_ranks_mib"] * MIB)
+
+
+def generator_bytes(run: Run) -> int:
+    """What an inference engine on the same card keeps for itself, a share of the card's whole memory."""
+    gpu = run.hardware.gpu
+    return int(run.method.generator_share * gpu.nominal_bytes) if gpu else 0
 
 
 def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:

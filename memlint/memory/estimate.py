@@ -10,6 +10,7 @@ import memlint.memory.deviations as deviations
 import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.fsdp as fsdp
+import memlint.memory.generation as generation
 import memlint.memory.inference as inference
 import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
@@ -96,6 +97,9 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
+    generated = generation.generation(run, computed, state)
+    if generated is not None:
+        found += (generated,)
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked), "other_models_bytes": state.weights - alone}
     low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
@@ -223,7 +227,7 @@ def refuse_unmodelled(run: Run) -> None:
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
     architecture: Architecture = run.model.architecture
-    if architecture.towers and run.method.kind == "full" and not run.method.freeze_vision_tower:
+    if architecture.towers and run.method.kind in ("full", "lora") and not run.method.freeze_vision_tower:
         raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")

@@ -50,7 +50,7 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
     length = known(run.sequence.length, "sequence.length", "say the longest sequence")
     if not isinstance(run.checkpointing.mode, str):
         raise Missing("checkpointing.mode", "it is not known whether activations are checkpointed")
-    paired = 2 if run.method.stage in _PAIRED else 1
+    paired = sequences_each(run)
     divisors = parallel.activation_divisors(run)
     tokens = Tokens(sequences or paired * micro, -(-length // divisors.tokens))
     embedding = _embedding(units[0])
@@ -59,13 +59,29 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
     counts["logits"] //= divisors.logits
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
+    if run.method.stage == "grpo" and run.sequence.max_new_tokens:
+        # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
+        kept = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
+        counts["logits"] = min(counts["logits"], kept * vocabulary)
     return Step(run, architecture, tokens, regime(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
 
 
+def sequences_each(run: Run) -> int:
+    """Sequences in one forward for each of the micro batch: chosen and rejected, or a prompt's completions.
+
+    GRPO's micro batch counts prompts, each with all its completions, up to trl 0.14 (grpo_trainer.py:335 and 417), and
+    completions since 0.15 (grpo_trainer.py:468, RepeatRandomSampler).
+    """
+    if run.method.stage == "grpo" and () < run.stack.trl < (0, 15):
+        return max(1, run.method.num_generations)
+    return 2 if run.method.stage in _PAIRED else 1
+
+
 def _embedding(unit: Unit) -> Tensor:
-    for tensor in unit.tensors:
-        if tensor.kind == "embedding":
-            return tensor
+    """The token embedding that the forward reads: a trainable copy stands in for the base (`modules_to_save`)."""
+    found = [tensor for tensor in unit.tensors if tensor.kind == "embedding"]
+    if found:
+        return next((tensor for tensor in found if tensor.name.startswith("adapter_copy.")), found[0])
     raise Missing("model.architecture", "this architecture names no token embedding")
 
 
@@ -127,7 +143,9 @@ def _layer_stretches(
     checkpoint = shared.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
     if shared.run.stack.framework == "llamafactory" and not _trains(unit):
-        checkpointed = False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
+        checkpointed = (
+            False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
+        )
     mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, checkpoint.offload)
     if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
         return [_layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)]

@@ -43,9 +43,10 @@ def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
 def test_a_full_fine_tune_gets_plans_that_fit_of_different_kinds(name: str) -> None:
     _, finding = linted(EXAMPLES / name, "A100-80GB")
 
-    assert len(finding.fixes) >= 2
-    assert all(fix.verdict_after == "fits" and fix.patches for fix in finding.fixes)
-    assert {fix.changes.get("method.kind") for fix in finding.fixes} == {"lora", None}
+    written = [fix for fix in finding.fixes if fix.patches]
+    assert len(written) >= 2
+    assert all(fix.verdict_after == "fits" for fix in finding.fixes)
+    assert {fix.changes.get("method.kind") for fix in written} == {"lora", None}
 
 
 def test_where_nothing_fits_steps_that_help_and_hardware_that_would(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Changes that a Trainer file says through its own keys, a new DeepSpeed section, or the launch file beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memlint.checks.engine import Analysis, Engine
+from memlint.checks.workspace import in_memory
+from memlint.commands.session import Session
+from memlint.fixes.attach import express
+from memlint.fixes.moves import deepspeed_changes
+from memlint.hardware import find
+from memlint.run import get
+
+BASE: dict[str, Any] = {
+    "model_name_or_path": "Qwen/Qwen2.5-1.5B",
+    "output_dir": "out",
+    "per_device_train_batch_size": 1,
+    "bf16": True,
+}
+GRPO = {**BASE, "num_generations": 8, "max_prompt_length": 1024, "max_completion_length": 512}
+LAUNCH = {
+    "compute_environment": "LOCAL_MACHINE",
+    "distributed_type": "DEEPSPEED",
+    "deepspeed_config": {"zero_stage": 2},
+    "num_processes": 4,
+}
+FSDP = {**LAUNCH, "distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1, "fsdp_offload_params": False}}
+del FSDP["deepspeed_config"]
+
+
+def analysed(config: dict[str, Any], launch: dict[str, Any] | None = None, gpus: int = 4) -> Analysis:
+    files = {"train.yaml": json.dumps(config)} | ({"launch.yaml": json.dumps(launch)} if launch else {})
+    workspace = in_memory(files)
+    facts: dict[str, Any] = {"gpu": find("A100-80GB"), "gpus": gpus, "gpus_per_node": gpus}
+    facts["companions"] = tuple(workspace.documents(name)[0] for name in files if name != "train.yaml")
+    engine = Engine(())
+    return Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
+
+
+def after(config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any] | None = None) -> Any:
+    """The run that the edited files say."""
+    analysis = analysed(config, launch)
+    edits = express(analysis)(analysis.runs[0], changes)
+    assert edits
+    files = {"train.yaml": json.loads(json.dumps(config)), "launch.yaml": json.loads(json.dumps(launch or {}))}
+    for edit in edits:
+        inner = files[edit.path]
+        for key in edit.pointer[:-1]:
+            inner = inner[key]
+        inner[edit.pointer[-1]] = edit.value
+    return analysed(files["train.yaml"], files["launch.yaml"] if launch else None).runs[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "launch"),
+    [
+        (GRPO, {"method.num_generations": 4}, None),
+        (GRPO, {"sequence.max_prompt_length": 512, "sequence.length": 1024}, None),
+        (GRPO, {"sequence.max_new_tokens": 256, "sequence.length": 1280}, None),
+        ({**GRPO, "use_vllm": True}, {"method.generator_share": 0.2}, None),
+        (GRPO, {"parallelism.zero.gathers_for_generation": False}, None),
+        ({**BASE, "loss_type": "sigmoid"}, {"method.reference_model": "precomputed"}, None),
+        (BASE, deepspeed_changes("bfloat16", 3), None),
+        (BASE, {"parallelism.zero.stage": 3, "offload.optimizer": "cpu"}, LAUNCH),
+        (BASE, {"parallelism.fsdp.cpu_offload": True}, FSDP),
+        ({**BASE, "fsdp": "full_shard auto_wrap"}, {"parallelism.fsdp.cpu_offload": True}, None),
+        ({**BASE, "fsdp": True}, {"parallelism.fsdp.cpu_offload": True}, None),
+        (
+            {**BASE, "bf16": False},
+            {"precision.compute": "bfloat16", "precision.autocast": True, "precision.outputs_to_fp32": True},
+            None,
+        ),
+    ],
+)
+def test_the_files_say_what_was_planned(
+    config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any] | None
+) -> None:
+    run = after(config, changes, launch)
+    follows = ("method.adapter_dtype",)  # nothing is adapted here
+    said = {field: get(run, field) for field in changes if field not in follows}
+    assert said == {field: value for field, value in changes.items() if field not in follows}
+
+
+def test_what_no_file_can_say() -> None:
+    plain, sharded = analysed(BASE), analysed(BASE, LAUNCH)
+    assert express(plain)(plain.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
+    assert express(sharded)(sharded.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
+    assert express(sharded)(sharded.runs[0], deepspeed_changes("bfloat16", 3)) is None
+    assert express(plain)(plain.runs[0], {"method.reference_model": "copy"}) is None
