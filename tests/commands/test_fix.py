@@ -104,7 +104,7 @@ def test_planned_is_what_the_files_say_when_written(examples: Path) -> None:
     planned = {plan["title"]: plan["peak_after"] for plan in row["plans"]}
 
     assert planned
-    assert planned == {fix["title"]: fix["peak_after_bytes"] for fix in checked["fixes"]}
+    assert planned == {fix["title"]: fix["peak_after_bytes"] for fix in checked["fixes"] if fix["edits"]}
 
 
 def test_a_rule_and_a_line_are_explained(examples: Path) -> None:
