@@ -130,7 +130,22 @@ def _lora(weight: Weight, method: Method) -> tuple[Branch, ...]:
 def _oft(weight: Weight, method: Method) -> tuple[Branch, ...]:
     """One skew-symmetric block per slice of the input: r blocks of n x (n - 1) / 2 numbers."""
     inputs = weight.shape[1]
-    block = method.oft_block_size or (inputs // method.rank if method.rank else 0)
+    block = method.oft_block_size
+    if block:
+        block = _dividing(inputs, block)
+    elif method.rank:
+        block = inputs // _dividing(inputs, method.rank)
     if not block:
         return ()
     return (Branch("oft_R", (inputs // block, block * (block - 1) // 2)),)
+
+
+def _dividing(inputs: int, wanted: int) -> int:
+    """The nearest number that divides the input, the smaller of two (peft 0.21.2 tuners/oft/layer.py,
+    adjust_oft_parameters)."""
+    lower = higher = max(1, min(wanted, inputs))
+    while inputs % higher:
+        higher += 1
+    while inputs % lower:
+        lower -= 1
+    return lower if wanted - lower <= higher - wanted else higher

@@ -220,12 +220,16 @@ def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ..
 
 
 _MIXERS = ("attention", "mla")
+# Adapters that no framework's keys reach here but a PEFT configuration can name; parameters and states are counted.
+_UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 
 
 def refuse_unmodelled(run: Run) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
+    if run.method.kind in _UNMODELLED_METHODS:
+        raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
     if architecture.towers and run.method.kind in ("full", "lora") and not run.method.freeze_vision_tower:
         raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")

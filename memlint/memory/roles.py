@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 from memlint._record import NamedTuple
 from memlint.memory.model import Tensor
 from memlint.memory.recent import Recent
@@ -67,7 +69,9 @@ class Linear(NamedTuple):
     down: Weight | None = None  # lora_A
     up: Weight | None = None  # lora_B
     dropout: bool = False
-    magnitude: bool = False  # DoRA
+    magnitude: Weight | None = None  # DoRA
+    casts: bool = True  # the adapter's input takes the adapter's dtype, also under autocast
+    rotation: Weight | None = None  # OFT
 
 
 class Roles(NamedTuple):
@@ -93,6 +97,11 @@ def part_of(name: str) -> str:
     return shared + (found or last)
 
 
+_MAGNITUDE = ".lora_magnitude_vector"
+_ROTATION = ".oft_R"
+# PEFT's layers over these cast the input without autocast only; over dense and GPTQ ones always (peft 0.21.2
+# tuners/lora/bnb.py:543, awq.py:70, aqlm.py:71, hqq.py:172, eetq.py:80; layer.py:1100, gptq.py:93).
+_CASTS = ("gptq",)
 _KEYS = Recent(16)
 _ROLES = Recent(16)
 
@@ -151,6 +160,12 @@ def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
         found["w:" + key] = tensor.numel
         if key.endswith(".lora_A"):
             found["rank:" + key[: -len(".lora_A")]] = tensor.shape[0] * tokens
+        elif key.endswith(_MAGNITUDE):  # DoRA multiplies the adapter with an identity as wide as the layer's input
+            base = key[: -len(_MAGNITUDE)]
+            found["eye:" + base] = (found["w:" + base] // max(1, tensor.numel)) ** 2
+        elif key.endswith(_ROTATION):
+            block = (1 + isqrt(1 + 8 * tensor.shape[1])) // 2
+            found["blocks:" + key[: -len(_ROTATION)]] = tensor.shape[0] * block * block
     return found
 
 
@@ -163,11 +178,15 @@ def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
 def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     weights: dict[str, Weight] = {}
     kinds: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for key, tensor in zip(keys(tensors), tensors, strict=True):
         kinds[key] = tensor.kind
+        dtypes[key] = tensor.dtype
         width = BYTES.get(tensor.dtype, 0)
         weights[key] = Weight("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
-    linears = tuple((key, _linear(key, weights, dropout)) for key, kind in kinds.items() if kind in _PROJECTIONS)
+    linears = tuple(
+        (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
+    )
     experts = tuple(
         (key, weights[key]._replace(adapted=key + ".lora_A" in weights))
         for key, kind in kinds.items()
@@ -178,11 +197,12 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution)
 
 
-def _linear(key: str, weights: dict[str, Weight], dropout: bool) -> Linear:
+def _linear(key: str, weights: dict[str, Weight], dropout: bool, dtype: str) -> Linear:
     bias = weights.get(key + ".bias")
     down = weights.get(key + ".lora_A")
     if down is None:
-        return Linear(weights[key], bias)
+        rotation = weights.get(key + _ROTATION)
+        return Linear(weights[key], bias, "blocks:" + key if rotation else "", rotation=rotation)
     up = weights[key + ".lora_B"]
-    magnitude = key + ".lora_magnitude_vector" in weights
-    return Linear(weights[key], bias, "rank:" + key, down, up, dropout, magnitude)
+    casts = not weights[key].quantized or dtype.startswith(_CASTS)
+    return Linear(weights[key], bias, "rank:" + key, down, up, dropout, weights.get(key + _MAGNITUDE), casts)

@@ -18,7 +18,7 @@ DTYPES = {
 
 
 class Adapter(NamedTuple):
-    """LoRA as PEFT builds it. `targets` ("all",) means every linear layer but the head."""
+    """LoRA, OFT or IA3 (`kind`) as PEFT builds it. `targets` ("all",) means every linear layer but the head."""
 
     rank: int = 8
     alpha: float = 16
@@ -31,6 +31,9 @@ class Adapter(NamedTuple):
     use_rslora: bool = False
     rank_pattern: tuple[tuple[str, int], ...] = ()
     target_parameters: tuple[str, ...] = ()
+    layers_to_transform: tuple[int, ...] = ()
+    kind: str = "lora"
+    block_size: int = 0
 
 
 def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, dtype: torch.dtype) -> Any:
@@ -65,26 +68,49 @@ def _sub_configs(settings: Any) -> Iterator[Any]:
 
 def add_adapter(model: Any, adapter: Adapter) -> Any:
     """`model` wrapped by PEFT; adapter weights are float32 until `cast_trainable`."""
-    from peft import LoraConfig, get_peft_model
+    from peft import get_peft_model
 
     targets: Any = list(adapter.targets)
     if adapter.targets in (("all",), ("all-linear",)):
         targets = "all-linear"
-    settings = LoraConfig(
+    common = {
+        "target_modules": targets,
+        "exclude_modules": list(adapter.exclude) or None,
+        "modules_to_save": list(adapter.modules_to_save) or None,
+        "task_type": "CAUSAL_LM",
+    }
+    settings = {"oft": _oft, "ia3": _ia3}.get(adapter.kind, _lora)
+    return get_peft_model(model, settings(adapter, common))
+
+
+def _lora(adapter: Adapter, common: dict[str, Any]) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(
         r=adapter.rank,
         lora_alpha=int(adapter.alpha),
         lora_dropout=adapter.dropout,
-        target_modules=targets,
-        exclude_modules=list(adapter.exclude) or None,
-        modules_to_save=list(adapter.modules_to_save) or None,
         bias=adapter.bias,
         use_dora=adapter.use_dora,
         use_rslora=adapter.use_rslora,
         rank_pattern=dict(adapter.rank_pattern),
         target_parameters=list(adapter.target_parameters) or None,
-        task_type="CAUSAL_LM",
+        layers_to_transform=list(adapter.layers_to_transform) or None,
+        **common,
     )
-    return get_peft_model(model, settings)
+
+
+def _oft(adapter: Adapter, common: dict[str, Any]) -> Any:
+    from peft import OFTConfig
+
+    size = {"r": 0, "oft_block_size": adapter.block_size} if adapter.block_size else {"r": adapter.rank}
+    return OFTConfig(module_dropout=adapter.dropout, **size, **common)
+
+
+def _ia3(adapter: Adapter, common: dict[str, Any]) -> Any:
+    from peft import IA3Config
+
+    return IA3Config(feedforward_modules=[], **common)
 
 
 def freeze_all_but_last(model: Any, layers: int) -> None:

@@ -14,6 +14,8 @@ from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import Settings
 
+_ADAPTERS = ("lora", "dora", "oft", "ia3")
+
 
 class UnsupportedRun(ValueError):
     """This run cannot be simulated; the message says why."""
@@ -22,7 +24,7 @@ class UnsupportedRun(ValueError):
 def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
     """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
     _require(run)
-    lora = run.method.kind in ("lora", "dora")
+    lora = run.method.kind in _ADAPTERS
     compute = str(run.precision.compute)
     return Settings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
@@ -64,7 +66,7 @@ def _frozen_modules(run: Run) -> tuple[str, ...]:
 
 
 def _require(run: Run) -> None:
-    if run.method.kind not in ("full", "freeze", "lora", "dora"):
+    if run.method.kind not in ("full", "freeze", *_ADAPTERS):
         raise UnsupportedRun(f"no simulation of method.kind {run.method.kind!r}")
     if run.method.stage not in ("pt", "sft"):
         raise UnsupportedRun(f"no simulation of method.stage {run.method.stage!r}")
@@ -105,6 +107,9 @@ def _adapter(run: Run) -> Adapter:
         use_rslora=method.use_rslora,
         rank_pattern=method.rank_pattern,
         target_parameters=method.target_parameters,
+        layers_to_transform=method.layers_to_transform,
+        kind="lora" if method.kind == "dora" else method.kind,
+        block_size=method.oft_block_size,
     )
 
 

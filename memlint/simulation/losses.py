@@ -94,11 +94,18 @@ def fuse(causal: Any) -> None:
     head = causal.get_output_embeddings()
 
     def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-        result: torch.Tensor = FusedLinear.apply(logits.reshape(-1, logits.shape[-1]), head.weight)
+        result: torch.Tensor = FusedLinear.apply(logits.reshape(-1, logits.shape[-1]), _in_force(causal).weight)
         return result
 
     head.forward = lambda hidden: hidden
     causal.loss_function = loss
+
+
+def _in_force(causal: Any) -> Any:
+    """The output projection, or its trainable copy under PEFT (liger_kernel 0.8.5 lce_maybe_trainable_lm_head)."""
+    head = causal.get_output_embeddings()
+    copies = getattr(head, "modules_to_save", None)
+    return head if copies is None else copies[head.active_adapters[0]]
 
 
 def chunked(causal: Any, chunk_tokens: int) -> None:

@@ -81,10 +81,29 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
 def quantise(model: Any, bits: int, double: bool, compute: torch.dtype) -> None:
     """Replaces every linear layer but the head, as transformers' bitsandbytes integration does."""
     head = model.get_output_embeddings()
+    _teach_dora()
     for name, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear) and module is not head:
             parent = model.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module, bits, double, compute))
+
+
+def _teach_dora() -> None:
+    """DoRA asks for the dequantised weight (peft/utils/integrations.py, dequantize_module_weight, v0.21.2)."""
+    import peft.tuners.lora.dora as dora
+
+    original = dora.dequantize_module_weight
+    if getattr(original, "knows_stand_ins", False):
+        return
+
+    def dequantise(module: Any) -> torch.Tensor:
+        if not isinstance(module, QuantizedLinear):
+            whole: torch.Tensor = original(module)
+            return whole
+        return torch.empty(module.out_features, module.in_features, dtype=module.compute, device=module.weight.device)
+
+    dequantise.knows_stand_ins = True  # type: ignore[attr-defined]
+    dora.dequantize_module_weight = dequantise
 
 
 def as_peft_wraps_it(model: Any) -> None:

@@ -192,7 +192,7 @@ def test_a_run_is_simulated_as_its_settings_say() -> None:
     ("changes", "reason"),
     [
         ({"sequence.length": UNKNOWN}, "length"),
-        ({"method.kind": "oft"}, "method.kind"),
+        ({"method.kind": "prefix"}, "method.kind"),
         ({"method.stage": "dpo"}, "method.stage"),
         ({"model.quantization": Quantization("gptq", 4)}, "gptq"),
         ({"parallelism.engine": "deepspeed"}, "engine"),
