@@ -17,6 +17,7 @@ PACKAGE = ROOT / "memlint"
 LEVELS = {
     "_record": -1,
     "_pattern": -1,
+    "_extensions": -1,
     "run": 0,
     "globs": 0,
     "selectors": 0,
@@ -33,6 +34,7 @@ LEVELS = {
     "report": 4,
     "fixes": 5,
     "simulation": 5,
+    "plugins": 5,
     "commands": 6,
     "cli": 7,
     "__main__": 8,

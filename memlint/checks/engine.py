@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import memlint._extensions as extensions
 from memlint._record import NamedTuple
 from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts, Under
@@ -18,7 +19,7 @@ from memlint.checks.rule import Hit, Rule, concerns
 from memlint.checks.rule_fixes import Situation, fixes
 from memlint.checks.source_problems import problem_findings
 from memlint.findings import Finding, Location
-from memlint.formats import FORMATS, recognise
+from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory import estimate as closed_form
 from memlint.memory.model import Estimate, UnknownField
@@ -117,7 +118,8 @@ class Engine(NamedTuple):
                 found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
-                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what), index))
+                culprit = "a plug-in" if rule in extensions.rules else "memlint"
+                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, culprit), index))
             yield from found
 
 
@@ -129,7 +131,7 @@ def analyse(document: Document, context: Context, rules: Sequence[Rule], format_
 def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
     if any(problem.fatal for problem in document.problems):
         return None
-    for format_ in FORMATS:
+    for format_ in every():
         if format_name == format_.NAME:
             return format_, Recognition("certain", reason="named")
     return recognise(document)
@@ -184,9 +186,9 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
     return confidence, "warning" if lowered else rule.severity
 
 
-def internal_error(place: Location, error: Exception, what: str) -> Finding:
-    """A mistake of memlint's own as a finding, with the report to paste into an issue."""
-    message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in memlint, not in the file"
+def internal_error(place: Location, error: Exception, what: str, culprit: str = "memlint") -> Finding:
+    """A mistake of memlint's own, or of a plug-in, as a finding, with the report to paste into an issue."""
+    message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in {culprit}, not in the file"
     report = "\n".join(_frames(error.__traceback__))
     return Finding(
         rule=INTERNAL_ERROR,

@@ -11,7 +11,7 @@ from memlint.checks.expression_place import locate
 from memlint.checks.rule import Rule
 from memlint.checks.workspace import in_memory
 from memlint.findings import Edit, Finding
-from memlint.formats import FORMATS
+from memlint.formats import every
 from memlint.formats.base import Context
 from memlint.hardware import find
 from memlint.run import UNKNOWN, Origin
@@ -160,7 +160,7 @@ def _fixed(rule: Rule, example: Example, finding: Finding) -> str:
 
 
 def _value(example: Example, text: str) -> Any:
-    dialect = next(format_.DIALECT for format_ in FORMATS if example.format == format_.NAME)
+    dialect = next(format_.DIALECT for format_ in every() if example.format == format_.NAME)
     return redialect(load(text.encode(), example.file)[0], dialect).value
 
 

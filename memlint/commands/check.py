@@ -8,6 +8,7 @@ import sys
 from memlint import __version__
 from memlint.commands import gather, options
 from memlint.commands.output import to_stdout, write
+from memlint.commands.plugging import named, plug_in
 from memlint.commands.pool import linted
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
@@ -20,6 +21,7 @@ NEEDS_RULES = ("sarif", "html")
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
+    plug_in(named(given))
     pairs = options.formats(given)
     if given.show_settings:
         from memlint.commands.show_settings import show_settings

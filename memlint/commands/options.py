@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Any
 
+import memlint._extensions as extensions
 from memlint.checks.directives import PACKAGES
 from memlint.commands import CommandError
 from memlint.findings import SEVERITIES
@@ -69,6 +70,8 @@ def add_settings(to: argparse.ArgumentParser) -> None:
     group.add_argument("--settings", metavar="FILE", help="use this settings file and no other")
     group.add_argument("--isolated", action="store_true", help="read no settings file")
     group.add_argument("--show-settings", metavar="FILE", help="print the settings of FILE and where each came from")
+    group.add_argument("--plugin", action="append", default=[], metavar="NAME", help="load a module or a .py file")
+    group.add_argument("--allow-plugins", action="store_true", help="load the plug-ins that a repository names")
 
 
 def add_rules(to: argparse.ArgumentParser) -> None:
@@ -145,8 +148,8 @@ def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | N
     """Pairs of format and file (None: standard output). Raises CommandError."""
     names: list[str] = options.format or [default]
     for name in names:
-        if name not in OUTPUTS:
-            raise CommandError(f"unknown format {name!r}: one of {', '.join(OUTPUTS)}")
+        if name not in OUTPUTS and name not in extensions.outputs:
+            raise CommandError(f"unknown format {name!r}: one of {', '.join((*OUTPUTS, *extensions.outputs))}")
     files: list[str | None] = list(options.output)
     if len(files) > len(names):
         raise CommandError("more --output than --format: give one --format for each")
@@ -159,7 +162,7 @@ def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | N
 def fill(given: Options) -> None:
     """Defaults for what a verb has no option for."""
     blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "isolated": False}
-    blank |= {"hub": False, "exact": False}
+    blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
     blank |= dict.fromkeys(("gpu", "gpus", "gpus_per_node", "model", "settings", "profile"))
     for name, value in blank.items():
         if not hasattr(given, name):

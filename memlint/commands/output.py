@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 
+import memlint._extensions as extensions
 from memlint.commands import CommandError
 from memlint.report.model import Report
 from memlint.report.outputs import OUTPUTS
@@ -45,6 +46,8 @@ def _job_summary(report: Report) -> None:
 
 
 def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> str:
+    if name in extensions.outputs:
+        return extensions.outputs[name](report)
     module = import_module(f"memlint.report.{OUTPUTS[name]}")
     if name in STYLED and not plain:
         text: str = module.render(report, style_for(sys.stdout, colour=colour))

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
+import memlint._extensions as extensions
 from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED
 from memlint.checks.engine import INTERNAL_ERROR, Engine, internal_error
@@ -18,6 +19,7 @@ from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
 from memlint.commands.measurements import folder_of, known
+from memlint.commands.plugging import named, plug_in
 from memlint.commands.selection import check_selection
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
@@ -54,6 +56,7 @@ class Job(NamedTuple):
     cwd: str = ""
     contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
     what_if: str = ""  # as commands.whatif.what_if
+    plugins: tuple[str, ...] = ()
     assumptions: bool = False  # whether reports say what each estimate rests on
 
 
@@ -68,6 +71,8 @@ class Linted(NamedTuple):
 def job(given: options.Options, fixes: bool = True) -> Job:
     """Raises CommandError for what cannot be meant."""
     stdin = "-" in given.paths
+    plugins = named(given)
+    plug_in(plugins)
     return Job(
         sources(given),
         tuple(path for path in given.paths or ["."] if path != "-"),
@@ -78,6 +83,7 @@ def job(given: options.Options, fixes: bool = True) -> Job:
         fixes,
         os.getcwd(),
         ((stdin_name(given), sys.stdin.buffer.read()),) if stdin else (),
+        plugins=plugins,
     )
 
 
@@ -92,6 +98,7 @@ class Linter:
     ) -> None:
         """`workspace` and `read_settings` stand for the files on disk: another commit's, for example."""
         self.job = what
+        plug_in(what.plugins)  # a worker may be a fresh process
         self._read_settings = read_settings or (
             lambda path: settings_of(os.path.join(self.session.cwd, path), what.given)
         )
@@ -124,7 +131,8 @@ class Linter:
         """The shipped rules and those of `folders`. Raises CommandError for a broken one."""
         if folders not in self._rules:
             try:
-                self._rules[folders] = _with_own(folders) if folders else shipped()
+                own = folders or extensions.rules
+                self._rules[folders] = _with_own(folders) if own else shipped()
             except RuleError as error:
                 raise CommandError(f"a rule cannot be used: {error}") from None
         return self._rules[folders]
@@ -206,7 +214,7 @@ def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:
     """The shipped rules and those of `folders`. Raises RuleError."""
     from memlint.checks.rule_folder import ordered, read_folder
 
-    return ordered([*shipped(), *(rule for folder in folders for rule in read_folder(folder))])
+    return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])
 
 
 def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:

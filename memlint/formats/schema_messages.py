@@ -27,6 +27,14 @@ _BOUNDS = {
     "exclusiveMinimum": "more than",
     "exclusiveMaximum": "less than",
 }
+_SIZES = {
+    "minLength": ("at least", "character"),
+    "maxLength": ("at most", "character"),
+    "minItems": ("at least", "item"),
+    "maxItems": ("at most", "item"),
+    "minProperties": ("at least", "key"),
+    "maxProperties": ("at most", "key"),
+}
 
 
 def describe(schema: Schema, root: Schema) -> str:
@@ -71,6 +79,10 @@ def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mappi
     got = f"got {value_words(error.instance)}"
     if kind in _BOUNDS:
         return Issue(code, f"{name} must be {_BOUNDS[kind]} {error.kind.limit:g}, {got}", path, pointer)
+    if kind in _SIZES:
+        wanted, noun = _SIZES[kind]
+        many = error.kind.limit
+        return Issue(code, f"{name} has to have {wanted} {many} {noun}{'s' * (many != 1)}, {got}", path, pointer)
     guess = other or _choice(error, kind)
     hint = f" (did you mean `{guess}`?)" if guess else ""
     return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, suggestion=guess)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import memlint._extensions as extensions
 from memlint._pattern import pattern
 from memlint.hardware.model import Gpu
 
@@ -28,6 +29,9 @@ def find(name: str) -> Gpu | None:
 
     None where no card has this name, or where cards of several sizes do ("A100"): `suggestions` lists them.
     """
+    if name.lower() in extensions.gpus:
+        added: Gpu = extensions.gpus[name.lower()]
+        return added
     listed = _listed().get(name.lower())
     if listed is not None:
         return _gpu(listed)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import memlint._extensions as extensions
 from memlint._record import NamedTuple
 from memlint.memory.model import Tensor, Unit
 from memlint.memory.parameters import Missing
@@ -51,7 +52,7 @@ def table() -> Mapping[str, Mapping[str, Any]]:
     for entry in list(entries.values()):
         for alias in entry.get("aliases", ()):
             entries.setdefault(alias, entry)
-    return entries
+    return {**entries, **extensions.optimizers}
 
 
 def entry_of(optimizer: Optimizer) -> Mapping[str, Any]:

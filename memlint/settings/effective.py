@@ -15,7 +15,7 @@ from memlint.settings.model import PROFILES, FileSettings, Layer, Settings, Waiv
 from memlint.source.document import Path
 
 _REPLACED = ("profile", "preview", "fail_on", "gpu", "gpus", "gpus_per_node", "model")
-_ADDED = ("ignore", "plugins")  # lists of a nearer file stand behind those of what it extends
+_ADDED = ("ignore",)  # lists of a nearer file stand behind those of what it extends
 _MERGED = ("severity", "models", "versions", "budgets")
 
 
@@ -128,6 +128,9 @@ def _apply_special(
         values[key] = _path(layer, value)
     elif key == "with":
         values["companions"] = tuple(_path(layer, name) for name in strings(value))
+    elif key == "plugins":
+        files = (_path(layer, name) if name.endswith(".py") else name for name in strings(value))
+        values[key] = (*values.get(key, ()), *files)
     elif key == "rules_dirs":
         values[key] = (*values.get(key, ()), *(_path(layer, name) for name in strings(value)))
     elif key == "exclude":

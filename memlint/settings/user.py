@@ -15,4 +15,8 @@ def user_plugins() -> tuple[str, ...]:
     if not os.path.isfile(path):
         return ()
     layers = load_settings(path, settings_file=path).layers
-    return tuple(name for layer in layers for name in strings((layer.document.value or {}).get("plugins", ())))
+    return tuple(
+        os.path.join(layer.folder, name) if name.endswith(".py") else name
+        for layer in layers
+        for name in strings((layer.document.value or {}).get("plugins", ()))
+    )

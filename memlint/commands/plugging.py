@@ -1,0 +1,64 @@
+"""Which plug-ins an invocation loads: the command line's, the user's own, a repository's where that is allowed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from memlint.commands import CommandError, options
+from memlint.commands.facts import Sources, settings_of
+from memlint.settings import SettingsError, user_plugins
+
+# Roots whose settings are asked for plug-ins: a hook names hundreds of files of one repository.
+MOST_ROOTS = 64
+
+
+def named(given: options.Options) -> tuple[str, ...]:
+    """Plug-ins to load, in order; files by their full path. Raises CommandError.
+
+    What a repository's settings name is only told unless --allow-plugins is given: Python there runs with the rights of
+    whoever lints, and configs are often somebody else's.
+    """
+    asked = [_full(name) for name in getattr(given, "plugin", [])]
+    isolated = getattr(given, "isolated", False)
+    try:
+        own = [] if isolated else list(user_plugins())
+    except SettingsError as error:
+        raise CommandError(f"settings: {error}") from None
+    theirs = [] if isolated else list(_of_repositories(given))
+    if theirs and not getattr(given, "allow_plugins", False):
+        left = [name for name in theirs if name not in (*asked, *own)]
+        if left:
+            names = ", ".join(os.path.relpath(name) if os.path.isabs(name) else name for name in left)
+            sys.stderr.write(
+                f"memlint: plug-ins of this repository are not loaded: {names} (--allow-plugins loads them)\n"
+            )
+        theirs = []
+    return tuple(dict.fromkeys((*asked, *own, *theirs)))
+
+
+def plug_in(names: tuple[str, ...]) -> None:
+    """Loads plug-ins. Raises CommandError for one that cannot be used."""
+    if not names:
+        return
+    from memlint.checks.rule import RuleError
+    from memlint.plugins import PluginError, load
+
+    try:
+        load(names)
+    except RuleError as error:
+        raise CommandError(f"a rule cannot be used: {error}") from None
+    except PluginError as error:
+        raise CommandError(str(error)) from None
+
+
+def _of_repositories(given: options.Options) -> Iterable[str]:
+    asked = Sources(settings_file=getattr(given, "settings", None))  # the card may be a plug-in's
+    for path in [path for path in given.paths or ["."] if path != "-"][:MOST_ROOTS]:
+        beside = os.path.join(path, "x.yaml") if os.path.isdir(path) else path
+        yield from settings_of(os.path.abspath(beside), asked).plugins
+
+
+def _full(name: str) -> str:
+    return os.path.abspath(name) if name.endswith(".py") else name
