@@ -1,4 +1,4 @@
-"""Generated pages are fresh: the rule pages from the rule files, the shown output from the commands."""
+"""Generated pages are fresh: rule pages, shown output, and the table of what frameworks check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("tool", ["tools/rule_pages.py", "tools/readme.py"])
+@pytest.mark.parametrize("tool", ["tools/rule_pages.py", "tools/readme.py", "tools/coverage.py"])
 def test_generated_pages_are_fresh(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, tool, "--check"],

@@ -151,6 +151,12 @@ _ALWAYS: tuple[Rule, ...] = (
         "`image_max_pixels` is smaller than `image_min_pixels`",
         lambda v: v.number("image_max_pixels") < v.number("image_min_pixels"),
     ),
+    # model_args.py:530
+    (
+        "kt_cpu_activation",
+        "`kt_cpu_activation` needs `use_kt: true`",
+        lambda v: v.config.own.get("kt_cpu_activation") is not None and not v.on("use_kt"),
+    ),
 )
 
 _TRAINING: tuple[Rule, ...] = (
