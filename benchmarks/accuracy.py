@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "sharding")]
 
 import compare  # noqa: E402
 
+import benchmarks.card_rows as card_rows  # noqa: E402
 import benchmarks.measured as measured  # noqa: E402
 import benchmarks.pairs as pairs  # noqa: E402
 import benchmarks.random_cases as random_cases  # noqa: E402
@@ -84,7 +85,11 @@ def published() -> list[str]:
     reasons: dict[str, int] = {}
     for _, reason in left:
         reasons[reason] = reasons.get(reason, 0) + 1
-    found += ["Rows left out:", ""]
+    every = sum(1 for _ in measured.rows(measured.ROWS, low_confidence=True))
+    found += [
+        f"{len(scored)} of {every} rows are used; {every - len(scored) - len(left)} lack something that moves memory"
+    ]
+    found += ["(confidence low in the data). Left out of the others:", ""]
     return found + [f"- {count}: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
 
 
@@ -117,6 +122,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("Sharding: DeepSpeed and FSDP", sharding_grid),
     ("Published measurements", published),
     ("What the card shows", card),
+    ("The card on other stacks", card_rows.lines),
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
     ("Threads about running out of memory", threads.lines),

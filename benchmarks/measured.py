@@ -77,7 +77,7 @@ def score(chosen: Iterable[Row], predict: Callable[[Run, Row], Scored]) -> tuple
     left: list[tuple[str, str]] = []
     for row in chosen:
         if row["metric"] != "max_allocated":
-            left.append((row["id"], f"metric {row['metric']}: not the tensors' figure"))
+            left.append((row["id"], f"metric {row['metric']}: not the tensors' figure (see the card)"))
             continue
         try:
             scored.append(predict(run_of(row), row))

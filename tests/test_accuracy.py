@@ -28,7 +28,7 @@ def test_random_steps() -> None:
 def test_published_measurements() -> None:
     scored, _ = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
     sizes = [abs(one.error) for one in scored]
-    assert len(sizes) >= 141
+    assert len(sizes) >= 154
     assert median(sizes) <= 0.03
     assert measured.quantile(sizes, 0.9) <= 0.10
     assert min(one.error for one in scored) >= -0.12
@@ -41,7 +41,7 @@ def test_published_measurements() -> None:
 def test_no_run_that_died_is_said_to_fit() -> None:
     _, counts = verdicts.table()
     assert counts["fits"] == 0
-    assert counts["out_of_memory"] >= 40
+    assert counts["out_of_memory"] >= 45
 
 
 # Nobody in these threads measured anything, and nothing that memlint computes explains them.
