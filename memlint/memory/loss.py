@@ -82,6 +82,8 @@ def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Va
         return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
     if loss.norm.startswith("layer"):
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
+    if context.regime.liger:
+        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 

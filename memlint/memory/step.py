@@ -24,6 +24,15 @@ from memlint.run import Run
 _EAGER_ONLY = ("bloom",)
 
 
+# Families whose decoder layers Liger patches as the tape says: RMSNorm, gated MLP and rotary embedding; in others only
+# the loss is counted as fused, which leaves their layers' kernels too high. In those with a norm behind a block, norms
+# make a gradient of their own (liger_kernel 0.8.5 transformers/monkey_patch.py).
+_LIGER_BESIDE = frozenset(("gemma2", "gemma3_text", "olmo2", "olmo3"))
+_LIGER_LAYERS = (
+    frozenset(("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "granite", "smollm3")) | _LIGER_BESIDE
+)
+
+
 class Step(NamedTuple):
     """What the stretches of one step share."""
 
@@ -102,7 +111,17 @@ def regime(run: Run, simulated: bool) -> Regime:
         implementation = "eager"
     experts = "grouped_mm" if stacks_experts(run) else "loop"
     eager = implementation == "eager"
-    return Regime(half, implementation, not simulated, eager, compute == "bfloat16", experts=experts)
+    liger = liger_layers(run)
+    found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
+    return found._replace(norms_in_place=False) if liger == "beside" else found
+
+
+def liger_layers(run: Run) -> str:
+    """Whether decoder layers run Liger's kernels: "", in_place, or beside (norms whose gradients are new tensors)."""
+    family = run.model.architecture.family
+    if not run.loss.liger_kernels or family not in _LIGER_LAYERS:
+        return ""
+    return "beside" if family in _LIGER_BESIDE else "in_place"
 
 
 def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[Stretch]:

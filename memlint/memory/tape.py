@@ -82,6 +82,7 @@ class Node(NamedTuple):
     aliases: bool  # the gradient passes through without a new tensor, or takes the place of what was saved
     weights: tuple[WeightGradient, ...]
     computed: int  # bytes an element in which gradients are computed before they take their tensor's dtype; 0 = its own
+    over_arriving: bool = False  # with `aliases`: in place of the arriving gradient, whatever was saved
 
 
 class Moments(NamedTuple):
@@ -157,6 +158,7 @@ class Tape:
         aliases: bool = False,
         weights: tuple[WeightGradient, ...] = (),
         computed: int = 0,
+        over_arriving: bool = False,
     ) -> None:
         """Record an op; does nothing when no gradient can flow."""
         wanting = tuple(value for value in inputs if value.requires_grad)
@@ -168,7 +170,7 @@ class Tape:
         for value in outputs:
             value.requires_grad = True
         units = tuple(self.unit(extent, width) for extent, width in temporaries)
-        self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed))
+        self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed, over_arriving))
 
     def cached_cast(self, weight: Weight, width: int) -> Storage:
         """The half-precision copy of a parameter under autocast.
@@ -250,10 +252,11 @@ class Tape:
 
     def _gradients(self, node: Node, arriving: Storage) -> list[tuple[Value, Storage]]:
         produced = []
-        for value in node.inputs:
+        taken = () if node.over_arriving else node.saved
+        for index, value in enumerate(node.inputs):
             width = node.computed or value.width
             if node.aliases:
-                passed = node.saved[0] if node.saved else arriving
+                passed = taken[min(index, len(taken) - 1)] if taken else arriving
                 passed.holders += 1
                 produced.append((value, passed))
                 continue

@@ -9,6 +9,7 @@ import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
 from memlint.memory.loss import copies_shifted, upcasts_head
+from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
@@ -52,6 +53,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         chunk_tokens=run.loss.chunk_tokens or 256,
         upcast_head=upcasts_head(run),
         frozen_modules=_frozen_modules(run),
+        liger=liger_layers(run),
     )
 
 

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import memlint.simulation.attention as attention_functions
 import memlint.simulation.build as build
 import memlint.simulation.kernels as kernels
+import memlint.simulation.liger as liger
 import memlint.simulation.losses as losses
 import memlint.simulation.optimizers as optimizers
 import memlint.simulation.precision as precision
@@ -64,6 +65,7 @@ class Settings(NamedTuple):
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
+    liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
@@ -76,7 +78,8 @@ def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Se
         warnings.simplefilter("ignore")
         model = _build(config_class, config, settings)
         tracker = Tracker(kernels.temporaries if settings.kernel_temporaries else None)
-        with sharding.group(settings.sharding, tracker) as mesh, FakeTensorMode(), tracker:
+        rotary = liger.rotary(model, bool(settings.liger))
+        with sharding.group(settings.sharding, tracker) as mesh, rotary, FakeTensorMode(), tracker:
             figures = _run(model, tracker, settings, mesh)
     return _result(tracker, figures, time.perf_counter() - started)
 
@@ -99,6 +102,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
         build.freeze_all_but_last(model, settings.trainable_layers)
     build.freeze(model, settings.frozen_modules)
     _set_loss(model, settings)
+    if settings.liger:
+        liger.patch(model, settings.liger == "in_place")
     if settings.quantized_bits:
         quantized.quantise(model, settings.quantized_bits, settings.double_quant, frozen)
     if settings.upcast_rest:

@@ -37,21 +37,22 @@ def _query_key_value(
     """Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py)."""
     tape = context.tape
     if not shape.fused_qkv:
-        query = _normed(tape, shape, project(context, "query", x, "query"), head_norm, "head_rows")
-        key = _normed(tape, shape, project(context, "key", x, "key"), head_norm, "key_head_rows")
+        query = _normed(context, shape, project(context, "query", x, "query"), head_norm, "head_rows")
+        key = _normed(context, shape, project(context, "key", x, "key"), head_norm, "key_head_rows")
         return query, key, project(context, "value", x, "value")
     fused = project(context, "query_key_value", x, "query_key_value")
     query, key, value = ops.split(tape, fused, ("query", "key", "value"))
     tape.drop(fused)
-    query = _normed(tape, shape, query, head_norm, "head_rows")
-    return query, _normed(tape, shape, key, head_norm, "key_head_rows"), value
+    query = _normed(context, shape, query, head_norm, "head_rows")
+    return query, _normed(context, shape, key, head_norm, "key_head_rows"), value
 
 
-def _normed(tape: Tape, shape: Attention, x: Value, weight: Weight | None, rows: str) -> Value:
+def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str) -> Value:
     if shape.qk_norm == "none":
         return x
-    found = norm.rms(tape, x, weight, rows if shape.qk_norm == "head" else "rows")
-    tape.drop(x)
+    root_mean_square = norm.liger_rms if context.regime.liger else norm.rms
+    found = root_mean_square(context.tape, x, weight, rows if shape.qk_norm == "head" else "rows")
+    context.tape.drop(x)
     return found
 
 

@@ -80,6 +80,8 @@ def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
     if shape.norm.startswith("layer"):
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
+    if context.regime.liger:
+        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma" or _scales_in_single(shape))
 
 

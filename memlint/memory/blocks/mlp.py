@@ -25,12 +25,27 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     if shape.fused_gate_up:
         return _fused(context, shape, x, prefix)
     gate = project(context, prefix + "gate", x, extent)
+    if context.regime.liger and not prefix:
+        return _liger(context, gate, x, extent)
     active = activate(context, shape.activation, gate)
     tape.drop(gate)
     up = project(context, prefix + "up", x, extent)
     product = ops.multiply(tape, active, up)
     tape.drop(active, up)
     found = project(context, prefix + "down", product, "hidden")
+    tape.drop(product)
+    return found
+
+
+def _liger(context: Context, gate: Value, x: Value, extent: str) -> Value:
+    """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
+    ops/swiglu.py, LigerSiLUMulFunction)."""
+    tape = context.tape
+    up = project(context, "up", x, extent)
+    product = tape.new(extent, gate.width)
+    tape.node((product,), (gate, up), (gate, up), aliases=True)
+    tape.drop(gate, up)
+    found = project(context, "down", product, "hidden")
     tape.drop(product)
     return found
 

@@ -28,6 +28,18 @@ def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = Fa
     return found
 
 
+def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: bool = True) -> Value:
+    """Liger's kernel: keeps its input as it is and one fp32 number a row; the gradient is written over the arriving one
+    but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
+    found = tape.new(x.extent, x.width)
+    root = tape.new(rows, SINGLE)
+    trains = weight is not None and weight.trains
+    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_arriving=True)
+    tape.drop(root)
+    return found
+
+
 def _reciprocal_root(tape: Tape, single: Value, rows: str) -> Value:
     """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row."""
     square = tape.new(single.extent, SINGLE)

@@ -22,6 +22,7 @@ class Regime(NamedTuple):
     liger: bool = False
     experts: str = "grouped_mm"
     rope_kept: bool = True
+    norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
 
 
 class Context:

@@ -10,6 +10,8 @@ from memlint.memory.tape import Tape, Value
 def rotate(context: Context, x: Value, fraction: float, in_single: bool = False) -> Value:
     """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
+    if context.regime.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
+        return tape.view(x)
     if in_single:
         single = ops.cast(tape, x, ops.SINGLE)
         turned = rotate(context, single, fraction)
