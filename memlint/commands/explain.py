@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from memlint.checks.rule import Rule
-from memlint.checks.shipped import shipped
-from memlint.commands import CommandError, options
+import memlint.report.json as as_json
+from memlint._record import NamedTuple
+from memlint.commands import CommandError, options, rule_page
 from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Finding
-from memlint.report.model import RuleFacts
+from memlint.report.model import RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for
 from memlint.report.units import gib
-from memlint.run import UNKNOWN, Origin, Run
+from memlint.run import Run
 
 # Terms that the table shows phase by phase: one figure of them would be another moment's.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
@@ -25,22 +25,28 @@ IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 def run(program: str, arguments: list[str]) -> int:
     parser = options.parser(program, "A rule's page; or, for PATH or PATH:LINE, the numbers behind what is said of it.")
     parser.add_argument("what", metavar="RULE|PATH[:LINE]", help="a rule's id or name, a file, or a line of it")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)
-    given.force_exclude, given.exclude = False, []
-    path, line = _place(given.what)
-    given.paths = []
-    rule = next((item for item in rule_facts(Linter(job(given))) if given.what in (item.id, item.name)), None)
-    if rule is not None:
-        written = next((item for item in shipped() if item.id == rule.id), None)
-        lines = _page(rule, written)
-    else:
-        given.paths = [path]
-        lines = _derivation(given, line)
-    to_stdout("\n".join(lines) + "\n")
+    given.force_exclude, given.exclude, given.paths = False, [], []
+    linter = Linter(job(given))
+    known = next((item for item in rule_facts(linter) if given.what in (item.id, item.name)), None)
+    if known is None:
+        told = explained(given)
+        to_stdout(_json(told) if given.format == "json" else "\n".join(_derivations(told, given)) + "\n")
+        return 0
+    said = rule_page.facts(known, next((item for item in linter.rules() if item.id == known.id), None))
+    to_stdout(as_json.dump(said) if given.format == "json" else "\n".join(rule_page.text(said)) + "\n")
     return 0
+
+
+class Explained(NamedTuple):
+    """One file: its findings at the line that was asked for, and its runs with their reports."""
+
+    findings: tuple[Finding, ...]
+    runs: tuple[tuple[Run, RunReport], ...]
 
 
 def _place(what: str) -> tuple[str, int]:
@@ -48,48 +54,47 @@ def _place(what: str) -> tuple[str, int]:
     return (path, int(number)) if path and number.isdecimal() else (what, 0)
 
 
-def _page(rule: RuleFacts, written: Rule | None) -> Iterator[str]:
-    yield f"{rule.id} {rule.name} ({rule.severity})"
-    yield rule.title
-    if rule.why:
-        yield f"\nWhy\n  {rule.why}"
-    if written is None:
-        return
-    if written.texts().when:
-        yield f"\nWhen\n  {written.texts().when}"
-    yield f"\nFormats\n  {', '.join(written.formats) or 'all'}"
-    titles = [str(item) for item in ("the planner looks for what fits",) if written.plan]
-    if titles:
-        yield f"\nFix\n  {titles[0]}"
-    yield "\nSources"
-    yield from (f"  {source}" for source in written.texts().sources)
-    yield f"\nRule file (with its examples)\n  {written.path}"
-
-
-def _derivation(given: options.Options, line: int) -> Iterator[str]:
+def explained(given: options.Options) -> tuple[Explained, ...]:
+    """What is said of a file or of one of its lines. Raises CommandError where nothing is."""
+    path, line = _place(given.what)
+    given.paths = [path]
     found = files(given)
     if not found:
-        raise CommandError(f"{given.paths[0]}: no config to explain")
-    linter = Linter(job(given))
-    for item in found:
-        outcome = linter.outcome(item.path)
-        report = linter.judged(item.path, outcome).report
-        at = [
-            one for one in report.findings if not line or (one.location.line == line and one.location.path == item.path)
-        ]
-        if line and not at:
-            raise CommandError(f"{item.path}:{line}: no finding there")
-        for finding in at:
+        raise CommandError(f"{path}: no config to explain")
+    linter = Linter(job(given)._replace(assumptions=True))
+    return tuple(_explained(linter, item.path, line) for item in found)
+
+
+def _explained(linter: Linter, path: str, line: int) -> Explained:
+    outcome = linter.outcome(path)
+    report = linter.judged(path, outcome).report
+    at = tuple(one for one in report.findings if not line or (one.location.line == line and one.location.path == path))
+    if line and not at:
+        raise CommandError(f"{path}:{line}: no finding there")
+    runs = (run for analysis in outcome.analyses for run in analysis.runs)
+    return Explained(at, tuple(zip(runs, report.runs)))
+
+
+def _json(told: tuple[Explained, ...]) -> str:
+    return as_json.dump(
+        {
+            "findings": [as_json.finding(one) for file in told for one in file.findings],
+            "runs": [as_json.run(report) for file in told for _, report in file.runs],
+        }
+    )
+
+
+def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterator[str]:
+    for file in told:
+        for finding in file.findings:
             yield from _finding(finding)
-        for told in report.runs:
-            yield from run_lines(told, style_for(sys.stdout, colour=given.colour))
-        for analysis in outcome.analyses:
-            for one, estimate in zip(analysis.runs, analysis.estimates):
-                yield "\nTerms"
-                terms = {name: value for name, value in estimate.details.items() if value and name not in IN_TABLE}
-                yield from (f"  {name:32} {_number(name, value)}" for name, value in terms.items())
-                yield "\nWhere the values came from"
-                yield from _origins(one)
+        for run, report in file.runs:
+            yield from run_lines(report, style_for(sys.stdout, colour=given.colour))
+            yield "\nTerms"
+            terms = {name: value for name, value in report.estimate.details.items() if value and name not in IN_TABLE}
+            yield from (f"  {name:32} {_number(name, value)}" for name, value in terms.items())
+            yield "\nWhere the values came from"
+            yield from _origins(run, report)
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -104,21 +109,10 @@ def _number(name: str, value: object) -> str:
     return f"{value} ({gib(int(str(value)))})" if is_bytes else one_line(str(value))
 
 
-def _origins(run: Run) -> Iterator[str]:
-    for name, origin in sorted(run.origins.items()):
-        value = _at(run, name)
-        shown = "unknown" if value is UNKNOWN else one_line(str(value))[:60]
-        yield f"  {name} = {shown}  <- {_told(origin)}"
-
-
-def _at(run: Run, name: str) -> object:
-    value: object = run
-    for part in name.split("."):
-        value = getattr(value, part, "?")
-    return value
-
-
-def _told(origin: Origin) -> str:
-    if origin.path:
-        return f"{origin.path}:{origin.line}"
-    return f"{origin.kind}: {origin.detail}" if origin.detail else origin.kind
+def _origins(run: Run, report: RunReport) -> Iterator[str]:
+    """Each value with its origin; what nobody can know, with the reason."""
+    for field, value, origin in report.estimate.assumptions:
+        yield f"  {field} = {one_line(str(value))[:60]}  <- {one_line(origin)}"
+    for field, place in sorted(run.origins.items()):
+        if place.kind == "unknown":
+            yield f"  {field} = unknown  <- {one_line(place.detail)}"

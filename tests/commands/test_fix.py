@@ -159,3 +159,36 @@ def test_a_fix_that_brings_another_finding_is_refused_and_others_go_on(examples:
     assert "MEM901 not fixed: it would bring the warning MEM902" in done.err
     assert contradicted.read_bytes() == before
     assert "enable_liger_kernel: true" in (examples / "llamafactory/llama3_8b_full_sft.yaml").read_text()
+
+
+def test_a_rules_page_has_what_its_file_has(examples: Path) -> None:
+    shown = memlint(examples, "explain", "memory/full-logits").out
+    for part in (
+        "Why",
+        "When",
+        "Fix",
+        "Fails",
+        "Passes",
+        "Sources",
+        "# memlint: ignore[MEM003]",
+        "rules/memory/MEM003",
+    ):
+        assert part in shown
+
+    said = json.loads(memlint(examples, "explain", "MEM003", "--format", "json").out)
+    assert said["examples"][0]["fails"].startswith("model_name_or_path")
+    assert said["fixes"][0]["safe"] is True and said["sources"]
+    for rule in ("MEM011", "CFG001", "SUP001"):  # in Python, of a format, about suppressions
+        assert memlint(examples, "explain", rule).out.startswith(rule)
+
+
+def test_the_numbers_behind_a_file_as_json(examples: Path) -> None:
+    path = "llamafactory/qwen2_5_1_5b_eager_long.yaml"
+    said = json.loads(memlint(examples, "explain", path, "--format", "json", *CARD).out)
+    assert {item["rule"] for item in said["findings"]} >= {"MEM001"}
+    (run,) = said["runs"]
+    origins = {item["field"]: item["origin"] for item in run["assumptions"]}
+    assert origins["sequence.length"].startswith(f"{path}:15:")
+    assert run["peak"]["allocated_bytes"] == max(phase["allocated_bytes"] for phase in run["phases"])
+    estimated = json.loads(memlint(examples, "estimate", path, "--format", "json", *CARD).out)["runs"][0]
+    assert estimated["phases"] == run["phases"]
