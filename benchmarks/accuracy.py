@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "sharding")]
 
 import compare  # noqa: E402
 
+import benchmarks.card_fit as card_fit  # noqa: E402
 import benchmarks.card_rows as card_rows  # noqa: E402
 import benchmarks.measured as measured  # noqa: E402
 import benchmarks.pairs as pairs  # noqa: E402
@@ -93,18 +94,6 @@ def published() -> list[str]:
     return found + [f"- {count}: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
 
 
-def card() -> list[str]:
-    """What the card showed, on the half that calibrated the interval and on the other."""
-    scored, _ = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
-    both = [one for one in scored if one.device]
-    found = ["| rows | count | covered | median width |", "|---|---|---|---|"]
-    for label, chosen in (("even", both[::2]), ("odd", both[1::2]), ("all", both)):
-        inside = sum(one.low <= one.device <= one.high for one in chosen) / len(chosen)
-        width = median((one.high - one.low) / one.device for one in chosen)
-        found.append(f"| {label} | {len(chosen)} | {inside:.1%} | {width:.1%} |")
-    return found
-
-
 def what_happened() -> list[str]:
     """Verdicts on runs that died and on runs that fitted."""
     _, died = verdicts.table()
@@ -121,7 +110,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("Random steps", random_steps),
     ("Sharding: DeepSpeed and FSDP", sharding_grid),
     ("Published measurements", published),
-    ("What the card shows", card),
+    ("What the card shows", card_fit.lines),
     ("The card on other stacks", card_rows.lines),
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
