@@ -228,6 +228,11 @@ _TRAINING: tuple[Rule, ...] = (
         )
         for key in ("use_galore", "use_apollo")
     ),
+    (
+        "use_kt",
+        "KTransformers trains with LoRA or whole",  # model_args.py:616
+        lambda v: v.on("use_kt") and v.config.tuning not in ("lora", "full"),
+    ),
     ("fp8", "FP8 training does not work with quantisation", lambda v: v.on("fp8") and v.bits is not None),
     (
         "infer_backend",
@@ -281,7 +286,8 @@ _TRAINING: tuple[Rule, ...] = (
 
 def conflicts(view: View) -> Iterator[Issue]:
     """One issue for each check of LLaMA-Factory that the configuration would not pass."""
-    rules = _ALWAYS + _TRAINING if view.config.training else _ALWAYS
+    runs = view.config.training or view.hf("do_predict") or view.hf("do_eval")  # `llamafactory-cli train`
+    rules = _ALWAYS + _TRAINING if runs else _ALWAYS
     for key, message, refused in rules:
         if refused(view):
             place = key if view.config.own.written(key) else ""
