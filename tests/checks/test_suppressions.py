@@ -201,3 +201,29 @@ def test_waivers_that_are_unused_expired_or_without_reason() -> None:
     assert {(item.location.path, item.location.line) for item in found} == {("memlint.yaml", 3)}
     read = document("a: 1\n")
     assert apply([at(read, "a")], read, FileSettings(waivers=(expired,)), TODAY).suppressed == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "issue"),
+    [
+        ("gpus=1234567", ""),
+        ("gpus=12345678", "whole number"),
+        ("gpus=0", "whole number"),
+        ("gpus=-1", "whole number"),
+        ("ignore[MEM001] until=2026-12-31", ""),
+        ("ignore[MEM001] until=2026-13-31", "no date"),
+        ("ignore[MEM001] until=20261231", "no date"),
+        ("ignore[MEM001] until=2026-12-31x", "no date"),
+        ("ignore[MEM001] until=abcdefghij", "no date"),
+    ],
+)
+def test_the_bounds_of_what_a_comment_may_say(said: str, issue: str) -> None:
+    text = f"# memlint: {said}\na: 1\n"
+    found = directives(comments(document(text)), "a.yaml").issues
+    assert [issue in item.message for item in found] == ([True] if issue else [])
+
+
+def test_a_comment_covers_a_block_to_its_last_line_and_no_further() -> None:
+    text = "x: 0\n# memlint: ignore[MEM001]\na:\n  b: 1\n  c: 2\n\n\nd: 1\n"
+    found = outcome(text, ("MEM001", "x"), ("MEM001", "a", "c"), ("MEM001", "d"))
+    assert [item.location.pointer for item in found.kept] == [("x",), ("d",)]

@@ -51,7 +51,16 @@ JSON_CASES = {
     "a nested object that is not there": ('{\n  "a": 1\n}', ("z", "s"), "set", 3, '{\n  "a": 1,\n  "z": {"s": 3}\n}'),
     "removed first": ('{\n  "a": 1,\n  "b": 2\n}', ("a",), "remove", None, '{\n  "b": 2\n}'),
     "removed last": ('{\n  "a": 1,\n  "b": 2\n}', ("b",), "remove", None, '{\n  "a": 1\n}'),
+    "the only member removed": ('{"z": {"b": 1 }, "a": 2}', ("z", "b"), "remove", None, '{"z": { }, "a": 2}'),
+    "the only member of lines removed": (
+        '{\n  "z": {\n    "b": 1\n  }\n}',
+        ("z", "b"),
+        "remove",
+        None,
+        '{\n  "z": {\n  }\n}',
+    ),
     "renamed": ('{"a": 1}', ("a",), "rename", "b", '{"b": 1}'),
+    "renamed below another of the new name": ('{"b": {"a": 1}}', ("b", "a"), "rename", "b", '{"b": {"b": 1}}'),
 }
 
 
@@ -101,6 +110,12 @@ def test_what_has_no_safe_place_is_refused(case: str) -> None:
 
     with pytest.raises(CannotEdit):
         patches(document, [Edit("x.yaml", pointer, action, value)])
+
+
+def test_a_refusal_names_the_key() -> None:
+    document = load(b"b: {c: 1}\n", "x.yaml")[0]
+    with pytest.raises(CannotEdit, match="`gone`"):
+        patches(document, [Edit("x.yaml", ("b", "gone"), "rename", "new")])
 
 
 def test_an_unknown_action_is_refused() -> None:

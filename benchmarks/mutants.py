@@ -1,0 +1,187 @@
+"""Mutation scores of the rooms where a silent mistake would hurt most: how many planted faults the tests notice.
+
+python benchmarks/mutants.py                    every room, 60 faults each, in a copy of this checkout
+python benchmarks/mutants.py source -n 200      one room, more faults
+python benchmarks/mutants.py --write            the table goes into docs/quality.md
+
+cosmic-ray plants the faults (pip install cosmic-ray), a seed draws the sample. Survivors are printed with their place;
+those that change nothing a test could see are listed in benchmarks/data/equivalent_mutants.tsv (module, the line as planted, why).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+EQUIVALENT = ROOT / "benchmarks" / "data" / "equivalent_mutants.tsv"
+PAGE = ROOT / "docs" / "quality.md"
+BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
+
+
+# Faults that change nothing: `X | Y` stands in annotations, which nobody evaluates; enumerated words and None are one
+# object each, so that `is` and `==` agree.
+IDLE = (
+    "core/ReplaceBinaryOperator_BitOr_%",
+    "core/ReplaceComparisonOperator_Is_Eq",
+    "core/ReplaceComparisonOperator_IsNot_NotEq",
+)
+IDLE += ("core/ReplaceComparisonOperator_Eq_Is", "core/ReplaceComparisonOperator_NotEq_IsNot")
+
+
+class Room(NamedTuple):
+    """`modules`: what faults are planted in. `tests`: what has to notice."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+ROOMS = {
+    "source": Room(("memlint/source",), ("tests/source", "tests/laws/test_source_laws.py", "tests/hostile")),
+    "suppressions": Room(
+        ("memlint/checks/suppressions.py", "memlint/checks/directives.py"),
+        ("tests/checks/test_suppressions.py", "tests/laws/test_suppression_laws.py", "tests/commands/test_check.py"),
+    ),
+    "expressions": Room(
+        tuple(f"memlint/checks/{path.name}" for path in sorted((ROOT / "memlint/checks").glob("expression*.py"))),
+        ("tests/checks", "tests/laws/test_expression_laws.py", "tests/test_rules.py"),
+    ),
+    "edits": Room(
+        tuple(f"memlint/fixes/{name}.py" for name in ("edits", "yaml_edits", "json_edits", "pieces", "laws")),
+        ("tests/fixes", "tests/laws/test_edit_laws.py"),
+    ),
+}
+
+
+class Mutant(NamedTuple):
+    id: str
+    module: str
+    operator: str
+    line: int
+    outcome: str = ""
+    diff: str = ""
+
+
+def copy_of_checkout(folder: Path) -> Path:
+    """A copy to plant faults in: this checkout stays as it is."""
+    copy = folder / "checkout"
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", ".ruff_cache", "site"
+    )
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    return copy
+
+
+def configure(copy: Path, room: Room, timeout: float) -> Path:
+    tests = " ".join(room.tests)
+    command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider {tests}"
+    paths = ", ".join(f'"{module}"' for module in room.modules)
+    config = copy / "mutants.toml"
+    config.write_text(
+        f'[cosmic-ray]\nmodule-path = [{paths}]\ntimeout = {timeout}\nexcluded-modules = []\ntest-command = "{command}"\n'
+        '[cosmic-ray.distributor]\nname = "local"\n'
+    )
+    return config
+
+
+def cosmic_ray(copy: Path, *words: str) -> str:
+    done = subprocess.run(["cosmic-ray", *words], cwd=copy, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"cosmic-ray {' '.join(words)}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def sample(session: Path, size: int, seed: int) -> int:
+    """Keeps `size` faults of the session; returns how many there were."""
+    with sqlite3.connect(session) as database:
+        for operator in IDLE:
+            ids = "select job_id from mutation_specs where operator_name like ?"
+            database.execute(f"delete from work_items where job_id in ({ids})", (operator,))
+            database.execute("delete from mutation_specs where operator_name like ?", (operator,))
+        jobs = sorted(row[0] for row in database.execute("select job_id from work_items"))
+        dropped = set(jobs) - set(random.Random(seed).sample(jobs, min(size, len(jobs))))
+        for table in ("mutation_specs", "work_items"):
+            database.executemany(f"delete from {table} where job_id = ?", [(job,) for job in dropped])
+    return len(jobs)
+
+
+def outcomes(session: Path) -> Iterator[Mutant]:
+    query = (
+        "select s.job_id, s.module_path, s.operator_name, s.start_pos_row, r.test_outcome, r.diff "
+        "from mutation_specs s join work_results r on r.job_id = s.job_id"
+    )
+    with sqlite3.connect(session) as database:
+        for row in database.execute(query):
+            yield Mutant(*row)
+
+
+def run_room(name: str, size: int, seed: int) -> tuple[int, list[Mutant]]:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of_checkout(Path(folder))
+        config, session = configure(copy, ROOMS[name], 120.0), copy / "session.sqlite"
+        cosmic_ray(copy, "init", str(config), str(session))
+        possible = sample(session, size, seed)
+        cosmic_ray(copy, "exec", str(config), str(session))
+        return possible, list(outcomes(session))
+
+
+def known_equivalent() -> set[tuple[str, str]]:
+    """(module, the planted line) of faults that change nothing that can be seen."""
+    if not EQUIVALENT.exists():
+        return set()
+    rows = (line.split("\t") for line in EQUIVALENT.read_text().splitlines() if line and not line.startswith("#"))
+    return {(row[0], row[1]) for row in rows}
+
+
+def planted(mutant: Mutant) -> str:
+    """The line as the fault writes it."""
+    added = [
+        line[1:].strip() for line in mutant.diff.splitlines() if line.startswith("+") and not line.startswith("+++")
+    ]
+    return added[0] if added else mutant.operator
+
+
+def table(names: list[str], size: int, seed: int) -> str:
+    lines = [
+        "| room | possible faults | drawn | noticed | judged equal | missed | score |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    equal = known_equivalent()
+    for name in names:
+        possible, found = run_room(name, size, seed)
+        survivors = [one for one in found if "SURVIVED" in one.outcome.upper()]
+        missed = [one for one in survivors if (one.module, planted(one)) not in equal]
+        noticed, judged = len(found) - len(survivors), len(survivors) - len(missed)
+        score = noticed / max(1, len(found) - judged)
+        lines.append(f"| {name} | {possible} | {len(found)} | {noticed} | {judged} | {len(missed)} | {score:.0%} |")
+        for one in missed:
+            print(f"{one.module}:{one.line}: {one.operator}\n{one.diff}\n", file=sys.stderr)
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rooms", nargs="*", default=list(ROOMS), metavar="ROOM", help=", ".join(ROOMS))
+    parser.add_argument("-n", type=int, default=60, help="faults a room")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.relative_to(ROOT)}")
+    given = parser.parse_args()
+    text = table(given.rooms, given.n, given.seed)
+    print(text)
+    if given.write:
+        page = PAGE.read_text(encoding="utf-8")
+        before, _, rest = page.partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
