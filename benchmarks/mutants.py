@@ -5,7 +5,8 @@ python benchmarks/mutants.py source -n 200      one room, more faults
 python benchmarks/mutants.py --write            the table goes into docs/quality.md
 
 cosmic-ray plants the faults (pip install cosmic-ray), a seed draws the sample. Survivors are printed with their place;
-those that change nothing a test could see are listed in benchmarks/data/equivalent_mutants.tsv (module, the line as planted, why).
+those that change nothing a test could see are listed in benchmarks/data/equivalent_mutants.tsv (module, the line as
+planted, why).
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def configure(copy: Path, room: Room, timeout: float) -> Path:
     paths = ", ".join(f'"{module}"' for module in room.modules)
     config = copy / "mutants.toml"
     config.write_text(
-        f'[cosmic-ray]\nmodule-path = [{paths}]\ntimeout = {timeout}\nexcluded-modules = []\ntest-command = "{command}"\n'
+        f"[cosmic-ray]\nmodule-path = [{paths}]\ntimeout = {timeout}\nexcluded-modules = []\n"
+        f'test-command = "{command}"\n'
         '[cosmic-ray.distributor]\nname = "local"\n'
     )
     return config
