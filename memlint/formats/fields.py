@@ -15,6 +15,8 @@ from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run
 from memlint.source.document import Document, Path, place
 
+LARGEST = 2**64  # no count of tokens, elements or bytes is larger; NaN and infinity are not within it either
+
 
 class Section(NamedTuple):
     """The mapping at `pointer` of `document`. `kind` is the `Origin.kind` of what it says: file or companion."""
@@ -108,7 +110,7 @@ def as_int(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> float | int | None:
-    """`value` as a finite number; strings count where `float()` reads them, booleans do not."""
+    """`value` as a number that a machine can count to; strings count where `float()` reads them, booleans do not."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -116,9 +118,7 @@ def as_number(value: Any) -> float | int | None:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, (int, float)) and value == value and abs(value) != float("inf"):
-        return value
-    return None
+    return value if isinstance(value, (int, float)) and abs(value) <= LARGEST else None
 
 
 def as_bool(value: Any) -> bool | None:
