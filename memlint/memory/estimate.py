@@ -18,7 +18,7 @@ import memlint.memory.single as single
 import memlint.memory.zero as zero
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
-from memlint.memory.loss import FUSED
+from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
@@ -255,7 +255,7 @@ def _details(run: Run, state: ModelState, walked: Walk) -> dict[str, int]:
         "resident_bytes": state.weights + state.optimizer_states,
         "gradients_bytes": state.gradients_at_step,
         "activations_bytes": walked.held,
-        "logits_bytes": 0 if run.loss.kind in FUSED else walked.logits,
+        "logits_bytes": 0 if kind_of(run) in FUSED else walked.logits,
         "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

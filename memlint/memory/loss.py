@@ -54,6 +54,14 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     if loss.upcast_head:
         half, logits = logits, ops.cast(tape, logits, SINGLE)
         tape.drop(half)
+    if loss.smoothing:
+        logits, found = _smoothed(tape, loss, logits)
+        tape.drop(normed)
+        return _finish(tape, loss._replace(outputs_to_fp32=False), logits, found)
+    if loss.stage == "logps":
+        found = _log_probabilities(tape, loss, logits)
+        tape.drop(normed)
+        return _finish(tape, loss, Value.outside("scalar", SINGLE), found)
     found = _cross_entropy(tape, loss, logits)
     tape.drop(normed)  # the base model's output lives until the forward returns
     return _finish(tape, loss, logits, found)
@@ -62,6 +70,13 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
 FUSED = ("liger", "cut", "unsloth", "chunked")
 _SHIFTS_LABELS = (4, 49)  # transformers; before, the logits were shifted
 _KEEPS_HALF = (4, 46)  # before, the model's logits were fp32 ones
+
+
+def kind_of(run: Run) -> str:
+    """The loss in force. The Trainer's label smoothing takes the labels away from the model, so the model's own fused
+    loss does not run and the logits are built (transformers 5.23 trainer.py, compute_loss)."""
+    kind = str(run.loss.kind)
+    return "plain" if run.loss.label_smoothing and run.method.stage in ("pt", "sft") and kind in FUSED else kind
 
 
 def copies_shifted(run: Run) -> bool:
@@ -116,15 +131,53 @@ def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     log_probabilities = ops.unary_by_result(tape, shifted)
     found = tape.new("scalar", SINGLE)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(log_probabilities, single, shifted)
+    return found
+
+
+def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all fp32 logits stay until the loss is made
+    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620)."""
+    single = ops.cast(tape, logits, SINGLE)
+    tape.drop(logits)
+    sliced = _part(tape, single)
+    log_probabilities = ops.unary_by_result(tape, sliced)
+    found = tape.new("scalar", SINGLE)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
     if loss.reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", SINGLE), ("logits", SINGLE))
-    tape.drop(log_probabilities, single, shifted)
+    tape.drop(log_probabilities, single, sliced)
+    return found
+
+
+def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
+    """LabelSmoother on the model's output (transformers 5.23 trainer_pt_utils.py): a contiguous copy of all tokens but
+    the last, its log-softmax and that negated, both saved. In half precision the sum's gradient is a tensor of its own;
+    on fake tensors the gather's is scattered out of place."""
+    width = SINGLE if loss.outputs_to_fp32 else logits.width
+    output = ops.cast(tape, logits, width)
+    tape.drop(logits)
+    shifted = _shifted(tape, output)
+    log_probabilities = ops.unary_by_result(tape, shifted)
+    negated = ops.scale(tape, log_probabilities)
+    found = tape.new("scalar", SINGLE)
+    beside = (("logits", width),) * ((width < SINGLE) + (not tape.in_place))
+    tape.node((found,), (negated,), (negated,), beside)
+    tape.drop(shifted, log_probabilities, negated)
+    return output, found
+
+
+def _part(tape: Tape, x: Value) -> Value:
+    """A slice: its gradient is copied into zeros."""
+    x.storage.holders += 1
+    found = Value(x.storage, x.extent, x.width, x.requires_grad)
+    tape.node((found,), (x,))
     return found
 
 
 def _shifted(tape: Tape, single: Value) -> Value:
     """`logits[..., :-1, :].contiguous()`: its gradient is copied into zeros of the full length."""
-    found = tape.new(single.extent, SINGLE)
+    found = tape.new(single.extent, single.width)
     tape.node((found,), (single,))
     return found
 

@@ -10,7 +10,7 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, upcasts_head
+from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, kind_of, upcasts_head
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode
@@ -262,7 +262,7 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
 def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
     """The model's output where the training loop holds it until the backward is over."""
     run = shared.run
-    if not run.loss.keeps_logits or run.loss.kind in FUSED:
+    if not run.loss.keeps_logits or kind_of(run) in FUSED:
         return 0
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
     width = shared.regime.half or (BYTES.get(head.dtype, 2) if head else 2)
@@ -272,11 +272,10 @@ def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
 
 def _loss(shared: Step) -> LossShape:
     run, architecture = shared.run, shared.architecture
-    kind = run.loss.kind
-    if not isinstance(kind, str):
+    if not isinstance(run.loss.kind, str):
         raise Missing("loss.kind", "it is not known whether the loss builds the logits")
     return LossShape(
-        kind=kind,
+        kind=kind_of(run),
         keeps_logits=run.loss.keeps_logits,
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         softcap=architecture.logits_softcap,
@@ -285,6 +284,7 @@ def _loss(shared: Step) -> LossShape:
         shifted_copy=copies_shifted(run),
         upcast_head=upcasts_head(run),
         stage=_stage(run),
+        smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         reference=run.method.reference_model not in ("none", "precomputed") and _stage(run) == "logps",
     )
 

@@ -15,6 +15,7 @@ from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import Settings
 
+_PAIRED = ("dpo", "orpo", "simpo", "ipo")
 _ADAPTERS = ("lora", "dora", "oft", "ia3")
 
 
@@ -54,7 +55,16 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         upcast_head=upcasts_head(run),
         frozen_modules=_frozen_modules(run),
         liger=liger_layers(run),
+        stage=_stage(run),
     )
+
+
+def _stage(run: Run) -> str:
+    if run.method.stage not in _PAIRED:
+        return "smoothed" if run.loss.label_smoothing else ""
+    if run.loss.kind != "plain" or run.method.reference_model not in ("none", "precomputed", "shared"):
+        raise UnsupportedRun(f"no simulation of {run.method.stage} with this loss or reference model")
+    return "against_reference" if run.method.reference_model == "shared" else "preference"
 
 
 def _frozen_modules(run: Run) -> tuple[str, ...]:
@@ -70,7 +80,7 @@ def _frozen_modules(run: Run) -> tuple[str, ...]:
 def _require(run: Run) -> None:
     if run.method.kind not in ("full", "freeze", *_ADAPTERS):
         raise UnsupportedRun(f"no simulation of method.kind {run.method.kind!r}")
-    if run.method.stage not in ("pt", "sft"):
+    if run.method.stage not in ("pt", "sft", *_PAIRED):
         raise UnsupportedRun(f"no simulation of method.stage {run.method.stage!r}")
     if run.model.quantization.method not in ("none", "bnb"):
         raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")

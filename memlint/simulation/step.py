@@ -23,6 +23,7 @@ import memlint.simulation.sharding as sharding
 from memlint._record import NamedTuple
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
+from memlint.simulation.stages import STAGES
 from memlint.simulation.tracker import Tracker
 
 # Losses over logits that exist; transformers calls them with its own arguments.
@@ -65,6 +66,7 @@ class Settings(NamedTuple):
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
+    stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
     liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
 
 
@@ -156,7 +158,8 @@ def _count(parameters: Any) -> int:
 
 
 def _inputs(model: Any, settings: Settings) -> dict[str, torch.Tensor]:
-    shape = (settings.micro_batch_size, settings.sequence_length)
+    each = 2 if settings.stage in ("preference", "against_reference") else 1
+    shape = (each * settings.micro_batch_size, settings.sequence_length)
     ids = torch.zeros(shape, dtype=torch.int64)
     return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64)}
 
@@ -200,7 +203,7 @@ def _step(
 ) -> tuple[int, int]:
     dtype = build.DTYPES.get(settings.autocast)
     tracker.begin("forward")
-    outputs = _forward(model, dtype, settings)(**inputs)
+    outputs = STAGES[settings.stage](_forward(model, dtype, settings), inputs, model)
     loss = outputs["loss"]
     kept = outputs if settings.keeps_outputs else None
     del outputs

@@ -193,7 +193,7 @@ def test_a_run_is_simulated_as_its_settings_say() -> None:
     [
         ({"sequence.length": UNKNOWN}, "length"),
         ({"method.kind": "prefix"}, "method.kind"),
-        ({"method.stage": "dpo"}, "method.stage"),
+        ({"method.stage": "kto"}, "method.stage"),
         ({"model.quantization": Quantization("gptq", 4)}, "gptq"),
         ({"parallelism.engine": "deepspeed"}, "engine"),
         ({"checkpointing.mode": "selective"}, "selective"),
