@@ -30,6 +30,7 @@ CASES = {
     "a removed key takes its line": ("a: 1\nb: 2\n", ("a",), "remove", None, "b: 2\n"),
     "a removed key leaves its comment": ("a: 1  # why\nb: 2\n", ("a",), "remove", None, "# why\nb: 2\n"),
     "a removed block": ("a:\n  x: 1\n  y: 2\nb: 2\n", ("a",), "remove", None, "b: 2\n"),
+    "a removed key whose value is a flow mapping": ("a: {b: 1}\nc: 2\n", ("a",), "remove", None, "c: 2\n"),
     "removed from a flow mapping": ("a: {b: 1, c: 2}\n", ("a", "b"), "remove", None, "a: {c: 2}\n"),
     "the last of a flow mapping removed": ("a: {b: 1, c: 2}\n", ("a", "c"), "remove", None, "a: {b: 1}\n"),
     "a renamed key": (

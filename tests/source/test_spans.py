@@ -35,3 +35,12 @@ def test_a_problem_covers_what_is_wrong(text: str, code: str, said: str) -> None
     before = text[: span.start]
     assert (span.line, span.column) == (before.count("\n") + 1, span.start - before.rfind("\n"))
     assert (span.end_line, span.end_column) == (span.line, span.column + len(said))
+
+
+def test_a_byte_order_mark_is_json_s_problem_in_utf_8_alone() -> None:
+    def codes(encoding: str) -> list[str]:
+        return [problem.code for problem in load("{}".encode(encoding), "x.json")[0].problems]
+
+    assert "json-bom" in codes("utf-8-sig")
+    assert "json-bom" not in codes("utf-16")
+    assert "json-bom" not in codes("utf-8")
