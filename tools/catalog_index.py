@@ -1,7 +1,8 @@
 """Rewrites memlint/architectures/catalog.jsonl in its normal form: sorted, with the look-up keys of each line.
 
 A key (see architectures/names.py) belongs to the line that has an id of this very name; a name shortened
-by its suffixes belongs to a line only where all lines that could claim it have the same shape.
+by its suffixes belongs to a line only where all lines that could claim it have the same shape. `tuned` lists
+models that were tuned from those of the line, as their model cards say: their names lead there by inference.
 With --check, fails where the file is not in normal form.
 """
 
@@ -40,6 +41,9 @@ def indexed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if len({shape(rows[number]) for number in numbers}) == 1:
             literal.setdefault(key, numbers[0])
     for number, row in enumerate(rows):
+        for identifier in row.get("tuned", ()):
+            literal.setdefault(names.literal(identifier.split("/")[-1]), number)
+    for number, row in enumerate(rows):
         row["keys"] = sorted("=" + key for key, owner in literal.items() if owner == number and len(key) >= 3)
     return rows
 
@@ -47,7 +51,9 @@ def indexed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> int:
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     rows = indexed(sorted(rows, key=lambda row: str(row["ids"][0]).lower()))
-    ordered = [{name: row[name] for name in ("ids", "keys", "config", "source") if name in row} for row in rows]
+    ordered = [
+        {name: row[name] for name in ("ids", "tuned", "keys", "config", "source") if name in row} for row in rows
+    ]
     text = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=True) + "\n" for row in ordered)
     if "--check" in sys.argv:
         return 0 if DATA.read_text(encoding="utf-8") == text else 1

@@ -54,8 +54,12 @@ def _by_id(identifier: str) -> Entry | None:
     if line is None:
         return None
     row = json.loads(line)
-    listed = [one for one in row["ids"] if one.lower() == identifier.lower()]
-    return Entry(listed[0], row["config"]) if listed else None
+    wanted = identifier.lower()
+    listed = [one for one in row["ids"] if one.lower() == wanted]
+    if listed:
+        return Entry(listed[0], row["config"])
+    tuned = [one for one in row.get("tuned", ()) if one.lower() == wanted]
+    return Entry(row["ids"][0], row["config"], f"`{tuned[0]}` is tuned from {row['ids'][0]}") if tuned else None
 
 
 def _by_rule(name: str) -> Entry | None:
@@ -67,6 +71,8 @@ def _by_rule(name: str) -> Entry | None:
             if line is not None:
                 row = json.loads(line)
                 identifier = _nearest(row["ids"], spelling.key)
+                if spelling.sizes not in (None, names.sizes(identifier.split("/")[-1])):
+                    continue  # "LLaMA-2.7B" and "Llama-2-7b" have one key
                 return Entry(identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored)
     return None
 

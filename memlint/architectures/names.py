@@ -62,6 +62,10 @@ _FOLDERS = frozenset(
     + ("save", "saves", "model", "models", "checkpoint", "checkpoints", "latest", "main", "snapshots", "data", "tmp")
     + ("home", "mnt", "root", "workspace", "llm", "weights", "reward", "train")
 )
+TUNED = "taken for a model tuned from it"
+_SIZE = re.compile(r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])", re.IGNORECASE)
+# Names that say a family and a size but not which generation: "OpenR1-Qwen-7B" is tuned from a Qwen2.5.
+_NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
 _SLASHES = str.maketrans("-_ ", "///")
 
 
@@ -70,7 +74,12 @@ _RESHAPING = frozenset(
     {"pro", "expanded", "vision", "vl", "llava", "omni", "audio", "moe", "pruned", "width", "depth", "upscaled"}
     | {"deep", "embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
     | {"math", "coder", "code", "multimodal", "merge", "frankenmoe", "x2", "x4", "minitron", "distill", "eagle", "mtp"}
+    | {"sheared", "slim", "reranker", "prm"}
 )
+
+
+# Beginnings of words that say that a language model is only a part, or that it is none of attention.
+_OTHER_KINDS = ("internvl", "blip", "instructblip", "minigpt", "llava", "vila", "cogvlm", "openvla", "mamba", "video")
 
 
 class Spelling(NamedTuple):
@@ -79,6 +88,7 @@ class Spelling(NamedTuple):
     key: str
     stored: StoredWeights | None
     rule: str
+    sizes: frozenset[str] | None = None  # where set, the id found must state these very sizes
 
 
 def is_placeholder(name: str) -> bool:
@@ -145,7 +155,9 @@ def _spellings(part: str) -> Iterator[Spelling]:
         yield Spelling(literal(bare[0]), bare[1], rule)
         yield Spelling(key(bare[0]), bare[1], rule)
     for start in _beginnings(part):
-        yield Spelling(literal(start), None, "taken for a model tuned from it")
+        yield Spelling(literal(start), None, TUNED)
+    for words in _named_bases(part):
+        yield Spelling(literal(words), None, TUNED, sizes(words))
 
 
 def _beginnings(part: str) -> list[str]:
@@ -159,3 +171,40 @@ def _beginnings(part: str) -> list[str]:
         if any(character.isdigit() for character in words[-1]):
             found.append("".join(words))
     return found
+
+
+def sizes(text: str) -> frozenset[str]:
+    """The sizes that a name states, in lower case: {"7b"}, {"8x7b"}."""
+    return frozenset(size.lower() for size in _SIZE.findall(text.replace("_", "-")))
+
+
+def _named_bases(part: str) -> Iterator[str]:
+    """Runs of words inside `part` that end with a size and may name the model that it was tuned from.
+
+    "Hermes-2-Pro-Mistral-7B" names Mistral-7B; "Llama-3-Groq-8B" names Llama-3-8B with words between. Nothing
+    where a word outside the run changes the shape.
+    """
+    words = re.split(r"[-_ ]", part)[:16]
+    for at, word in enumerate(words):
+        if at and _SIZE.fullmatch(word):
+            yield from _runs_before(words, at)
+
+
+def _runs_before(words: list[str], size: int) -> Iterator[str]:
+    for start in range(size):
+        if start and _unshaped(words[:start] + words[size + 1 :]) and _is_family(words[start:size]):
+            yield "-".join(words[start : size + 1])
+    for end in range(min(3, size - 1), 0, -1):
+        if words[end][:1].isdigit():
+            continue  # "v1", "5" is version 1.5
+        if _unshaped(words[end:size] + words[size + 1 :]) and any(map(str.isdigit, "".join(words[:end]))):
+            yield "-".join((*words[:end], words[size]))
+
+
+def _unshaped(words: list[str]) -> bool:
+    lowered = [word.lower() for word in words]
+    return not any(word in _RESHAPING or word.startswith(_OTHER_KINDS) for word in lowered)
+
+
+def _is_family(words: list[str]) -> bool:
+    return words[0][:1].isalpha() and not (len(words) == 1 and words[0].lower() in _NO_GENERATION)

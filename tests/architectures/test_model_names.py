@@ -33,7 +33,19 @@ STORED = {
     "openai/gpt-oss-20b": ("mxfp4", 4.25),
 }
 PLACEHOLDERS = ["path/to/model", "/path/to/Llama-3-8B", "${BASE_MODEL}", "<your model>", "", "your-model", "model_path"]
+TUNED = {
+    "cognitivecomputations/dolphin-2.9-llama3-8b": "meta-llama/Llama-3-8B",
+    "NousResearch/Hermes-2-Pro-Mistral-7B": "mistralai/Mistral-7B-v0.1",
+    "elyza/Llama-3-ELYZA-JP-8B": "meta-llama/Llama-3-8B",
+    "microsoft/WizardLM-2-7B": "mistralai/Mistral-7B-v0.1",
+    "allenai/tulu-2-dpo-70b": "meta-llama/Llama-2-70b-hf",
+}
 STRANGERS = [
+    "someone/Sheared-LLaMA-2.7B",
+    "Salesforce/blip2-opt-2.7b",
+    "someone/OpenR2-Qwen-7B",
+    "tiiuae/Falcon3-Mamba-7B-Base",
+    "replit/replit-code-v1_5-3b",
     "foo/bar",
     "gpt4",
     "llama",
@@ -52,6 +64,15 @@ def test_names_that_mean_a_listed_model(name: str, canonical: str) -> None:
     assert resolve(canonical).architecture == resolution.architecture
     assert names.key(resolution.name.split("/")[-1]) == names.key(canonical.split("/")[-1])
     assert resolution.inferred or name.lower() == canonical.lower()
+
+
+@pytest.mark.parametrize(("name", "base"), TUNED.items())
+def test_a_model_tuned_from_another_has_its_shape_by_inference(name: str, base: str) -> None:
+    resolution = resolve(name)
+    assert resolution.architecture is not None
+    assert resolution.architecture.pattern == resolve(base).architecture.pattern
+    assert resolution.architecture.hidden_size == resolve(base).architecture.hidden_size
+    assert "tuned from" in resolution.inferred
 
 
 @pytest.mark.parametrize(("name", "expected"), STORED.items())
