@@ -68,7 +68,7 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     """What the GPU shows for `allocated` bytes of tensors at the peak.
 
     Read from `details`, each worked out from `run` where absent: `resident_bytes` (weights and optimizer
-    states), `logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes`
+    states), `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes`
     (one layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`.
     """
     table = values or constants()
@@ -178,8 +178,8 @@ def _slack(
 
 
 def _logits(run: Run, details: Mapping[str, int]) -> int:
-    if "logits_bytes" in details:
-        return details["logits_bytes"]
+    if "whole_logits_bytes" in details:
+        return details["whole_logits_bytes"]
     if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
         return 0
     architecture = run.model.architecture

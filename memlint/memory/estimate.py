@@ -26,7 +26,7 @@ from memlint.memory.recent import Recent
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
-from memlint.run import Run
+from memlint.run import Run, replace
 
 Place = Callable[[Run, "tuple[Unit, ...]"], ModelState]
 _PLACES: dict[str, Place] = {
@@ -101,8 +101,12 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if generated is not None:
         found += (generated,)
     peak = max(found, key=_allocated)
-    details = {**_details(run, state, walked), "other_models_bytes": state.weights - alone}
+    details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
     low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
+    softer = None if simulated else _softer(run)
+    if softer is not None:
+        least, _ = phases(step(softer, computed), computed, state)
+        low = min(low, max(map(_allocated, least + found[len(least) :])))
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     return on_card(run, found, peak, details)._replace(
@@ -157,8 +161,9 @@ def _placed(run: Run) -> Placed:
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
     found = inference.phases(run, units, state)
-    details = {"weights_bytes": state.weights, "resident_bytes": state.weights, "logits_bytes": 0}
     peak = max(found, key=_allocated)
+    details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
+    details |= {"weights_bytes": state.weights, "resident_bytes": state.weights, "whole_logits_bytes": 0}
     return on_card(run, found, peak, details)._replace(parameters=parameters.total(units), trainable_parameters=0)
 
 
@@ -224,10 +229,26 @@ _MIXERS = ("attention", "mla")
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 
 
+def _softer(run: Run) -> Run | None:
+    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is not
+    modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its fused
+    kernels still need."""
+    changes: dict[str, object] = {}
+    if run.checkpointing.mode == "selective" or run.stack.compile:
+        changes["checkpointing.mode"] = "full"
+    if run.offload.activations != "none" and run.checkpointing.mode == "none":
+        changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
+    if run.stack.compile and run.loss.kind == "plain":
+        changes["loss.kind"] = "fused_ce"
+    return replace(run, changes) if changes else None
+
+
 def refuse_unmodelled(run: Run) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
+    if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears keep what bf16 ones keep
+        raise Missing("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
     if run.method.kind in _UNMODELLED_METHODS:
         raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
@@ -247,15 +268,19 @@ def _allocated(phase: Phase) -> int:
     return phase.allocated_bytes
 
 
-def _details(run: Run, state: ModelState, walked: Walk) -> dict[str, int]:
-    """Named terms for rules and for `explain`, bytes."""
+def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str, int]:
+    """Named terms for rules and for `explain`, bytes. `activations_bytes` and `logits_bytes` are the peak's, as in the
+    table; `kept_activations_bytes` is what the forward leaves to the backward, `whole_logits_bytes` one fp32 tensor of
+    all logits."""
     return {
         "weights_bytes": state.weights,
         "optimizer_state_bytes": state.optimizer_states,
         "resident_bytes": state.weights + state.optimizer_states,
         "gradients_bytes": state.gradients_at_step,
-        "activations_bytes": walked.held,
-        "logits_bytes": 0 if kind_of(run) in FUSED else walked.logits,
+        "activations_bytes": peak.components["activations"],
+        "logits_bytes": peak.components["logits"],
+        "kept_activations_bytes": walked.held,
+        "whole_logits_bytes": 0 if kind_of(run) in FUSED else walked.logits,
         "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

@@ -46,10 +46,10 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     normed = _final_norm(context, roles, loss, x)
     tape.drop(x)
+    if loss.stage in ("value", "score"):
+        return _value(context, loss, normed)
     if loss.kind in FUSED:
         return _fused(context, loss, normed)
-    if loss.stage == "value":
-        return _value(context, loss, normed)
     logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
     if loss.upcast_head:
         half, logits = logits, ops.cast(tape, logits, SINGLE)
@@ -243,9 +243,12 @@ def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
 
 
 def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
-    """A value head beside a language-model head whose fp32 logits are made and thrown away (TRL's value-head model)."""
+    """One number a token. A value head stands beside a language-model head whose fp32 logits are made and thrown away
+    (trl 0.19 models/modeling_value_head.py:165-190, which LLaMA-Factory uses); a score head takes the place of the head
+    (trl 1.16 reward_trainer.py: AutoModelForSequenceClassification)."""
     tape = context.tape
-    tape.spike(("logits", normed.width), ("logits", SINGLE))
+    if loss.stage == "value":
+        tape.spike(("logits", normed.width), ("logits", SINGLE))
     found = tape.new("scalar", SINGLE)
     tape.node((found,), (normed,), (normed,))
     tape.drop(normed)

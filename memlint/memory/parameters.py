@@ -39,6 +39,8 @@ def units(run: Run) -> tuple[Unit, ...]:
             raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
     builder = _Builder(run, architecture)
     before, after = _outside(architecture)
+    if run.method.stage == "rm" and run.stack.framework != "llamafactory":  # a score of one number instead
+        after = tuple(weight for weight in after if weight.kind != "head")
     found = [Unit("embedding", builder.tensors(before, builder.outside))]
     for tower in architecture.towers:
         found += _tower(tower, builder)
@@ -212,6 +214,8 @@ class _Builder:
             name = dtype_name(quantization)
             return Tensor(weight.name, numel(weight.shape), weight.shape, weight.kind, False, name, size, weight.copies)
         upcast = quantization.method != "none" and quantization.upcast_rest_to_fp32
+        # LLaMA-Factory 0.9.5 model_utils/checkpointing.py:158: vectors of norms.
+        upcast = upcast or (self.run.precision.upcast_layernorm and weight.kind == "norm")
         dtype = self.trainable_dtype if trained else "float32" if upcast else self.frozen_dtype
         return self._tensor(weight, weight.name, trained, dtype)
 

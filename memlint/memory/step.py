@@ -143,7 +143,8 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
             counts.update({extent: count // inner for extent, count in inside.items()})
             counts.update(extents(unit.tensors, shared.tokens.count))
             cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
-        found += _layer_stretches(shared, unit, placed, *cached[key], flowing)
+        for run, one in _alternating(shared, unit):
+            found += _layer_stretches(shared._replace(run=run), one, placed, *cached[key], flowing)
         flowing = flowing or _trains(unit)
     found.append(_head_stretch(shared, units, state, flowing))
     return found
@@ -151,6 +152,17 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
 
 def _trains(unit: Unit) -> bool:
     return any(tensor.trainable for tensor in unit.tensors)
+
+
+def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
+    """Equal layers as they are checkpointed: all alike, or the first of every n (transformers 5.23
+    modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
+    run, every = shared.run, shared.run.checkpointing.every
+    if run.checkpointing.mode != "every_n" or every < 2:
+        return [(run, unit)]
+    off = run._replace(checkpointing=run.checkpointing._replace(mode="none"))
+    layers = range(unit.layer_index, unit.layer_index + unit.repeat)
+    return [(off if index % every else run, unit._replace(repeat=1, layer_index=index)) for index in layers]
 
 
 def _layer_stretches(
@@ -165,7 +177,8 @@ def _layer_stretches(
         checkpointed = (
             False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
         )
-    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, checkpoint.offload)
+    moved = checkpoint.offload or shared.run.offload.activations != "none"
+    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, moved)
     if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
         return [_layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)]
     rest = _layer(shared, shape, parts, sizes, mode._replace(input_needs_gradient=True), placed, unit, unit.repeat - 1)
@@ -282,7 +295,7 @@ def _loss(shared: Step) -> LossShape:
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
         shifted_copy=copies_shifted(run),
-        upcast_head=upcasts_head(run),
+        upcast_head=upcasts_head(run) or run.precision.upcast_lmhead_output,
         stage=_stage(run),
         smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         reference=run.method.reference_model not in ("none", "precomputed") and _stage(run) == "logps",
@@ -300,7 +313,7 @@ _LOG_PROBABILITIES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 def _stage(run: Run) -> str:
     if run.method.stage == "rm":
-        return "value"
+        return "value" if run.stack.framework == "llamafactory" else "score"
     return "logps" if run.method.stage in _LOG_PROBABILITIES else ""
 
 

@@ -38,7 +38,7 @@ runs = st.builds(
 details = st.fixed_dictionaries(
     {
         "resident_bytes": st.integers(0, 200 * GIB),
-        "logits_bytes": st.integers(0, 60 * GIB),
+        "whole_logits_bytes": st.integers(0, 60 * GIB),
         "attention_scores_bytes": st.integers(0, 60 * GIB),
     }
 )
@@ -91,7 +91,7 @@ def test_measured_run_with_a_fused_loss() -> None:
 def test_measured_run_with_copies_of_the_logits() -> None:
     # the same model, 8 x 4096, GPTQ base, logits built and upcast: 45.32 allocated, 73.58 on the card
     run = _lora(A100, Loss("plain", upcast_logits=True))._replace(stack=Stack(transformers=(4, 45)))
-    terms = {"resident_bytes": int(5.51 * GIB), "logits_bytes": int(15.656 * GIB)}
+    terms = {"resident_bytes": int(5.51 * GIB), "whole_logits_bytes": int(15.656 * GIB)}
     card = device.card(int(45.32 * GIB), run, terms)
     assert card.low <= 73.58 * GIB <= card.high
     assert device.verdict(card.low, card.high, A100.usable_bytes) == "fits"
@@ -100,7 +100,7 @@ def test_measured_run_with_copies_of_the_logits() -> None:
 def test_full_fine_tuning_that_filled_its_card_is_not_called_dead() -> None:
     # fms-acceleration, Llama-3-8B pure bf16 on one A100: 74.80 allocated, 75.87 on the card; it ran
     run = Run("t", "t", method=Method("full"), parallelism=Parallelism(1), hardware=Hardware(A100))
-    card = device.card(int(74.80 * GIB), run, {"logits_bytes": int(7.83 * GIB)})
+    card = device.card(int(74.80 * GIB), run, {"whole_logits_bytes": int(7.83 * GIB)})
     assert device.verdict(card.low, card.high, A100.usable_bytes) == "tight"
 
 

@@ -85,12 +85,12 @@ def test_plain_logits_cost_twelve_bytes_each_and_fused_loss_none() -> None:
     fused = estimate(run(**wide, **lora, loss__kind="liger"))
     logits = 2 * 1024 * 128000
     assert phase(plain, "backward") - phase(fused, "backward") == pytest.approx(12 * logits, rel=0.06)
-    assert fused.details["logits_bytes"] == 0
+    assert fused.details["whole_logits_bytes"] == 0
 
 
 def test_preference_stages_see_two_sequences_for_each_sample() -> None:
     single, pairs = estimate(run(**LORA)), estimate(run(**LORA, method__stage="dpo"))
-    assert pairs.details["logits_bytes"] == 2 * single.details["logits_bytes"]
+    assert pairs.details["whole_logits_bytes"] == 2 * single.details["whole_logits_bytes"]
 
 
 def test_a_copied_reference_model_adds_its_weights() -> None:
@@ -154,4 +154,12 @@ def test_offloaded_checkpoints_leave_the_card() -> None:
     kept = estimate(run(**LORA, checkpointing__mode="full", sequence__length=4096))
     moved = estimate(run(**LORA, checkpointing__mode="full", sequence__length=4096, checkpointing__offload=True))
     inputs = 2 * 4096 * 256 * 2
-    assert kept.details["activations_bytes"] - moved.details["activations_bytes"] == 4 * inputs
+    assert kept.details["kept_activations_bytes"] - moved.details["kept_activations_bytes"] == 4 * inputs
+
+
+@pytest.mark.parametrize("changes", [{}, LORA, {"checkpointing__mode": "full"}, {"purpose": "inference"}])
+def test_details_are_the_figures_of_the_table(changes: dict[str, object]) -> None:
+    found = estimate(run(**changes))
+    shown = next(phase.components for phase in found.phases if phase.name == found.peak_phase)
+    for name in ("activations", "logits"):
+        assert found.details[f"{name}_bytes"] == shown[name]

@@ -56,8 +56,8 @@ def test_a_prompt_brings_all_its_completions_before_trl_0_15() -> None:
 
 
 def test_grpo_builds_the_logits_of_completions_alone() -> None:
-    long = estimate(run(**GRPO)).details["logits_bytes"]
-    all_new = estimate(run(**{**GRPO, "sequence__max_new_tokens": 320})).details["logits_bytes"]
+    long = estimate(run(**GRPO)).details["whole_logits_bytes"]
+    all_new = estimate(run(**{**GRPO, "sequence__max_new_tokens": 320})).details["whole_logits_bytes"]
     assert long < 0.25 * all_new
 
 

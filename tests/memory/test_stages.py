@@ -43,6 +43,15 @@ def test_label_smoothing_builds_the_logits_that_a_fused_loss_would_not() -> None
     """The Trainer takes the labels away from the model, whose fused loss then does not run."""
     fused = estimate(run(WIDE, **LORA, loss__kind="liger"))
     smoothed = estimate(run(WIDE, **LORA, loss__kind="liger", loss__label_smoothing=0.1))
-    assert fused.details["logits_bytes"] == 0 < smoothed.details["logits_bytes"]
+    assert fused.details["whole_logits_bytes"] == 0 < smoothed.details["whole_logits_bytes"]
     assert smoothed.allocated_bytes is not None and fused.allocated_bytes is not None
     assert smoothed.allocated_bytes > fused.allocated_bytes
+
+
+def test_a_reward_model_of_trl_has_a_score_in_place_of_the_head() -> None:
+    """trl 1.16 reward_trainer.py:396, num_labels 1; LLaMA-Factory keeps the head and makes its logits."""
+    factory = estimate(run(WIDE, **LORA, method__stage="rm", stack__framework="llamafactory"))
+    trl = estimate(run(WIDE, **LORA, method__stage="rm", stack__framework="trl"))
+    assert factory.parameters is not None and trl.parameters is not None
+    assert factory.parameters - trl.parameters == 16000 * 256
+    assert trl.details["logits_bytes"] == 0

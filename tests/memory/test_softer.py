@@ -1,0 +1,63 @@
+"""Features that keep less than the operations say: an interval, or no figure with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.memory import estimate
+from tests.memory.runs import LORA, run
+
+LONG: dict[str, object] = {**LORA, "sequence__length": 1024, "loss__kind": "liger"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stack__compile": True}, {"checkpointing__mode": "selective"}, {"offload__activations": "cpu"}],
+    ids=["torch.compile", "selective checkpointing", "offloaded activations"],
+)
+def test_what_keeps_less_by_an_unknown_amount_is_an_interval(changes: dict[str, object]) -> None:
+    plain, softer = estimate(run(**LONG)), estimate(run(**LONG, **changes))
+    assert softer.allocated_high_bytes == softer.allocated_bytes == plain.allocated_bytes
+    checkpointed = estimate(run(**{**LONG, "checkpointing__mode": "full"}))
+    assert softer.allocated_low_bytes is not None and checkpointed.allocated_bytes is not None
+    assert softer.allocated_low_bytes <= checkpointed.allocated_bytes
+
+
+def test_offload_with_checkpointing_moves_every_layers_input() -> None:
+    kept = estimate(run(**LONG, checkpointing__mode="full"))
+    moved = estimate(run(**LONG, checkpointing__mode="full", offload__activations="cpu"))
+    inputs = 4 * 2 * 1024 * 256 * 2
+    assert kept.details["kept_activations_bytes"] - moved.details["kept_activations_bytes"] == inputs
+
+
+@pytest.mark.parametrize("backend", ["te", "msamp", "deepspeed"])
+def test_fp8_copies_that_nobody_modelled_are_unknown(backend: str) -> None:
+    assert estimate(run(precision__fp8=backend)).unknown[0].field == "precision.fp8"
+
+
+def test_fp8_of_torchao_keeps_its_inputs_as_they_are() -> None:
+    """torchao 0.18 float8/float8_linear.py:45, `save_for_backward(input_hp, weight_hp_t)`."""
+    assert estimate(run(precision__fp8="torchao")).allocated_bytes == estimate(run()).allocated_bytes
+
+
+def test_every_second_layer_checkpointed_is_half_way() -> None:
+    """transformers 5.23 modeling_utils.py:3237."""
+    none, every, full = (
+        estimate(run(**LONG, checkpointing__mode=mode, checkpointing__every=2)).details["kept_activations_bytes"]
+        for mode in ("none", "every_n", "full")
+    )
+    assert abs(every - (none + full) / 2) < 0.1 * none
+
+
+def test_norms_in_fp32_are_counted_as_such() -> None:
+    half = estimate(run(**LONG))
+    single = estimate(run(**LONG, precision__upcast_layernorm=True))
+    norms = (4 * 2 + 1) * 256
+    assert single.details["weights_bytes"] - half.details["weights_bytes"] == 2 * norms
+
+
+def test_logits_turned_to_fp32_by_a_hook_cost_their_copy() -> None:
+    plain = estimate(run({"vocab_size": 16000}, **LORA))
+    wide = estimate(run({"vocab_size": 16000}, **LORA, precision__upcast_lmhead_output=True))
+    assert plain.allocated_bytes is not None and wide.allocated_bytes is not None
+    assert wide.allocated_bytes >= plain.allocated_bytes
