@@ -300,8 +300,9 @@ def mimo_v2_flash(c: Config) -> Architecture:
 def llama4_text(c: Config) -> Architecture:
     """Every `interleave_moe_layer_step`-th layer is a mixture; its experts are stored transposed."""
     hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_local_experts")
-    step = c.integer("interleave_moe_layer_step", 1)
-    listed = {str(index) for index in c.items("moe_layers")} or {str(i) for i in range(step - 1, c.layers(), step)}
+    step = c.integer("interleave_moe_layer_step", 1, 0)
+    spaced = range(step - 1, c.layers(), step) if step else ()
+    listed = {str(index) for index in (c.items("moe_layers") if c.has("moe_layers") else spaced)}
     weights = (
         Weight("feed_forward.experts.gate_up_proj", (experts, hidden, 2 * size), "experts"),
         Weight("feed_forward.experts.down_proj", (experts, size, hidden), "experts"),

@@ -372,15 +372,64 @@ def _glm_tower(c: Config) -> Tower:
 
 
 def gemma4(c: Config) -> Architecture:
-    if c.mapping("audio_config"):
-        raise UnsupportedConfig("no block list for the audio tower of Gemma 4 (E2B, E4B)")
     text = language_model(c, "gemma4_text")
-    if not c.mapping("vision_config"):
-        return text._replace(family=c.family, class_name="Gemma4ForConditionalGeneration")
-    vision = nested(c, "vision_config")
-    projection = linear("embedding_projection", text.hidden_size, vision.integer("hidden_size"))
-    tower = _projected(_gemma4_tower(vision), projection, "model.embed_vision", tokens_per_image=280)
-    return _whole(c, "Gemma4ForConditionalGeneration", text, tower)
+    parts = []
+    if c.mapping("vision_config"):
+        vision = nested(c, "vision_config")
+        projection = linear("embedding_projection", text.hidden_size, vision.integer("hidden_size"))
+        parts.append(_projected(_gemma4_tower(vision), projection, "model.embed_vision", tokens_per_image=280))
+    if c.mapping("audio_config"):
+        audio = nested(c, "audio_config", "gemma4_audio")
+        projection = linear("embedding_projection", text.hidden_size, audio.integer("output_proj_dims"))
+        parts.append(_projected(_gemma4_audio(audio), projection, "model.embed_audio", tokens_per_image=750))
+    return _whole(c, "Gemma4ForConditionalGeneration", text, *parts)
+
+
+def _gemma4_audio(c: Config) -> Tower:
+    """A conformer: two halves of a feed-forward, local attention, a convolution (modeling_gemma4.py)."""
+    hidden, out = c.integer("hidden_size"), c.integer("output_proj_dims")
+    first, second = (int(channels) for channels in c.items("subsampling_conv_channels") or (128, 32))
+    heads, kernel = c.integer("num_attention_heads"), c.integer("conv_kernel_size")
+    outside = (
+        Weight("subsample_conv_projection.layer0.conv.weight", (first, 1, 3, 3), "conv"),
+        *norm("subsample_conv_projection.layer0.norm", first),
+        Weight("subsample_conv_projection.layer1.conv.weight", (second, first, 3, 3), "conv"),
+        *norm("subsample_conv_projection.layer1.norm", second),
+        *linear("subsample_conv_projection.input_proj_linear", hidden, second * 32),  # 128 mel bins, halved twice
+        *linear("output_proj", out, hidden, True),
+    )
+    halves = tuple(
+        weight
+        for name in ("feed_forward1", "feed_forward2")
+        for weight in (
+            *linear(f"{name}.ffw_layer_1.linear", 4 * hidden, hidden),
+            *linear(f"{name}.ffw_layer_2.linear", hidden, 4 * hidden),
+            *norms(hidden, f"{name}.pre_layer_norm", f"{name}.post_layer_norm"),
+        )
+    )
+    attention = tuple(
+        weight
+        for name in ("q_proj.linear", "k_proj.linear", "v_proj.linear", "post.linear", "relative_k_proj")
+        for weight in linear(f"self_attn.{name}", hidden, hidden)
+    )
+    convolution = (
+        *linear("lconv1d.linear_start.linear", 2 * hidden, hidden),
+        *linear("lconv1d.linear_end.linear", hidden, hidden),
+        Weight("lconv1d.depthwise_conv1d.weight", (hidden, 1, kernel), "conv"),
+        *norms(hidden, "lconv1d.pre_layer_norm", "lconv1d.conv_norm", "norm_pre_attn", "norm_post_attn", "norm_out"),
+    )
+    scale = Weight("self_attn.per_dim_scale", (hidden // heads,), "other")
+    return Tower(
+        kind="audio",
+        hidden_size=hidden,
+        layers=c.layers(),
+        heads=heads,
+        intermediate_size=4 * hidden,
+        norm="rms",
+        weights=outside,
+        layer_weights=halves + attention + convolution + (scale,),
+        tower_prefix="model.audio_tower",
+    )
 
 
 def _gemma4_tower(c: Config) -> Tower:

@@ -221,12 +221,29 @@ def kimi_k2(c: Config) -> Architecture:
     )
 
 
+def exaone(c: Config) -> Architecture:
+    """EXAONE 3 and 3.5 (modeling_exaone.py): Llama's layer under other names."""
+    hidden, size = c.integer("hidden_size"), c.integer("intermediate_size")
+    mlp = linear("mlp.c_fc_0", size, hidden) + linear("mlp.c_fc_1", size, hidden) + linear("mlp.c_proj", hidden, size)
+    mixer = grouped_query(c, prefix="attn.attention", out="out_proj")
+    return decoder(
+        c,
+        "ExaoneForCausalLM",
+        lambda _: layer("ExaoneBlock", mixer, (Mlp("gated", size), mlp), norms(hidden, "ln_1", "ln_2")),
+        [None] * c.layers("num_layers"),
+        prefix="transformer.",
+        embedding="wte",
+        final_norm="ln_f",
+    )
+
+
 FAMILIES = {
     "aquila": _like_llama("AquilaForCausalLM", "AquilaDecoderLayer"),
     "aquila2": _like_llama("AquilaForCausalLM", "AquilaDecoderLayer"),
     "baichuan": baichuan,
     "chatglm": chatglm,
     "deepseek": deepseek,
+    "exaone": exaone,
     "internlm": internlm,
     "internlm2": internlm2,
     "kimi_k2": kimi_k2,
