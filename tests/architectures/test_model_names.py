@@ -41,7 +41,7 @@ TUNED = {
     "allenai/tulu-2-dpo-70b": "meta-llama/Llama-2-70b-hf",
 }
 STRANGERS = [
-    "someone/Sheared-LLaMA-2.7B",
+    "someone/Other-LLaMA-2.7B",
     "Salesforce/blip2-opt-2.7b",
     "someone/OpenR2-Qwen-7B",
     "tiiuae/Falcon3-Mamba-7B-Base",
