@@ -44,7 +44,7 @@ STRANGERS = [
     "someone/Other-LLaMA-2.7B",
     "Salesforce/blip2-opt-2.7b",
     "someone/OpenR2-Qwen-7B",
-    "tiiuae/Falcon3-Mamba-7B-Base",
+    "someone/Other-Mamba-Falcon3-7B",
     "replit/replit-code-v1_5-3b",
     "foo/bar",
     "gpt4",
