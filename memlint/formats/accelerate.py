@@ -86,7 +86,8 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     """What accelerate would refuse: unknown keys, impossible values, a DeepSpeed file beside keys it replaces."""
-    issues = list(schema_issues(section.value, section.document.path, SCHEMA, context.versions))
+    found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
+    issues = [issue for issue in found if not _unread(issue, section)]
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
         for key in _FILE_EXCLUDES:
@@ -95,6 +96,20 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
                 message = f"`{key}` may not stand beside `deepspeed_config_file`: accelerate raises ValueError"
                 issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
+
+
+_SECTIONS = {"fsdp_config": "FSDP", "deepspeed_config": "DEEPSPEED", "megatron_lm_config": "MEGATRON_LM"}
+
+
+def _unread(issue: Issue, section: Section) -> bool:
+    """Whether it is about a value that another `distributed_type`, or FSDP2, leaves unread."""
+    owner = _SECTIONS.get(str(issue.pointer[0])) if len(issue.pointer) > 1 else None
+    if owner is None or issue.code == "unknown-key":
+        return False
+    fsdp = section.below("fsdp_config").value
+    second = as_int(fsdp.get("fsdp_version", fsdp.get("version"))) == 2
+    strategy = str(issue.pointer[-1]).endswith("sharding_strategy")
+    return section.value.get("distributed_type") != owner or (second and strategy)
 
 
 def _deepspeed_file(section: Section, context: Context) -> Section | Issue | None:

@@ -87,9 +87,11 @@ def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
 
 
 def _harmless(issue: Issue, section: Section) -> bool:
-    """Remarks, and the deprecated `zero_optimization: true`."""
+    """Remarks, the deprecated `zero_optimization: true`, and a stage in quotes, which pydantic takes for the number."""
     if issue.code == "unknown-key":
         return str(issue.pointer[-1]).startswith(("_", "comment"))
+    if issue.pointer == ("zero_optimization", "stage"):
+        return section.value["zero_optimization"].get("stage") in ("0", "1", "2", "3")
     return issue.pointer == ("zero_optimization",) and isinstance(section.value.get("zero_optimization"), bool)
 
 

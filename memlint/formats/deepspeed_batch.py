@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memlint.formats.base import Issue
 from memlint.formats.deepspeed_config import Config
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.training_arguments import Arguments
@@ -73,23 +74,36 @@ def _alone_steps(fields: Fields, view: Config, steps: int | None) -> None:
 
 
 def _inconsistent(fields: Fields, view: Config, micro: Any, steps: Any, total: Any, world: Any) -> None:
-    """Sizes that do not multiply. GPUs that share a copy of the model count once (runtime/config.py:446)."""
-    if not (micro and steps and total):
+    """Sizes that do not multiply. GPUs that share a copy of the model count once (runtime/config.py:446).
+
+    A size that is missing is what the others leave, rounded down (runtime/config.py:615), so it has to come out even.
+    """
+    given = [(key, size) for key, size in ((MICRO, micro), (STEPS, steps)) if size and view.get(key) is not None]
+    if not (given and total) or any(view.is_auto(key) for key in (MICRO, STEPS)):
         return
-    world = _copies(view, world)
-    if world and (total % (micro * steps) or (micro * steps * world) % total):
-        message = f"`{TOTAL}: {total}` is not {MICRO} {micro} * {STEPS} {steps} * {world} GPUs: DeepSpeed refuses it"
+    whole, copies = 1, _copies(view, world)
+    for _, size in given:
+        whole *= size
+    words = " * ".join(f"{key} {size}" for key, size in given)
+    even = total == whole * copies if len(given) == 2 else copies and total % (whole * copies) == 0
+    if total % whole:
+        message = f"`{TOTAL}: {total}` is no multiple of {words}: DeepSpeed refuses it"
         fields.issues.append(view.section.issue("conflict", message, TOTAL))
-    elif world and total != micro * steps * world:
-        shared = micro * steps * world // total
-        message = (
-            f"`{TOTAL}: {total}` is not {MICRO} {micro} * {STEPS} {steps} * {world} GPUs: DeepSpeed refuses it "
-            f"unless the script divides each copy of the model over {shared} GPUs"
-        )
-        fields.issues.append(view.section.issue("conflict", message, TOTAL, severity="warning"))
-    elif total % (micro * steps):
-        message = f"`{TOTAL}: {total}` is no multiple of {MICRO} {micro} * {STEPS} {steps}: DeepSpeed refuses it"
-        fields.issues.append(view.section.issue("conflict", message, TOTAL))
+    elif copies and not even:
+        fields.issues.append(_too_many(view, total, whole, copies, words, len(given) == 2))
+
+
+def _too_many(view: Config, total: int, whole: int, copies: int, words: str, both: bool) -> Issue:
+    """`copies` of the model do not give `total`; fewer may, where a script divides each over several GPUs."""
+    message = (
+        f"`{TOTAL}: {total}` is {'not' if both else 'no multiple of'} {words} * {copies} GPUs: DeepSpeed refuses it"
+    )
+    shared = whole * copies // total if both else 0
+    possible = (whole * copies) % total == 0 and shared > 1 if both else copies > 1
+    if possible:
+        over = f"{shared} GPUs" if both else "several GPUs"
+        message += f" unless the script divides each copy of the model over {over}"
+    return view.section.issue("conflict", message, TOTAL, severity="warning" if possible else "error")
 
 
 def _copies(view: Config, world: Any) -> int:

@@ -133,6 +133,9 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
         ({"distributed_type": "MULTI_GPU", "num_proceses": 2}, ["unknown-key"]),
         ({"distributed_type": "MULTIGPU"}, ["bad-value"]),
         ({"num_processes": 2, "num_machines": 1}, ["missing-key"]),
+        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "ALL"}}, ["bad-value"]),
+        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_sharding_strategy": "ALL"}}, []),
+        ({"distributed_type": "MULTI_GPU", "fsdp_config": {"fsdp_sharding_strategy": "ALL"}}, []),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategie": 1}}, ["unknown-key"]),
         (
             {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "d.json", "zero_stage": 3}},

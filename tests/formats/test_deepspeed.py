@@ -363,6 +363,10 @@ def test_autotp_divides_the_layers() -> None:
         ({"train_batch_size": 16, "sequence_parallel_size": 2}, 8, ""),
         ({"train_batch_size": 8, "tensor_parallel": {"autotp_size": 4}}, 8, ""),
         ({"train_batch_size": 64}, 8, "error"),
+        ({"train_batch_size": 3, "gradient_accumulation_steps": None}, 1, "error"),
+        ({"train_batch_size": 12, "gradient_accumulation_steps": None}, 2, "warning"),
+        ({"train_batch_size": 16, "gradient_accumulation_steps": None}, 2, ""),
+        ({"train_batch_size": 16, "gradient_accumulation_steps": "auto"}, 3, ""),
     ],
 )
 def test_gpus_that_share_a_model_count_once(config: dict[str, Any], gpus: int, found: str) -> None:
