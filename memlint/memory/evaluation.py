@@ -54,7 +54,7 @@ def forward_without_gradients(shared: Step, units: tuple[Unit, ...], state: Mode
         if cached + own + part.gathered_forward > peak:
             peak = cached + own + part.gathered_forward
             logits = part.sizes.parts(part.profile.forward)["logits"]
-        hidden = part.sizes.of(("hidden", shared.width))
+        hidden = part.sizes.of("hidden", shared.width)
         cached += part.repeat * max(0, part.sizes.largest(part.profile.held_forward) - hidden)
     return peak, logits
 

@@ -7,8 +7,11 @@ from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.profile import Profile
-from memlint.memory.storage import rounded
+from memlint.memory.storage import ALIGNMENT, rounded
 from memlint.memory.tape import KEPT, KERNEL, Moments
+
+
+_LOW_BITS = ALIGNMENT - 1
 
 
 class Sizes:
@@ -19,39 +22,48 @@ class Sizes:
     def __init__(self, counts: dict[str, int], keeps: bool) -> None:
         self.counts = counts
         self.keeps = keeps
-        self._bytes: dict[tuple[str, int], int] = {}
-        self._largest: dict[int, int] = {}
+        self._bytes: dict[int, list[int]] = {}
+        self._largest: dict[int, tuple[int, int]] = {}
 
-    def of(self, unit: tuple[str, int]) -> int:
+    def of(self, extent: str, width: int) -> int:
         """Bytes of one tensor."""
-        found = self._bytes.get(unit)
-        if found is None:
-            found = self._bytes[unit] = self._fresh(*unit)
-        return found
-
-    def _fresh(self, extent: str, width: int) -> int:
-        if extent.startswith(KEPT):
-            return rounded(self.counts[extent[len(KEPT) :]] * width) if self.keeps else 0
-        if extent.startswith(KERNEL):
-            extent = extent[len(KERNEL) :]
         return rounded(self.counts[extent] * width)
 
-    def largest(self, moments: Moments) -> int:
-        """Bytes of the largest moment; profiles outlive `Sizes`, so their identity is a key."""
-        found = self._largest.get(id(moments))
+    def listed(self, moments: Moments) -> list[int]:
+        """Bytes of all units of a recording, as the allocator rounds them; profiles outlive `Sizes`, so their identity
+        is a key."""
+        found = self._bytes.get(id(moments.units))
         if found is None:
-            units = [self.of(unit) for unit in moments.units]
-            found = max([sum(map(mul, pick(units), numbers)) for pick, numbers in moments.rows]) if units else 0
-            self._largest[id(moments)] = found
+            counts, keeps = self.counts, self.keeps
+            found = [
+                (counts[name] * width + _LOW_BITS) & ~_LOW_BITS if keeps or not kept else 0
+                for _, width, name, kept in moments.units
+            ]
+            self._bytes[id(moments.units)] = found
         return found
+
+    def largest(self, moments: Moments) -> int:
+        """Bytes of the largest moment."""
+        return (self._largest.get(id(moments)) or self._found(moments))[0]
+
+    def _found(self, moments: Moments) -> tuple[int, int]:
+        """The largest moment's bytes and its place among the moments."""
+        units = self.listed(moments)
+        most = level = place = 0
+        for index, (pick, numbers) in enumerate(moments.rows):
+            level += sum(map(mul, pick(units), numbers))
+            if level > most:
+                most, place = level, index
+        self._largest[id(moments)] = most, place
+        return most, place
 
     def parts(self, moments: Moments) -> dict[str, int]:
         """The largest moment by component: gradients, temporaries, logits, activations."""
-        units = [self.of(unit) for unit in moments.units]
-        chosen = max(moments.counts, key=lambda counts: sum([units[index] * number for index, number in counts]))
+        units = self.listed(moments)
+        chosen = moments.counts[(self._largest.get(id(moments)) or self._found(moments))[1]]
         found = dict.fromkeys(("activations", "logits", "gradients", "temporaries"), 0)
         for index, number in chosen:
-            found[component(moments.units[index][0])] += units[index] * number
+            found[component(moments.units[index].extent)] += units[index] * number
         return found
 
 
