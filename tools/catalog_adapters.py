@@ -46,12 +46,23 @@ def theirs(config: dict[str, Any]) -> int:
     import torch
 
     values = {key: value for key, value in config.items() if key != "quantization_config"}
+    if values["model_type"] == "qwen2_5_omni":  # frameworks train the thinker (LLaMA-Factory model/loader.py:173)
+        values = {**values["thinker_config"], "model_type": "qwen2_5_omni_thinker"}
     model = model_on_meta(*named_configuration(values), "eager", torch.bfloat16)
     towers = from_config(config).towers
     frozen = tuple(prefix for tower in towers for prefix in (tower.tower_prefix, tower.projector_prefix))
     freeze(model, frozen)
+    frozen += tuple(name for name, module in model.named_modules() if _is_linear_by_class_alone(module))
     adapted = add_adapter(model, excluding(model, Adapter(rank=RANK), frozen))
     return sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
+
+
+def _is_linear_by_class_alone(module: Any) -> bool:
+    """A router that inherits nn.Linear and returns a tuple: "all-linear" takes it, and the forward then raises
+    "'tuple' object has no attribute 'dtype'" (Phi-3.5-MoE, peft 0.21.2), so no run has its adapter."""
+    from torch import nn
+
+    return isinstance(module, nn.Linear) and type(module).forward is not nn.Linear.forward
 
 
 def one_per_shape(part: str) -> Iterator[tuple[str, dict[str, Any]]]:
