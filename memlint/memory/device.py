@@ -107,8 +107,10 @@ def usable_bytes(run: Run) -> int:
 
 
 def context_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
-    """The CUDA context with its kernels."""
+    """The CUDA context with its kernels, all of them before PyTorch loads kernels when they are first used (1.13)."""
     figures = (table or constants())["context"]
+    if () < run.stack.torch < (1, 13):
+        return int(figures["eager_mib"] * MIB)
     known = run.hardware.gpu.context_bytes if run.hardware.gpu else 0
     return int(min(known or figures["default_mib"] * MIB, figures["most_mib"] * MIB))
 
@@ -133,7 +135,8 @@ def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
 
     ZeRO 1 and 2 keep flat buffers that are made once, as one GPU keeps its tensors: 13B on 8 GPUs reserved 1.09 times
     what it allocated, and 1.23 times under ZeRO-3, which gathers and frees like FSDP (github.com/microsoft/DeepSpeed
-    issue 3734: 52.4 and 57.1 GB, 56.1 and 69.2 GB).
+    issue 3734: 52.4 and 57.1 GB, 56.1 and 69.2 GB); a small model 1.15 to 1.2 times with its states in host memory
+    (issue 522: 5.55 and 6.39 to 6.68 GB).
     """
     sharded = _gathers(run) and run.parallelism.world_size != 1
     if run.method.kind in ("full", "freeze") and run.purpose == "train":

@@ -118,3 +118,10 @@ def test_every_constant_has_a_source() -> None:
             [entry] if name not in ("slack", "expandable_segments") else entry.values() if name == "slack" else [entry]
         )
         assert all(one["source"] for one in found), name
+
+
+def test_all_kernels_are_resident_before_lazy_loading() -> None:
+    old = Run("test", "test.yaml", stack=Stack(torch=(1, 12)), hardware=Hardware(A100))
+    new = Run("test", "test.yaml", stack=Stack(torch=(2, 4)), hardware=Hardware(A100))
+    assert device.context_bytes(old) == 1200 << 20
+    assert device.context_bytes(new) == 480 << 20
