@@ -5,7 +5,7 @@ and to the framework as far as a machine without a GPU goes: `DeepSpeedConfig` (
 the plug-ins that it fills (1.15.0). Counted are what the framework refuses, what of that memlint does not report as an
 error (missed), and errors where the framework takes the file (false alarms). Errors about later moments, when the
 engine is built or trains, are no false alarms: the framework's answer here says nothing of them. `-v` prints each
-difference.
+difference, `--write` keeps the counts for docs/rules-precision.md.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _LATER = frozenset(
     {"DSP005", "DSP007", "DSP019", "DSP020", "DSP021", "DSP022", "DSP024", "ACC003", "ACC008", "ACC012", "FSD002"}
 )
 _ZERO = "zero_optimization"
+COUNTS = Path(__file__).parent / "data" / "engine_refusals.json"
 
 DEEPSPEED_BASE: dict[str, Any] = {"train_micro_batch_size_per_gpu": 4, _ZERO: {"stage": 2}, "bf16": {"enabled": True}}
 DEEPSPEED: Options = {
@@ -67,6 +68,8 @@ DEEPSPEED: Options = {
     ("bf16", "bf16_master_weights_and_grads"): (True, False),
     ("fp16",): ({"enabled": True}, {"enabled": False}, {"enabled": True, "loss_scale": -1}),
     ("fp16", "hysteresis"): (2, 3),
+    ("fp16", "loss_scale_window"): (1000, 0),
+    ("fp16", "min_loss_scale"): (1, 0),
     ("optimizer",): ({"type": "AdamW", "params": {"lr": 1e-5}}, {"type": "Lamb", "params": {}}),
     ("data_types", "keep_in_fp32_modules"): ("auto", "rotary", ["rotary"]),
     ("torch_autocast",): ({"enabled": True, "dtype": "bfloat16"}, {"enabled": True, "dtype": "half16"}),
@@ -215,8 +218,13 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     number = next((int(word) for word in sys.argv[1:] if word.isdigit()), 2000)
-    print("DeepSpeed", compare("ds_config.json", DEEPSPEED_BASE, DEEPSPEED, deepspeed_refuses, number))
-    print("accelerate", compare("launch.json", LAUNCH_BASE, LAUNCH, launcher_refuses, number))
+    found = {
+        "DeepSpeed 0.19.8": compare("ds_config.json", DEEPSPEED_BASE, DEEPSPEED, deepspeed_refuses, number),
+        "accelerate 1.15.0": compare("launch.json", LAUNCH_BASE, LAUNCH, launcher_refuses, number),
+    }
+    print(*(f"{name}: {counts}" for name, counts in found.items()), sep="\n")
+    if "--write" in sys.argv:
+        COUNTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

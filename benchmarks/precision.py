@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import hashlib
+import json
 import re
 import sys
 import tempfile
@@ -195,6 +196,7 @@ def page() -> str:
             for r in rows
         ),
         "",
+        *_refusals(),
         "## Rules that never fired there",
         "",
         f"{len(silent)} rules: nothing in these files is what they look for. Their own examples are their tests.",
@@ -204,6 +206,22 @@ def page() -> str:
         *(f"| {rule} | {names.get(rule, '')} | {own[rule]} |" for rule in silent),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _refusals() -> list[str]:
+    """What benchmarks/engine_refusals.py counted."""
+    found = json.loads((DATA / "engine_refusals.json").read_text(encoding="utf-8"))
+    lines = (f"| {name} | " + " | ".join(map(str, counts.values())) + " |" for name, counts in found.items())
+    return [
+        "## Against DeepSpeed and accelerate themselves",
+        "",
+        "Random launch and DeepSpeed files, given to memlint and to the framework by `benchmarks/engine_refusals.py`.",
+        "",
+        "| | files | refused there | missed here | false alarms |",
+        "|---|---|---|---|---|",
+        *lines,
+        "",
+    ]
 
 
 def main() -> None:
