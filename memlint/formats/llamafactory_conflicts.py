@@ -184,7 +184,9 @@ _TRAINING: tuple[Rule, ...] = (
     (
         "eval_strategy",
         ABSENT + "evaluation needs `eval_dataset` or `val_size`",
-        lambda v: v.evaluates and v.config.own.get("eval_dataset") is None and v.number("val_size") < 1e-6 and _free(v),
+        lambda v: (
+            v.evaluates and v.config.own.get("eval_dataset") is None and v.number("val_size") < 1e-6 and _untold(v)
+        ),
     ),
     (
         "predict_with_generate",
@@ -317,9 +319,10 @@ def _dpo_reference(view: View) -> bool:
     return view.config.stage == "dpo" and needs_reference(view.config)
 
 
-def _free(view: View) -> bool:
-    """Neither `eval_dataset` nor `val_size` is an interpolation."""
-    return not {"eval_dataset", "val_size"} & view.config.held
+def _untold(view: View) -> bool:
+    """Neither `eval_dataset` nor `val_size` is an interpolation; before 0.8.3 predictions were made of `dataset`."""
+    predicts = not view.config.training and view.config.own.get("dataset") is not None
+    return not predicts and not {"eval_dataset", "val_size"} & view.config.held
 
 
 def _parent(view: View, key: str) -> bool:
