@@ -230,9 +230,9 @@ _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera
 
 
 def _softer(run: Run) -> Run | None:
-    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is not
-    modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its fused
-    kernels still need."""
+    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is
+    not modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its
+    fused kernels still need."""
     changes: dict[str, object] = {}
     if run.checkpointing.mode == "selective" or run.stack.compile:
         changes["checkpointing.mode"] = "full"

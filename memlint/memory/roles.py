@@ -60,6 +60,9 @@ _PROJECTIONS = ("linear", "head", "embedding")
 _ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
 
 
+_EXPERT = "expert_"
+
+
 class Linear(NamedTuple):
     """One projection: its weight, and its adapter if it has one. `rank` names the adapter's activation extent."""
 
@@ -109,7 +112,30 @@ _ROLES = Recent(16)
 def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     """The part of each tensor, adapters by the weight they stand beside."""
     known: tuple[str, ...] | None = _KEYS.get(tensors)
-    return known if known is not None else _KEYS.put(_keys(tensors), tensors)
+    return known if known is not None else _KEYS.put(_named(_structure(tensors), tensors), tensors)
+
+
+Structure = tuple[tuple[str, str, str, bool], ...]
+
+
+def _structure(tensors: tuple[Tensor, ...]) -> Structure:
+    """What parts and roles depend on, whatever the sizes: the same for every model of a family under one method."""
+    return tuple([(tensor.name, tensor.kind, tensor.dtype, tensor.trainable) for tensor in tensors])
+
+
+_NAMED: dict[tuple[Structure, tuple[str, ...]], tuple[str, ...]] = {}
+_PLAYED: dict[tuple[Structure, tuple[str, ...], bool], Roles] = {}
+_MOST_STRUCTURES = 512
+
+
+def _named(structure: Structure, tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    renamed = _renamed(tensors)
+    known = _NAMED.get((structure, tuple(renamed)))
+    if known is None:
+        known = _keys(tensors)
+        if len(_NAMED) < _MOST_STRUCTURES:
+            _NAMED[structure, tuple(renamed)] = known
+    return known
 
 
 def _keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
@@ -149,6 +175,8 @@ def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
         return "router.bias" if name.endswith("bias") else "router"
     if tensor.kind == "norm":
         return "head_norm" if "q_norm" in name or "k_norm" in name else "norm"
+    if tensor.kind == "experts":  # a dense MLP may stand beside them
+        return _EXPERT + part_of(name)
     part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)
     return part + ".bias" if tensor.kind == "bias" else part
 
@@ -172,7 +200,17 @@ def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
 def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     """Parts of one unit's tensors; equal for all layers that run the same code on equal dtypes."""
     known: Roles | None = _ROLES.get(tensors, dropout)
-    return known if known is not None else _ROLES.put(_roles(tensors, dropout), tensors, dropout)
+    return known if known is not None else _ROLES.put(_played(tensors, dropout), tensors, dropout)
+
+
+def _played(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    key = _structure(tensors), keys(tensors), dropout
+    known = _PLAYED.get(key)
+    if known is None:
+        known = _roles(tensors, dropout)
+        if len(_PLAYED) < _MOST_STRUCTURES:
+            _PLAYED[key] = known
+    return known
 
 
 def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
@@ -188,7 +226,7 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
     )
     experts = tuple(
-        (key, weights[key]._replace(adapted=key + ".lora_A" in weights))
+        (key.removeprefix(_EXPERT), weights[key]._replace(adapted=key + ".lora_A" in weights))
         for key, kind in kinds.items()
         if kind == "experts"
     )

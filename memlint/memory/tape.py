@@ -14,6 +14,7 @@ length and model size with the same structure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from operator import itemgetter
 
 from memlint._record import NamedTuple
@@ -100,14 +101,17 @@ class Unit(NamedTuple):
 class Moments(NamedTuple):
     """Live sets as counts of `units`; `counts` holds one tuple of (unit index, number) per moment.
 
-    `units` is the recording's own list, the same for all of its moments, so that it is sized once. `rows` says the same
-    for arithmetic, each moment as the change from the one before (four to five times fewer terms than the moments
-    themselves): what picks the units that change from all of them, and by how much in that order.
+    `units` is the recording's own list, the same for all of its moments, so that it is sized once. For arithmetic, the
+    moments follow one another as changes (four to five times fewer terms than they have): `pick` takes the units that
+    change from all of them, `numbers` says by how much, and `ends` where each moment's changes end. Within a moment
+    what goes comes before what is new, so no partial sum exceeds the moments on both sides.
     """
 
     units: Sequence[Unit]
     counts: tuple[Counts, ...]
-    rows: tuple[tuple[Callable[[Sequence[int]], tuple[int, ...]], tuple[int, ...]], ...] = ()
+    pick: Callable[[Sequence[int]], tuple[int, ...]]
+    numbers: tuple[int, ...]
+    ends: tuple[int, ...]
 
 
 class Tape:
@@ -329,8 +333,11 @@ class Tape:
 
     def _pack(self, moments: list[int]) -> Moments:
         counts = _in_order([self._counts(moment) for moment in moments])
-        rows = tuple(_row(_difference(*pair)) for pair in zip(((), *counts), counts))
-        return Moments(self._listed, counts, rows)
+        rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip(((), *counts), counts)]
+        changes = [change for row in rows for change in row] + [(0, 0), (0, 0)]  # `itemgetter` of one gives no tuple
+        pick = itemgetter(*[index for index, _ in changes])
+        ends = tuple(accumulate(len(row) for row in rows))
+        return Moments(self._listed, counts, pick, tuple(number for _, number in changes), ends)
 
     def _counts(self, packed: int) -> tuple[tuple[int, int], ...]:
         mask = (1 << _FIELD) - 1
@@ -369,8 +376,3 @@ def _difference(before: Counts, after: Counts) -> Counts:
     old, new = dict(before), dict(after)
     changed = {**old, **new}
     return tuple((key, new.get(key, 0) - old.get(key, 0)) for key in changed if new.get(key, 0) != old.get(key, 0))
-
-
-def _row(counts: tuple[tuple[int, int], ...]) -> tuple[Callable[[Sequence[int]], tuple[int, ...]], tuple[int, ...]]:
-    padded = counts + ((0, 0), (0, 0))  # two at least: `itemgetter` of one index gives no tuple
-    return itemgetter(*[index for index, _ in padded]), tuple(number for _, number in padded)

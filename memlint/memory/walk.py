@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.profile import Profile
 from memlint.memory.storage import ALIGNMENT, rounded
 from memlint.memory.tape import KEPT, KERNEL, Moments
-
 
 _LOW_BITS = ALIGNMENT - 1
 
@@ -23,7 +23,7 @@ class Sizes:
         self.counts = counts
         self.keeps = keeps
         self._bytes: dict[int, list[int]] = {}
-        self._largest: dict[int, tuple[int, int]] = {}
+        self._largest: dict[int, int] = {}
 
     def of(self, extent: str, width: int) -> int:
         """Bytes of one tensor."""
@@ -44,25 +44,20 @@ class Sizes:
 
     def largest(self, moments: Moments) -> int:
         """Bytes of the largest moment."""
-        return (self._largest.get(id(moments)) or self._found(moments))[0]
-
-    def _found(self, moments: Moments) -> tuple[int, int]:
-        """The largest moment's bytes and its place among the moments."""
-        units = self.listed(moments)
-        most = level = place = 0
-        for index, (pick, numbers) in enumerate(moments.rows):
-            level += sum(map(mul, pick(units), numbers))
-            if level > most:
-                most, place = level, index
-        self._largest[id(moments)] = most, place
-        return most, place
+        found = self._largest.get(id(moments))
+        if found is None:
+            units = self.listed(moments)
+            found = max(accumulate(map(mul, moments.pick(units), moments.numbers))) if units else 0
+            self._largest[id(moments)] = found
+        return found
 
     def parts(self, moments: Moments) -> dict[str, int]:
         """The largest moment by component: gradients, temporaries, logits, activations."""
         units = self.listed(moments)
-        chosen = moments.counts[(self._largest.get(id(moments)) or self._found(moments))[1]]
+        levels = [0, *accumulate(map(mul, moments.pick(units), moments.numbers))]
+        totals = [levels[end] for end in moments.ends]
         found = dict.fromkeys(("activations", "logits", "gradients", "temporaries"), 0)
-        for index, number in chosen:
+        for index, number in moments.counts[totals.index(max(totals))]:
             found[component(moments.units[index].extent)] += units[index] * number
         return found
 
