@@ -24,6 +24,7 @@ import benchmarks.card_fit as card_fit  # noqa: E402
 import benchmarks.card_rows as card_rows  # noqa: E402
 import benchmarks.measured as measured  # noqa: E402
 import benchmarks.pairs as pairs  # noqa: E402
+import benchmarks.plans_simulated as plans_simulated  # noqa: E402
 import benchmarks.random_cases as random_cases  # noqa: E402
 import benchmarks.simulated as simulated  # noqa: E402
 import benchmarks.six_cases as six_cases  # noqa: E402
@@ -115,6 +116,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
     ("Threads about running out of memory", threads.lines),
+    ("Plans confirmed by simulation", plans_simulated.lines),
     ("Six cases, other estimators beside", six_cases.lines),
 )
 

@@ -7,6 +7,7 @@ from statistics import median
 import benchmarks.accuracy as accuracy
 import benchmarks.measured as measured
 import benchmarks.pairs as pairs
+import benchmarks.plans_simulated as plans_simulated
 import benchmarks.random_cases as random_cases
 import benchmarks.threads as threads
 import benchmarks.verdicts as verdicts
@@ -57,6 +58,14 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert not [one for _, runs in table for one in runs if (one.outcome, one.verdict) == ("fitted", "out_of_memory")]
     known = [(thread["helped"], runs[0].fixes) for thread, runs in table if thread["helped"]]
     assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= len(known) - 1
+
+
+def test_plans_hold_when_they_are_simulated() -> None:
+    found = list(plans_simulated.confirmed())
+    assert len(found) == 10
+    assert all(one.before.verdict in ("tight", "out_of_memory") and one.after.verdict == "fits" for one in found)
+    assert all(one.holds for one in found), "run: python benchmarks/plans_simulated.py --run"
+    assert all(abs((one.after.allocated_bytes or 0) / one.peak - 1) <= 0.03 for one in found)
 
 
 def test_differences_of_one_knob() -> None:
