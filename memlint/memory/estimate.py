@@ -54,11 +54,16 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
 # run eager attention.
 WITHOUT_SDPA = frozenset(("bloom", "codegen", "gemma2", "gpt_neo", "gpt_neox_japanese", "gpt_oss", "gptj"))
 WITHOUT_SDPA |= {"granite_swa", "mimo_v2_flash", "mpt", "openai-gpt", "vaultgemma", "xglm"}
+# Those that ran sdpa, without their soft-capping, from 4.46 (before, Gemma 2 chose eager by itself) up to this 5.x
+# (`_supports_sdpa` in models/gemma2/modeling_gemma2.py, 4.45.2, 4.48.3, 4.57.6, 5.0.0 to 5.23.0).
+_SDPA_FOR_A_WHILE = {"gemma2": 21, "vaultgemma": 21}
 
 
 def _as_it_attends(run: Run) -> Run:
     family = getattr(run.model.architecture, "family", "")
     if family not in WITHOUT_SDPA or run.attention.implementation != "sdpa":
+        return run
+    if family in _SDPA_FOR_A_WHILE and (4, 46) <= run.stack.transformers < (5, _SDPA_FOR_A_WHILE[family]):
         return run
     return run._replace(attention=run.attention._replace(implementation="eager"))
 

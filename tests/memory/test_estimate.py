@@ -163,3 +163,13 @@ def test_details_are_the_figures_of_the_table(changes: dict[str, object]) -> Non
     shown = next(phase.components for phase in found.phases if phase.name == found.peak_phase)
     for name in ("activations", "logits"):
         assert found.details[f"{name}_bytes"] == shown[name]
+
+
+@pytest.mark.parametrize(
+    ("version", "eager"), [((4, 45), True), ((4, 48), False), ((4, 57), False), ((5, 20), False), ((5, 23), True)]
+)
+def test_gemma_2_ran_sdpa_for_a_while(version: tuple[int, ...], eager: bool) -> None:
+    """`_supports_sdpa` of transformers' Gemma2PreTrainedModel by release."""
+    config = {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 64}
+    found = estimate(run(config, attention__implementation="sdpa", stack__transformers=version))
+    assert (found.details["attention_scores_bytes"] > 0) is eager
