@@ -47,6 +47,8 @@ class Attention(NamedTuple):
     conv_kernel: int = 0  # linear attention / mamba
     state_size: int = 0
     chunk_size: int = 0
+    values_are_keys: bool = False  # no value projection: the keys before their norm are the values (Gemma 4)
+    value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
 
 
 class Mlp(NamedTuple):
@@ -63,6 +65,7 @@ class Mlp(NamedTuple):
     expert_kind: str = "gated"
     shared_intermediate_size: int = 0  # shared expert(s), 0 = none
     router_dtype: str = ""
+    beside: bool = False  # experts beside a dense MLP of `intermediate_size`, each with norms of its own (Gemma 4)
 
 
 class Layer(NamedTuple):

@@ -130,7 +130,7 @@ def gemma4_text(c: Config) -> Architecture:
         embedding_scale=True,
         logits_softcap=c.get("final_logit_softcapping") is not None,
         per_layer_embedding_size=narrow,
-        unmodelled="" if not narrow and not c.flag("enable_moe_block") else "embeddings or experts beside each layer",
+        unmodelled="embeddings of its own for each layer" if narrow else "",
     )
 
 
@@ -162,9 +162,9 @@ def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
             experts=experts,
             experts_per_token=c.integer("top_k_experts", 8),
             expert_intermediate_size=size,
-            shared_intermediate_size=c.integer("intermediate_size"),
+            beside=True,
         )
-    return Layer(mixer, mlp, "rms", 4, class_name="Gemma4TextDecoderLayer", weights=weights)
+    return Layer(mixer, mlp, "rms_gemma", 4, class_name="Gemma4TextDecoderLayer", weights=weights)
 
 
 def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Weights]:
@@ -181,7 +181,16 @@ def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Wei
         weights += norm("self_attn.k_norm", dim) + linear("self_attn.k_proj", kv * dim, hidden, bias)
         weights += () if same else linear("self_attn.v_proj", kv * dim, hidden, bias)
     window = 0 if full else c.integer("sliding_window")
-    mixer = Attention(heads=heads, kv_heads=kv, head_dim=dim, qk_norm="head", sliding_window=window, shares_kv=not owns)
+    mixer = Attention(
+        heads=heads,
+        kv_heads=kv,
+        head_dim=dim,
+        qk_norm="head",
+        sliding_window=window,
+        shares_kv=not owns,
+        values_are_keys=same,
+        value_norm=True,
+    )
     return mixer, weights
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.blocks.norm as norm
+import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Attention
 from memlint.memory.blocks.projection import project
@@ -15,43 +16,71 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash",
 
 
 def attention(
-    context: Context, shape: Attention, x: Value, head_norm: Weight | None, rotates_in_single: bool = False
+    context: Context,
+    shape: Attention,
+    x: Value,
+    head_norm: Weight | None,
+    rotates_in_single: bool = False,
+    scales_in_single: bool = False,
 ) -> Value:
-    """The whole attention block on the normed input `x`."""
+    """The whole attention block on the normed input `x`. `scales_in_single`: the heads' norms are Gemma's."""
     tape = context.tape
-    query, key, value = _query_key_value(context, shape, x, head_norm)
+    after = context.code.startswith(variants.NORM_AFTER_ROTARY)
+    first = shape._replace(qk_norm="none") if after else shape
+    query, key, value = _query_key_value(context, first, x, head_norm, scales_in_single)
     if shape.rotary_fraction:
         fraction, single = shape.rotary_fraction, rotates_in_single
         turned = rotate(context, query, fraction, single), rotate(context, key, fraction, single)
         tape.drop(query, key)
         query, key = turned
+    if after:
+        query = _normed(context, shape, query, head_norm, "head_rows", scales_in_single)
+        key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_single)
     mixed = core(context, shape, query, key, value)
+    if context.code.startswith(variants.INNER_NORMS):
+        normed = norm.rms(tape, mixed, context.inner_norm, "rows")
+        tape.drop(mixed)
+        mixed = normed
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value)
     return found
 
 
 def _query_key_value(
-    context: Context, shape: Attention, x: Value, head_norm: Weight | None
+    context: Context, shape: Attention, x: Value, head_norm: Weight | None, gemma: bool
 ) -> tuple[Value, Value, Value]:
     """Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py)."""
     tape = context.tape
     if not shape.fused_qkv:
-        query = _normed(context, shape, project(context, "query", x, "query"), head_norm, "head_rows")
-        key = _normed(context, shape, project(context, "key", x, "key"), head_norm, "key_head_rows")
-        return query, key, project(context, "value", x, "value")
+        query = _normed(context, shape, project(context, "query", x, "query"), head_norm, "head_rows", gemma)
+        raw = project(context, "key", x, "key")
+        shared = _same(raw) if shape.values_are_keys else None
+        key = _normed(context, shape, raw, head_norm, "key_head_rows", gemma)
+        return query, key, _value_normed(context, shape, shared or project(context, "value", x, "value"))
     fused = project(context, "query_key_value", x, "query_key_value")
     query, key, value = ops.split(tape, fused, ("query", "key", "value"))
     tape.drop(fused)
-    query = _normed(context, shape, query, head_norm, "head_rows")
-    return query, _normed(context, shape, key, head_norm, "key_head_rows"), value
+    query = _normed(context, shape, query, head_norm, "head_rows", gemma)
+    return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value
 
 
-def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str) -> Value:
+def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str, gemma: bool) -> Value:
     if shape.qk_norm == "none":
         return x
-    root_mean_square = norm.liger_rms if context.regime.liger else norm.rms
-    found = root_mean_square(context.tape, x, weight, rows if shape.qk_norm == "head" else "rows")
+    rows = rows if shape.qk_norm == "head" else "rows"
+    if context.regime.liger:
+        found = norm.liger_rms(context.tape, x, weight, rows)
+    else:
+        found = norm.rms(context.tape, x, weight, rows, gemma)
+    context.tape.drop(x)
+    return found
+
+
+def _value_normed(context: Context, shape: Attention, x: Value) -> Value:
+    """Gemma 4's `v_norm` has no weight (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextAttention)."""
+    if not shape.value_norm:
+        return x
+    found = norm.rms(context.tape, x, None, "key_head_rows")
     context.tape.drop(x)
     return found
 
@@ -131,6 +160,8 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         dropped = ops.dropout(tape, found)
         tape.drop(found)
         found = dropped
+    if context.code.startswith(variants.RETURNS_WEIGHTS):
+        context.returned.append(_same(found))
     return found
 
 
@@ -152,10 +183,12 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    direct = context.regime.in_kernels and not context.regime.bfloat16
-    single = _same(scores) if direct else ops.cast(tape, scores, SINGLE)
-    found = tape.new("scores", SINGLE)
-    inside = ((KERNEL + "scores", SINGLE),) if context.regime.in_kernels else ()
+    given = context.code.startswith(variants.SOFTMAX_AS_GIVEN) and not context.regime.half
+    direct = given or (context.regime.in_kernels and not context.regime.bfloat16)
+    width = scores.width if given else SINGLE
+    single = _same(scores) if direct else ops.cast(tape, scores, width)
+    found = tape.new("scores", width)
+    inside = ((KERNEL + "scores", width),) if context.regime.in_kernels else ()
     tape.node((found,), (single,), (found,), inside)
     tape.drop(single)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.blocks.attention as attention
 import memlint.memory.blocks.norm as norm
+import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Layer
 from memlint.memory.blocks.latent import latent
@@ -30,9 +31,37 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     normed = _norm(context, shape, roles, middle)
     fed = _feed(context, shape, roles, normed)
     tape.drop(normed)
+    if shape.mlp.beside:
+        fed = _with_experts(context, shape, roles, middle, fed)
     fed = _post(context, shape, roles, fed)
     found = ops.add(tape, middle, fed)
     tape.drop(middle, fed)
+    return found
+
+
+def _with_experts(context: Context, shape: Layer, roles: Roles, middle: Value, fed: Value) -> Value:
+    """The MLP's output and the experts', which read the residual stream, each normed (Gemma4TextDecoderLayer)."""
+    tape = context.tape
+    dense = _post(context, shape, roles, fed)
+    given = _norm(context, shape, roles, middle)
+    routed = _router_input(context, roles, middle)
+    mixed = mixture(context, shape.mlp, roles, given, routed)
+    tape.drop(given, routed)
+    mixed = _post(context, shape, roles, mixed)
+    found = ops.add(tape, dense, mixed)
+    tape.drop(dense, mixed)
+    return found
+
+
+def _router_input(context: Context, roles: Roles, x: Value) -> Value:
+    """`norm(x) * scale * size ** -0.5`; the norm has no weight, the scale is a parameter (Gemma4TextRouter)."""
+    tape = context.tape
+    normed = norm.rms(tape, x, None, "rows")
+    scaled = tape.new(normed.extent, normed.width)
+    trains = roles.router is not None and roles.router.trains
+    tape.node((scaled,), (normed,), (normed,) if trains else ())
+    found = ops.scale(tape, scaled)
+    tape.drop(normed, scaled)
     return found
 
 
@@ -82,12 +111,11 @@ def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
     if context.regime.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
-    return norm.rms(context.tape, x, roles.norm, "rows", shape.norm == "rms_gemma" or _scales_in_single(shape))
+    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_single(shape))
 
 
 def _scales_in_single(shape: Layer) -> bool:
-    """OLMo 2 and 3 multiply by the weight before they cast back (models/olmo2/modeling_olmo2.py, Olmo2RMSNorm)."""
-    return shape.class_name.startswith(("Olmo2", "Olmo3", "FlexOlmo"))
+    return shape.norm == "rms_gemma" or shape.class_name.startswith(variants.SCALES_IN_SINGLE)
 
 
 def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
@@ -102,10 +130,24 @@ def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.attention.kind == "mla":
         return latent(context, shape.attention, x, roles.norm)
-    return attention.attention(context, shape.attention, x, roles.head_norm, shape.class_name.startswith("Cohere"))
+    context.inner_norm = roles.norm
+    turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
+    scales = _scales_in_single(shape)
+    return _dropped(context, shape, attention.attention(context, shape.attention, x, roles.head_norm, turns, scales))
 
 
 def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.mlp.beside:
+        return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
         return mixture(context, shape.mlp, roles, x)
-    return mlp(context, shape.mlp, x)
+    return _dropped(context, shape, mlp(context, shape.mlp, x))
+
+
+def _dropped(context: Context, shape: Layer, x: Value) -> Value:
+    """Residual dropout, on what attention and MLP add alike (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
+    if not shape.mlp.dropout:
+        return x
+    found = ops.dropout(context.tape, x)
+    context.tape.drop(x)
+    return found

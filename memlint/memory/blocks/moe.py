@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.blocks.mlp import activate, mlp
@@ -14,10 +15,10 @@ from memlint.memory.tape import Tape, Value, Weight, WeightGradient
 _INDEX = 8  # int64
 
 
-def mixture(context: Context, shape: Mlp, roles: Roles, x: Value) -> Value:
-    """Router, experts on the chosen tokens, and shared experts if there are any."""
+def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value | None = None) -> Value:
+    """Router, experts on the chosen tokens, and shared experts if there are any. `routed`: what the router reads."""
     tape = context.tape
-    scores = _route(context, roles, x)
+    scores = _route(context, roles, routed or x)
     run_experts = _experts if context.regime.experts == "grouped_mm" else loop
     found = run_experts(context, shape, dict(roles.experts), x, scores)
     tape.drop(scores)
@@ -30,15 +31,16 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value) -> Value:
 
 
 def _route(context: Context, roles: Roles, x: Value) -> Value:
-    """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), cast back."""
+    """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
+    in_single = context.code.startswith(variants.SINGLE_SCORES)
     logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.regime.half)
     single = ops.cast(tape, logits, SINGLE)
     probabilities = ops.unary_by_result(tape, single)
     tape.drop(single)
     chosen, indexes = tape.new("chosen", SINGLE), tape.new("chosen", _INDEX)
     tape.node((chosen,), (probabilities,), (indexes,))
-    found = ops.cast(tape, chosen, logits.width)
+    found = ops.cast(tape, chosen, SINGLE if in_single else logits.width)
     tape.drop(chosen, indexes, probabilities, logits)
     return found
 
