@@ -17,35 +17,43 @@ def layer_profile(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
     """One decoder layer's profile."""
     if mode.checkpoint:
         return _checkpointed(shape, roles, regime, mode)
-    tape, x, y = _forward(shape, roles, regime, mode, grad=True)
-    tape.drop(x)
+    tape, x, y, returned = _forward(shape, roles, regime, mode, grad=True)
+    tape.drop(x, *returned)
     return finish(tape, y)
 
 
-def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool) -> tuple[Tape, Value, Value]:
+Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the output, what is returned beside it
+
+
+def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool) -> Recording:
     tape = Tape(grad, in_place=regime.in_kernels)
     cos, sin = Value.outside("rope", mode.width), Value.outside("rope", mode.width)
-    context = Context(tape, regime, dict(roles.linears), cos, sin)
+    context = Context(tape, regime, dict(roles.linears), cos, sin, shape.class_name)
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
-    return tape, x, decoder_layer(context, shape, roles, x)
+    y = decoder_layer(context, shape, roles, x)
+    return tape, x, y, tuple(context.returned)
 
 
 def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
     """Forward without autograd that keeps the input; in backward the forward again, then its backward."""
-    first, x, y = _forward(shape, roles, regime, mode, grad=False)
+    first, x, y, returned = _forward(shape, roles, regime, mode, grad=False)
     if mode.offload:
         first.drop(x)
+    for value in returned:  # what the layer before returned is alive until this one is done
+        first.moments = {moment + value.storage.unit for moment in first.moments}
     forward = first.take_moments()
+    first.drop(*returned)
     held_forward = first.now(minus=y)
     first.end_autocast()
     held = first.now(minus=y)
-    again, x, y = _forward(shape, roles, regime, mode._replace(input_needs_gradient=True), grad=True)
+    again, x, y, returned = _forward(shape, roles, regime, mode._replace(input_needs_gradient=True), grad=True)
     arriving = again.arriving(y)
     again.end_autocast()
+    zeros = [again.new(value.extent, value.width) for value in returned if mode.reentrant]
     if not mode.reentrant:
-        again.drop(y)
+        again.drop(y, *returned)
     again.backward(y, arriving)
-    if mode.reentrant:
-        again.drop(y)
+    if mode.reentrant:  # gradients of zeros for what nobody read (torch 2.13 utils/checkpoint.py, CheckpointFunction)
+        again.drop(y, *returned, *zeros)
     again.drop(x)
     return Profile(forward, held_forward, held, again.take_moments(), again.now())

@@ -30,7 +30,8 @@ def inputs_bytes(shared: Step) -> int:
         rope = 2 * rounded(tokens.length * turned * shared.width)
     masked = shared.regime.mask and shared.run.checkpointing.mode != "none"  # recomputation reads it again
     mask = rounded(tokens.count * tokens.length * shared.width) if masked else 0
-    return 2 * rounded(8 * tokens.count) + rope + mask
+    windows = {kind.attention.sliding_window > 0 for kind in shared.architecture.kinds}  # one mask for each
+    return 2 * rounded(8 * tokens.count) + rope + mask * len(windows)
 
 
 def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:

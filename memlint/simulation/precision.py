@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 # AT_FORALL_FP32: inputs are cast to float32.
 FP32 = frozenset(
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "  # noqa: SIM905
+    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow square softplus layer_norm "  # noqa: SIM905
     "native_layer_norm group_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
     "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
     "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss "

@@ -236,7 +236,13 @@ def olmo3(c: Config) -> Architecture:
 
 def seed_oss(c: Config) -> Architecture:
     bias, out = c.flag("attention_bias"), c.flag("attention_out_bias")
-    return standard(c, "SeedOss", attention=lambda key: grouped_query(c, bias=bias, out_bias=out, window=key))
+    mlp, weights = gated(c)
+    return standard(
+        c,
+        "SeedOss",
+        attention=lambda key: grouped_query(c, bias=bias, out_bias=out, window=key),
+        mlp=(mlp._replace(dropout=c.number("residual_dropout")), weights),
+    )
 
 
 def smollm3(c: Config) -> Architecture:

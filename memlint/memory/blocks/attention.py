@@ -152,6 +152,8 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         masked = ops.add(tape, scores, scores)
         tape.drop(scores)
         scores = masked
+    if context.code.startswith(variants.JOINED_SINKS):
+        return _with_sinks(tape, context, scores)
     result = _softmax(context, scores)
     tape.drop(scores)
     found = ops.cast(tape, result, query.width)
@@ -162,6 +164,20 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         found = dropped
     if context.code.startswith(variants.RETURNS_WEIGHTS):
         context.returned.append(_same(found))
+    return found
+
+
+def _with_sinks(tape: Tape, context: Context, scores: Value) -> Value:
+    """`softmax(cat(scores, sinks) - max, dtype=scores.dtype)[..., :-1]` (models/gpt_oss/modeling_gpt_oss.py)."""
+    joined = ops.join(tape, (scores,), "scores")
+    apart = ops.scale(tape, joined)
+    tape.drop(scores, joined)
+    whole = tape.new("scores", apart.width)
+    inside = ((KERNEL + "scores", apart.width),) if context.regime.in_kernels else ()
+    tape.node((whole,), (apart,), (whole,), inside)
+    tape.drop(apart)
+    found = ops.part(tape, whole, "scores")
+    tape.drop(whole)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import memlint.memory.blocks.norm as norm
+import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.blocks.projection import project
@@ -32,6 +34,10 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     up = project(context, prefix + "up", x, extent)
     product = ops.multiply(tape, active, up)
     tape.drop(active, up)
+    if context.code.startswith(variants.INNER_NORMS):
+        normed = norm.rms(tape, product, context.inner_norm, "rows")
+        tape.drop(product)
+        product = normed
     found = project(context, prefix + "down", product, "hidden")
     tape.drop(product)
     return found
@@ -73,10 +79,6 @@ def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     tape.drop(wide)
     found = project(context, prefix + "down", active, "hidden")
     tape.drop(active)
-    if shape.dropout:
-        dropped = ops.dropout(tape, found)
-        tape.drop(found)
-        found = dropped
     return found
 
 
@@ -91,13 +93,60 @@ def activate(context: Context, name: str, x: Value) -> Value:
         wide = name == "gelu_new" and context.regime.half and context.regime.in_kernels
         return _gelu_by_parts(tape, x, ops.SINGLE if wide else x.width)
     if name == "relu2":
-        positive = ops.unary_by_result(tape, x)
-        found = ops.unary(tape, positive, 2)
-        tape.drop(positive)
-        return found
+        return _relu_squared(context, x)
+    if name == "xielu":
+        return _xielu(context, x)
     if name in ("relu", "tanh", "sigmoid"):
         return ops.unary_by_result(tape, x)
     return ops.unary(tape, x)
+
+
+def _relu_squared(context: Context, x: Value) -> Value:
+    """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
+    tape = context.tape
+    positive = ops.unary_by_result(tape, x)
+    wide = context.regime.half and context.regime.in_kernels
+    base = ops.cast(tape, positive, ops.SINGLE if wide else x.width)
+    found = ops.unary(tape, base, 2)
+    tape.drop(positive, base)
+    return found
+
+
+def _xielu(context: Context, x: Value) -> Value:
+    """`where(x > 0, a * x * x + b * x, (expm1(min(x, eps)) - x) * c + b * x)` with a and c that train (transformers
+    5.23 activations.py, XIELUActivation without its CUDA kernel); fp32 under autocast, as softplus and expm1 are."""
+    tape, extent = context.tape, x.extent
+    width = ops.SINGLE if context.regime.half else x.width
+    trains = context.linears["down"].weight.trains
+    mask = tape.new(extent, 1)
+    first = tape.new(extent, width)
+    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), computed=width)
+    squared = ops.multiply(tape, first, x)
+    tape.drop(first)
+    positive = _plus_scaled(tape, squared, x)
+    low = ops.unary(tape, x)
+    wide = ops.cast(tape, low, width)
+    tape.drop(low)
+    grown = ops.unary_by_result(tape, wide)
+    tape.drop(wide)
+    apart = ops.add(tape, grown, x)
+    tape.drop(grown)
+    times = tape.new(extent, width)
+    tape.node((times,), (apart,), (apart,) if trains else (), ((extent, width),) if trains else ())
+    tape.drop(apart)
+    negative = _plus_scaled(tape, times, x)
+    found = tape.new(extent, width)
+    tape.node((found,), (positive, negative), (mask,))
+    tape.drop(positive, negative, mask)
+    return found
+
+
+def _plus_scaled(tape: Tape, a: Value, x: Value) -> Value:
+    """`a + number * x`; takes `a`."""
+    scaled = ops.scale(tape, x)
+    found = ops.add(tape, a, scaled)
+    tape.drop(a, scaled)
+    return found
 
 
 def _gelu_by_parts(tape: Tape, x: Value, width: int) -> Value:

@@ -34,6 +34,7 @@ def _route(context: Context, roles: Roles, x: Value) -> Value:
     """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
     in_single = context.code.startswith(variants.SINGLE_SCORES)
+    in_single = in_single or (not context.regime.half and context.code.startswith(variants.SINGLE_PRODUCT))
     logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.regime.half)
     single = ops.cast(tape, logits, SINGLE)
     probabilities = ops.unary_by_result(tape, single)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory.roles import Linear
-from memlint.memory.tape import Tape, Value
+from memlint.memory.tape import Tape, Value, Weight
 
 
 class Regime(NamedTuple):
@@ -26,11 +26,20 @@ class Regime(NamedTuple):
 
 
 class Context:
-    """A tape, the regime, and the layer's projections by part."""
+    """A tape, the regime, and the layer's projections by part.
 
-    __slots__ = ("cos", "linears", "regime", "sin", "tape")
+    `code`: the layer's class name; `returned`: attention weights that the layer returns beside its output;
+    `inner_norm`: the weight of norms inside of attention and MLP.
+    """
 
-    def __init__(self, tape: Tape, regime: Regime, linears: dict[str, Linear], cos: Value, sin: Value) -> None:
+    __slots__ = ("code", "cos", "inner_norm", "linears", "regime", "returned", "sin", "tape")
+
+    def __init__(
+        self, tape: Tape, regime: Regime, linears: dict[str, Linear], cos: Value, sin: Value, code: str = ""
+    ) -> None:
+        self.code = code
+        self.returned: list[Value] = []
+        self.inner_norm: Weight | None = None
         self.tape = tape
         self.regime = regime
         self.linears = linears

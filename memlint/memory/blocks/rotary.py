@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.memory.blocks.regime import Context
 from memlint.memory.tape import Tape, Value
@@ -31,13 +32,17 @@ def rotate(context: Context, x: Value, fraction: float, in_single: bool = False)
 
 
 def _rotate_all(context: Context, x: Value) -> Value:
-    tape = context.tape
-    straight = ops.scale_by_constant(tape, x, context.cos)
+    tape, cos, sin = context.tape, context.cos, context.sin
+    if context.code.startswith(variants.SINGLE_COSINE):
+        cos = sin = Value.outside("rope", ops.SINGLE)
+    straight = ops.scale_by_constant(tape, x, cos)
     half = _rotate_half(tape, x)
-    crossed = ops.scale_by_constant(tape, half, context.sin)
+    crossed = ops.scale_by_constant(tape, half, sin)
     tape.drop(half)
-    found = ops.add(tape, straight, crossed)
+    added = ops.add(tape, straight, crossed)
     tape.drop(straight, crossed)
+    found = ops.cast(tape, added, x.width)
+    tape.drop(added)
     return found
 
 

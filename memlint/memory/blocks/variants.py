@@ -1,0 +1,27 @@
+"""What decoder layers do otherwise than Llama's, by the beginning of their class name.
+
+Sources are the models' own files in transformers 5.23 (models/<family>/modeling_<family>.py).
+"""
+
+from __future__ import annotations
+
+# RMSNorms multiply by their weight before they cast back.
+SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo")
+# Queries and keys are rotated before they are normed.
+NORM_AFTER_ROTARY = ("HunYuan",)
+# Queries and keys are cast to fp32 before they are rotated.
+ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5")
+# Cosine and sine stay fp32, and so do the products with them.
+SINGLE_COSINE = ("Olmo",)
+# `softmax(scores)` names no dtype: fp32 under autocast, else that of the scores.
+SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTNeoXJapanese")
+# A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype.
+JOINED_SINKS = ("GptOss",)
+# Layers that return their attention weights, so that a checkpointed one gives them a gradient of zeros.
+RETURNS_WEIGHTS = ("Bloom", "GPTJ", "CodeGen", "Mpt")
+# Routers whose scores stay fp32, and so do the experts' results times their score.
+SINGLE_SCORES = ("Mixtral", "DeepseekV2", "MiniMaxM2", "Gemma4")
+# The router's product is asked for in fp32, which autocast undoes, and nothing casts its scores afterwards.
+SINGLE_PRODUCT = ("DeepseekV3", "Glm4Moe", "Dots1", "ExaoneMoe")
+# Norms before the output projection of attention and before the down projection.
+INNER_NORMS = ("BitNet",)
