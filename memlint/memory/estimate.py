@@ -11,6 +11,7 @@ import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.fsdp as fsdp
 import memlint.memory.generation as generation
+import memlint.memory.images as images
 import memlint.memory.inference as inference
 import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
@@ -109,6 +110,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
     low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
     softer = None if simulated else _softer(run)
+    high += 0 if simulated or not run.method.freeze_vision_tower else images.most_bytes(run)
     if softer is not None:
         least, _ = phases(step(softer, computed), computed, state)
         low = min(low, max(map(_allocated, least + found[len(least) :])))

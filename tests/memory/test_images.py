@@ -1,0 +1,38 @@
+"""What images add to the estimate, against a simulated step that reads them."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from benchmarks.families import Step, run_of
+from benchmarks.vision_steps import FLAGS, MODELS, simulated
+from memlint.memory import estimate
+from memlint.memory.images import most_bytes
+from memlint.run import replace
+from tests.architectures.small import SMALL
+
+
+@pytest.mark.parametrize("name", ["llava", "gemma3"])
+def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) -> None:
+    config, tokens = MODELS[name]
+    run = replace(
+        run_of(config, Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), "stack.framework": "llamafactory"}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peak = simulated(run, config, 768 // tokens).peak
+    found = estimate(run)
+    assert found.allocated_low_bytes is not None and found.allocated_high_bytes is not None
+    assert found.allocated_low_bytes <= peak <= found.allocated_high_bytes * 1.002
+    assert found.allocated_high_bytes < peak * 1.03  # the family's own interval is in it
+
+
+def test_a_text_model_reads_no_images() -> None:
+    assert most_bytes(run_of({"model_type": "llama", **SMALL}, Step("full", False, "sdpa"))) == 0
+
+
+def test_transformers_own_checkpointing_keeps_a_frozen_towers_inputs() -> None:
+    run = run_of(MODELS["llava"][0], Step("lora", True, "sdpa"))
+    assert most_bytes(run) > most_bytes(replace(run, {"stack.framework": "llamafactory"}))
