@@ -128,7 +128,7 @@ def sample(listed: list[Hit]) -> list[Hit]:
 
 
 def _digest(hit: Hit) -> bytes:
-    return hashlib.sha256(f"{hit.path} {hit.situation} {hit.finding.message}".encode()).digest()
+    return hashlib.sha256(f"{hit.path} {hit.situation} {hit.finding.location.line}".encode()).digest()
 
 
 def show(found: dict[str, list[Hit]], only: str) -> None:
