@@ -61,6 +61,7 @@ _ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer"
 
 
 _EXPERT = "expert_"
+_HEAD_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "query_layernorm", "key_layernorm")
 
 
 class Linear(NamedTuple):
@@ -174,7 +175,7 @@ def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
     if tensor.kind == "router":  # `mlp.gate` is no gate projection
         return "router.bias" if name.endswith("bias") else "router"
     if tensor.kind == "norm":
-        return "head_norm" if "q_norm" in name or "k_norm" in name else "norm"
+        return "head_norm" if any(piece in name for piece in _HEAD_NORMS) else "norm"
     if tensor.kind == "experts":  # a dense MLP may stand beside them
         return _EXPERT + part_of(name)
     part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)

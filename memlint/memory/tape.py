@@ -245,6 +245,8 @@ class Tape:
             weights = [(entry, Storage(self.unit(entry.extent, entry.computed))) for entry in node.weights]
             self.live += sum(storage.unit for _, storage in weights)
             self.moments.add(self.live + sum(node.temporaries))
+            # casts happen while the node still has what it saved and what arrived (engine.cpp, validate_outputs)
+            produced = [(value, self._in_dtype_of(value, gradient)) for value, gradient in produced]
         for storage in node.saved:
             self.release(storage)
         for value in node.outputs:
@@ -255,7 +257,7 @@ class Tape:
             for entry, storage in weights:
                 self._keep(entry, storage)
         for value, gradient in produced:
-            self._accumulate(value, self._in_dtype_of(value, gradient))
+            self._accumulate(value, gradient)
 
     def _in_dtype_of(self, value: Value, gradient: Storage) -> Storage:
         """The engine casts a gradient to its tensor's dtype after the node (validate_outputs)."""

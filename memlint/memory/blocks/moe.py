@@ -76,9 +76,27 @@ def _inner(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Val
         return active
     both = grouped(tape, chosen, experts["gate_up"], "chosen_inner*2")
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
+    if context.code.startswith(variants.JOINED_SINKS):
+        found = _clamped(tape, gate, up)
+        tape.drop(both, gate, up)
+        return found
     active = activate(context, shape.activation, gate)
     found = ops.multiply(tape, active, up)
     tape.drop(both, gate, up, active)
+    return found
+
+
+def _clamped(tape: Tape, gate: Value, up: Value) -> Value:
+    """`(clamp(up) + 1) * gate * sigmoid(gate * alpha)` with a clamped gate (models/gpt_oss/modeling_gpt_oss.py)."""
+    bounded = ops.unary(tape, gate)
+    scaled = ops.scale(tape, bounded)
+    weight = ops.unary_by_result(tape, scaled)
+    tape.drop(scaled)
+    active = ops.multiply(tape, bounded, weight)
+    limited = ops.unary(tape, up)
+    shifted = ops.scale(tape, limited)
+    found = ops.multiply(tape, shifted, active)
+    tape.drop(bounded, weight, active, limited, shifted)
     return found
 
 
