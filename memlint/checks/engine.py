@@ -16,7 +16,8 @@ from memlint.checks.facts import Facts, Under
 from memlint.checks.issues import issue_findings
 from memlint.checks.places import Finder, location
 from memlint.checks.rule import Hit, Rule, concerns
-from memlint.checks.rule_fixes import Situation, fixes
+from memlint.checks.rule_fixes import Situation, fixes_of
+from memlint.checks.rule_index import Index
 from memlint.checks.source_problems import problem_findings
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
@@ -57,21 +58,26 @@ class Analysis(NamedTuple):
         return self.parsed.runs if self.parsed else ()
 
 
-class Engine(NamedTuple):
+class Engine:
     """The rules in force and the estimator; `analyse` is `Engine(rules).analyse`."""
 
-    rules: tuple[Rule, ...]
-    estimator: Callable[[Run], Estimate] = closed_form
+    __slots__ = ("_indices", "estimator", "rules")
 
-    def analyse(self, document: Document, context: Context, format_name: str = "") -> Analysis:
-        """What can be said about one document. Never raises."""
+    def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
+        self.rules = rules
+        self.estimator = estimator
+        # By format and purpose: the rules that concern them, from the second run on with an index.
+        self._indices: dict[tuple[str, str], tuple[Rule, ...] | Index] = {}
+
+    def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
+        """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
         try:
-            return self._analyse(document, context, format_name)
+            return self._analyse(document, context, format_name, fixes)
         except Exception as error:
             found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
-    def _analyse(self, document: Document, context: Context, format_name: str) -> Analysis:
+    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
         claimed = _claim(document, format_name)
         if claimed is None:
             return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
@@ -83,8 +89,20 @@ class Engine(NamedTuple):
         found.extend(map(Found, issue_findings(parsed)))
         for index, estimate in enumerate(estimates):
             under = self._under(format_, document, context, index)
-            found.extend(self._judge(format_, parsed, index, estimate, under))
+            found.extend(self._judge(format_, parsed, index, estimate, under, fixes))
         return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
+
+    def _candidates(self, facts: Facts, format_name: str) -> Iterable[Rule]:
+        """The rules that may have something to say. An index pays from the second run of its kind on."""
+        kind = (format_name, facts.run.purpose)
+        known = self._indices.get(kind)
+        if known is None:
+            concerned = tuple(rule for rule in self.rules if concerns(rule, *kind))
+            self._indices[kind] = concerned
+            return concerned
+        if not isinstance(known, Index):
+            known = self._indices[kind] = Index(known)
+        return known.candidates(facts)
 
     def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
         """The estimate; one that says "unknown" where the estimator fails, so that the rest is still said."""
@@ -104,18 +122,19 @@ class Engine(NamedTuple):
 
         return under
 
-    def _judge(self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, under: Under) -> Iterable[Found]:
+    def _judge(
+        self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, under: Under, fixes: bool
+    ) -> Iterable[Found]:
         run = parsed.runs[index]
         facts = Facts(run, estimate, parsed.raw, under)
         situation = Situation(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
-        for rule in self.rules:
-            if not concerns(rule, parsed.format, run.purpose):
-                continue
+        for rule in self._candidates(facts, parsed.format):
             found: list[Found] = []
             try:
                 found.extend(Found(_finding(rule, hit, run, finder), index, rule.plan) for hit in _hits(rule, facts))
-                found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
+                if fixes:
+                    found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
                 culprit = "a plug-in" if rule in extensions.rules else "memlint"
@@ -171,7 +190,7 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
 
 
 def _fixable(finding: Finding, rule: Rule, situation: Situation) -> Finding:
-    return finding._replace(fixes=fixes(rule.fixes(), situation))
+    return finding._replace(fixes=fixes_of(rule.fixes(), situation))
 
 
 def _weight(rule: Rule, run: Run) -> tuple[str, str]:

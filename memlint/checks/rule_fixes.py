@@ -28,7 +28,7 @@ class Situation(NamedTuple):
     estimator: Estimator
 
 
-def fixes(templates: tuple[FixTemplate, ...], situation: Situation) -> tuple[Fix, ...]:
+def fixes_of(templates: tuple[FixTemplate, ...], situation: Situation) -> tuple[Fix, ...]:
     """The fixes that apply here. One that would make a fitting run run out of memory is not offered."""
     made = (_fix(template, situation) for template in templates)
     return tuple(fix for fix in made if fix is not None)

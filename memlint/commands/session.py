@@ -99,8 +99,8 @@ class Session:
                 found.extend(self.planned(analysis, workspace) if fixes else analysis.findings)
         return Outcome(path, analyses, tuple(found))
 
-    def analyse(self, document: Document, workspace: Workspace) -> Analysis:
-        return self.engine_of(document.path).analyse(document, self.context(document, workspace))
+    def analyse(self, document: Document, workspace: Workspace, fixes: bool = True) -> Analysis:
+        return self.engine_of(document.path).analyse(document, self.context(document, workspace), fixes=fixes)
 
     def context(self, document: Document, workspace: Workspace) -> Context:
         facts = dict(self.facts_of(document, workspace))
@@ -121,7 +121,7 @@ class Session:
         def reanalyse(contents: Mapping[str, bytes]) -> Analysis:
             other = workspace.overlaid(contents)
             changed = other.documents(document.path)[document.index]
-            return self.analyse(changed, other)
+            return self.analyse(changed, other, fixes=False)  # the laws look at findings and estimates alone
 
         return reanalyse
 

@@ -1,0 +1,166 @@
+"""Which rules can be true of a run at all: an index over one necessary condition of each.
+
+A rule that asks for `parallelism.engine == "fsdp"` or for a key that a file does not have need not be evaluated to
+know that it has nothing to say. Most rules are like that: of some hundred, a run leaves about ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from memlint.checks.facts import Evaluate, Facts
+from memlint.checks.readers import READERS
+from memlint.checks.rule import Compiled, Rule
+
+Form = list[Any]
+# ("key", section, key): the section has the key. ("field", name, value), ("fact", name, value): it has that value.
+Atom = tuple[str, str, Any]
+Atoms = frozenset[Atom]
+
+MAX_DEPTH = 8
+# Operations that are true only where every operand is known, so where every key is there.
+_STRICT = frozenset(
+    ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "negative", "call", "in", "matches")
+)
+_PRESENT = frozenset(("has", "given", "enabled"))
+
+
+class Index:
+    """`candidates(facts)`: the rules that may be true, in their order."""
+
+    __slots__ = ("_always", "_by_key", "_by_value", "_rules")
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = tuple(rules)
+        self._always: list[int] = []
+        self._by_key: dict[str, dict[Any, list[int]]] = {}
+        self._by_value: list[tuple[Evaluate, dict[Any, list[int]]]] = []
+        tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
+        for number, rule in enumerate(self._rules):
+            atoms = needs(rule)
+            if atoms is None:
+                self._always.append(number)
+            for kind, name, value in atoms or ():
+                table = self._by_key if kind == "key" else None
+                values = table.setdefault(name, {}) if table is not None else tables.setdefault((kind, name), {})
+                values.setdefault(value, []).append(number)
+        self._by_value = [(_reader(*key), table) for key, table in tables.items()]
+
+    def candidates(self, facts: Facts) -> list[Rule]:
+        found = set(self._always)
+        for section, keys in self._by_key.items():
+            present = facts.raw.get(section)
+            if isinstance(present, dict):
+                for key in present.keys() & keys.keys():
+                    found.update(keys[key])
+        for read, values in self._by_value:
+            found.update(_numbers(read, values, facts))
+        return [self._rules[number] for number in sorted(found)]
+
+
+def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
+    """The rules for the value that is read; all of them where it cannot be looked up: each speaks for itself."""
+    try:
+        return values.get(read(facts), ())
+    except Exception:
+        return [number for numbers in values.values() for number in numbers]
+
+
+def _reader(kind: str, name: str) -> Evaluate:
+    if kind == "fact":
+        return READERS[name]
+    read = attrgetter(name)
+    return lambda facts: read(facts.run)
+
+
+def needs(rule: Rule) -> Atoms | None:
+    """Atoms of which one holds wherever the rule is true; None where there are none to name."""
+    if rule.check is not None or rule.when is None:
+        return None
+    variables = {name: one.form for name, one in rule.variables.items() if isinstance(one, Compiled)}
+    return _needs(rule.when.form, variables, 0)
+
+
+def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """Atoms of which one holds wherever `form` is True."""
+    word = form[0]
+    if depth > MAX_DEPTH:
+        return None
+    if word == "variable":
+        return _needs(variables[form[1]], variables, depth + 1) if form[1] in variables else None
+    if word == "and":
+        found = [atoms for part in form[1:] if (atoms := _needs(part, variables, depth + 1)) is not None]
+        return min(found, key=_weight) if found else None
+    if word == "or":
+        parts = [_needs(part, variables, depth + 1) for part in form[1:]]
+        return None if None in parts else frozenset(atom for part in parts if part for atom in part)
+    if word == "not":
+        return _of_value(form[1], (False,))
+    if word in ("field", "fact"):
+        return _of_value(form, (True,))
+    if word == "raw":
+        return _key(form)
+    return _compared(form, variables) or _key_of(form, variables, depth)
+
+
+def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """`field == literal` and `field in [literals]`."""
+    if form[0] == "==" and form[2][0] == "value" and not isinstance(form[2][1], list):
+        return _of_value(_expanded(form[1], variables), (form[2][1],))
+    if form[0] == "in" and form[2][0] == "list" and all(item[0] == "value" for item in form[2][1:]):
+        return _of_value(_expanded(form[1], variables), tuple(item[1] for item in form[2][1:]))
+    return None
+
+
+def _expanded(form: Form, variables: Mapping[str, Form]) -> Form:
+    return variables.get(form[1], form) if form[0] == "variable" else form
+
+
+def _of_value(form: Form, values: tuple[Any, ...]) -> Atoms | None:
+    if form[0] not in ("field", "fact"):
+        return None
+    return frozenset((form[0], form[1], value) for value in values)
+
+
+def _key_of(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """The key without which an operation cannot be true, wherever in its operands it stands."""
+    word = form[0]
+    if depth > MAX_DEPTH:
+        return None
+    if word in _PRESENT:
+        return _key(form[1]) if form[1][0] == "raw" else None
+    if word == "raw":
+        return _key(form)
+    if word == "variable":
+        return _key_of(variables[form[1]], variables, depth + 1) if form[1] in variables else None
+    if word not in _STRICT:
+        return None
+    operands = form[1:2] if word == "matches" else form[2:] if word == "call" else form[1:]
+    found = [atoms for part in operands if (atoms := _operand(part, variables, depth + 1)) is not None]
+    return min(found, key=_weight) if found else None
+
+
+def _operand(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """The key without which an operand is UNKNOWN: `has` and its like never are."""
+    return None if form[0] in _PRESENT else _key_of(form, variables, depth)
+
+
+def _key(form: Form) -> Atoms | None:
+    return frozenset([("key", form[1], form[2])]) if len(form) > 2 else None
+
+
+_COMMON = frozenset((("field", "method.kind", "lora"), ("field", "checkpointing.mode", "full")))
+
+
+def _weight(atoms: Atoms) -> tuple[int, int, list[str]]:
+    """How often one of the atoms holds, as a rank: the rarest condition leaves a rule out most often."""
+    return max(map(_commonness, atoms)), len(atoms), sorted(map(repr, atoms))
+
+
+def _commonness(atom: Atom) -> int:
+    kind, name, value = atom
+    if kind == "key":
+        return 2 if name == "config" else 0
+    return 4 if atom in _COMMON or isinstance(value, bool) else 1

@@ -1,0 +1,97 @@
+"""The index leaves no rule out that has something to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint._data import folder
+from memlint.checks import examples
+from memlint.checks.expression import compile_expression
+from memlint.checks.facts import Facts
+from memlint.checks.rule import Compiled, Rule
+from memlint.checks.rule_file import parse_rule
+from memlint.checks.rule_folder import read_document, rule_files
+from memlint.checks.rule_index import Index, needs
+from memlint.checks.shipped import shipped
+from memlint.checks.vocabulary import Vocabulary
+from memlint.run import UNKNOWN, Run, replace
+
+RULES = Path(folder("rules"))
+NAMES = Vocabulary(("llamafactory",))
+ATOMS = (
+    *("parallelism.engine == 'fsdp'", "batch.micro_batch_size in [1, 4]", "sequence.packing", "not sequence.packing"),
+    *("has(config.lora_rank)", "given(config.optim)", "enabled(config.bf16)", "config.lora_rank > 4", "config.fp16"),
+    *("is_string(config.optim)", "config.optim in ['sgd', 'adamw_torch']", "default(config.lora_rank, 8) > 4"),
+    *("known(batch.micro_batch_size)", "config.lora_rank * 2 == 16", "lower(config.optim) == 'sgd'", "1 < 2"),
+)
+KEYS = {
+    "lora_rank": st.sampled_from([None, 4, 8, 16, "8", True]),
+    "optim": st.sampled_from([None, "sgd", "SGD", "adamw_torch", 3]),
+    "bf16": st.booleans(),
+    "fp16": st.booleans(),
+}
+
+
+def expressions() -> st.SearchStrategy[str]:
+    return st.recursive(
+        st.sampled_from(ATOMS),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map(lambda pair: f"(({pair[0]}) and ({pair[1]}))"),
+            st.tuples(inner, inner).map(lambda pair: f"(({pair[0]}) or ({pair[1]}))"),
+            inner.map(lambda text: f"(not ({text}))"),
+        ),
+        max_leaves=6,
+    )
+
+
+def runs() -> st.SearchStrategy[Run]:
+    return st.fixed_dictionaries(
+        {
+            "parallelism.engine": st.sampled_from(["fsdp", "ddp", UNKNOWN]),
+            "batch.micro_batch_size": st.sampled_from([1, 2, 4, UNKNOWN]),
+            "sequence.packing": st.sampled_from([True, False, UNKNOWN]),
+        }
+    ).map(lambda values: replace(Run("llamafactory", "train.yaml"), values))
+
+
+def rule(text: str) -> Rule:
+    return Rule("XXX001", "x/x", "error", Compiled(compile_expression(text, NAMES).form), (), ())
+
+
+@given(expressions(), runs(), st.fixed_dictionaries({}, optional=KEYS))
+def test_a_rule_that_is_true_is_a_candidate(text: str, run: Run, keys: dict[str, Any]) -> None:
+    one, facts = rule(text), Facts(run, None, {"config": keys})
+
+    assert one.when is not None
+    assert one.when(facts) is not True or Index([one]).candidates(facts) == [one]
+
+
+@pytest.mark.parametrize("name", rule_files(str(RULES)))
+def test_failing_examples_reach_their_rule(name: str) -> None:
+    document = read_document(str(RULES / name), name)
+    one = parse_rule(document)
+    index = Index([one])
+
+    for example in examples.examples(document):
+        analysis = examples.analyse_text(one, example, example.text)
+        for found in analysis.found:
+            if found.finding.rule == one.id and analysis.parsed:
+                run, estimate = analysis.runs[found.run], analysis.estimates[found.run]
+                assert index.candidates(Facts(run, estimate, analysis.parsed.raw)) == [one]
+
+
+def test_candidates_keep_the_order_of_rules() -> None:
+    rules = shipped()
+    found = Index(rules).candidates(Facts(Run("llamafactory", "train.yaml"), None, {"config": {"flash_attn": "fa2"}}))
+
+    assert [one.id for one in found] == sorted(one.id for one in found)
+    assert len(found) < len(rules) / 2
+
+
+def test_a_python_rule_is_always_asked() -> None:
+    assert all(needs(one) is None for one in shipped() if one.check is not None)
