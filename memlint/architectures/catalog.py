@@ -57,9 +57,16 @@ def _by_id(identifier: str) -> Entry | None:
     wanted = identifier.lower()
     listed = [one for one in row["ids"] if one.lower() == wanted]
     if listed:
-        return Entry(listed[0], row["config"])
+        return Entry(listed[0], row["config"], _unread(listed[0], row))
     tuned = [one for one in row.get("tuned", ()) if one.lower() == wanted]
     return Entry(row["ids"][0], row["config"], f"`{tuned[0]}` is tuned from {row['ids'][0]}") if tuned else None
+
+
+def _unread(identifier: str, row: Mapping[str, Any]) -> str:
+    """Rows that nobody could hold against a config.json say so, and lower what is said of their runs."""
+    if not row["source"].startswith("not read"):
+        return ""
+    return f"no config.json of {identifier} was read: its dimensions are those that give the published parameter count"
 
 
 def _by_rule(name: str) -> Entry | None:
