@@ -198,7 +198,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "num_experts": 4,
             "top_k_experts": 2,
             "moe_intermediate_size": 24,
-        }
+        },
     ],
     "minicpm3": [{**LATENT, "tie_word_embeddings": False}],
     "jamba": [{**SMALL, "num_hidden_layers": 8, "num_experts": 3, "mamba_dt_rank": 5}],
