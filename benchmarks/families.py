@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import memlint.memory.deviations as deviations
 from memlint.architectures import from_config
-from memlint.architectures.builder import FAMILIES
+from memlint.architectures.builder import families
 from memlint.architectures.config import UnsupportedConfig
 from memlint.memory.estimate import WITHOUT_SDPA, estimate
 from memlint.memory.model import Estimate
@@ -103,7 +103,7 @@ def members() -> dict[str, dict[str, Any]]:
             **(VARIANTS[family][0] if family in VARIANTS else {} if family in OWN_NAMES else SMALL),
             **CHANGED.get(family, {}),
         }
-        for family in FAMILIES
+        for family in families()
     }
 
 

@@ -6,11 +6,11 @@ internal error. `--version` is answered before anything is imported.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
 from memlint import __version__
+from memlint._garbage import hold, settle
 
 # verb -> (module below memlint.commands, one line of help)
 VERBS = {
@@ -27,16 +27,12 @@ VERBS = {
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
 }
 DEFAULT = "check"
-
-
-# Objects between two looks for cycles. Python's 700 means some fifty looks in a start, at things that all stay.
-GARBAGE_AFTER = 20_000
 READER_GONE = 141  # as the shell has it for `memlint ... | head`
 
 
 def script() -> None:
     """The console script: `main` on its own, without the 10 ms and more that taking an interpreter apart costs."""
-    gc.set_threshold(GARBAGE_AFTER, 20, 20)
+    hold()
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started this process
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
@@ -90,7 +86,10 @@ def _guarded(verb: str, rest: list[str]) -> int:
     from memlint.commands import CommandError, load
 
     try:
-        return load(VERBS[verb][0])(f"memlint {verb}", rest)
+        run = load(VERBS[verb][0])
+        if verb != DEFAULT:  # which settles after its first file
+            settle()
+        return run(f"memlint {verb}", rest)
     except CommandError as error:
         sys.stderr.write(f"memlint: {error}\n")
         return 2

@@ -18,6 +18,8 @@ LEVELS = {
     "_record": -1,
     "_pattern": -1,
     "_extensions": -1,
+    "_garbage": -1,
+    "_lazy": -1,
     "run": 0,
     "globs": 0,
     "selectors": 0,

@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from memlint.architectures.config import Config, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
-from memlint.architectures.families import (
-    dense,
-    early,
-    experts,
-    gemma,
-    gemma_n,
-    gpt,
-    hybrid,
-    latent,
-    llama,
-    mixture,
-    multimodal,
-    phi3,
-    remote,
-)
 from memlint.architectures.liger import LIGER
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
-FAMILIES: Mapping[str, Callable[[Config], Architecture]] = {
-    **llama.FAMILIES,
-    **dense.FAMILIES,
-    **early.FAMILIES,
-    **latent.FAMILIES,
-    **experts.FAMILIES,
-    **hybrid.FAMILIES,
-    **multimodal.FAMILIES,
-    **gemma_n.FAMILIES,
-    **remote.FAMILIES,
-    **gemma.FAMILIES,
-    **gpt.FAMILIES,
-    **phi3.FAMILIES,
-    **mixture.FAMILIES,
-}
+Build = Callable[[Config], Architecture]
+# Modules of families, those that most configs name first: they are imported in this order until one knows the family.
+_MODULES = (
+    *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid", "early"),
+    *("remote", "gemma_n"),
+)
+
+
+def families() -> Mapping[str, Build]:
+    """Every `model_type` with a block list."""
+    return {family: build for name in _MODULES for family, build in _module(name).items()}
+
+
+def _module(name: str) -> Mapping[str, Build]:
+    found: Mapping[str, Build] = import_module(f"memlint.architectures.families.{name}").FAMILIES
+    return found
+
+
+def _build_of(family: str) -> Build | None:
+    return next((found[family] for found in map(_module, _MODULES) if family in found), None)
 
 
 def from_config(config: Mapping[str, Any]) -> Architecture:
@@ -53,7 +44,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
     family = config.get("model_type")
     if not isinstance(family, str):
         raise UnsupportedConfig("this config.json names no `model_type`")
-    build = FAMILIES.get(family)
+    build = _build_of(family)
     if build is None:
         raise UnsupportedConfig(f"no block list for model_type `{family[:60]}`")
     architecture = _built(build, defaulted(config, family))
@@ -62,7 +53,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
     )
 
 
-def _built(build: Callable[[Config], Architecture], config: Config) -> Architecture:
+def _built(build: Build, config: Config) -> Architecture:
     try:
         return build(config)
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:

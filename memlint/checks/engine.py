@@ -150,9 +150,10 @@ def analyse(document: Document, context: Context, rules: Sequence[Rule], format_
 def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
     if any(problem.fatal for problem in document.problems):
         return None
-    for format_ in every():
-        if format_name == format_.NAME:
-            return format_, Recognition("certain", reason="named")
+    if format_name:
+        for format_ in every():
+            if format_name == format_.NAME:
+                return format_, Recognition("certain", reason="named")
     return recognise(document)
 
 

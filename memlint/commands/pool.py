@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from memlint._garbage import settle
 from memlint.commands.progress import watched
 from memlint.commands.run_files import Job, Linted, Linter
 from memlint.discovery import Found
@@ -20,9 +21,15 @@ def linted(what: Job, found: Sequence[Found], jobs: int | None) -> Iterator[Lint
     """A report a file, in the order of `found`."""
     workers = jobs or (_processors() if len(found) >= WORTH_WORKERS else 1)
     if workers <= 1 or len(found) < 2:
-        linter = Linter(what)
-        return watched((linter.linted(item.path, item.named) for item in found), len(found))
+        return watched(_serial(what, found), len(found))
     return watched(_parallel(what, found, workers), len(found))
+
+
+def _serial(what: Job, found: Sequence[Found]) -> Iterator[Linted]:
+    linter = Linter(what)
+    for item in found:
+        yield linter.linted(item.path, item.named)
+        settle()
 
 
 def _processors() -> int:
@@ -33,6 +40,7 @@ def _processors() -> int:
 def _parallel(what: Job, found: Sequence[Found], workers: int) -> Iterator[Linted]:
     from multiprocessing import get_context
 
+    settle()
     method = "fork" if hasattr(os, "fork") else "spawn"
     with get_context(method).Pool(workers, _start, (what,)) as pool:
         yield from pool.imap(_lint, found, chunksize=CHUNK)

@@ -1,13 +1,16 @@
-"""Config formats: each turns its files into `Run`s. To add one, write its module and name it in `FORMATS`."""
+"""Config formats: each turns its files into `Run`s. To add one, write its module and name it in `_NAMES`."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import memlint._extensions as extensions
-from memlint.formats import accelerate, deepspeed, llamafactory, trainer
+from memlint._lazy import Lazy
 from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document
 
-FORMATS: tuple[Format, ...] = (llamafactory, deepspeed, accelerate, trainer)
+_NAMES = ("llamafactory", "deepspeed", "accelerate", "trainer")
+FORMATS = tuple(cast("Format", Lazy(f"memlint.formats.{name}")) for name in _NAMES)  # imported as files need them
 
 
 def every() -> tuple[Format, ...]:
@@ -25,4 +28,6 @@ def recognise(document: Document) -> tuple[Format, Recognition] | None:
         recognition = candidate.recognise(document)
         if _RANK[recognition.confidence] > (_RANK[best[1].confidence] if best else 0):
             best = (candidate, recognition)
+        if recognition.confidence == "certain":
+            break
     return best

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import memlint.hardware as hardware
 import memlint.memory.deviations as deviations
 import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
-import memlint.memory.fsdp as fsdp
-import memlint.memory.generation as generation
-import memlint.memory.images as images
-import memlint.memory.inference as inference
 import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
 import memlint.memory.single as single
-import memlint.memory.zero as zero
+from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.loss import FUSED, kind_of
@@ -29,13 +24,21 @@ from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
 from memlint.run import Run, replace
 
-Place = Callable[[Run, "tuple[Unit, ...]"], ModelState]
-_PLACES: dict[str, Place] = {
-    "single": single.place,
-    "ddp": single.place,
-    "deepspeed": zero.place,
-    "fsdp": fsdp.place,
-}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.fsdp as fsdp
+    import memlint.memory.generation as generation
+    import memlint.memory.images as images
+    import memlint.memory.inference as inference
+    import memlint.memory.zero as zero
+else:
+    fsdp = Lazy("memlint.memory.fsdp")
+    generation = Lazy("memlint.memory.generation")
+    images = Lazy("memlint.memory.images")
+    inference = Lazy("memlint.memory.inference")
+    zero = Lazy("memlint.memory.zero")
+
+_WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
 
 
 def estimate(run: Run) -> Estimate:
@@ -103,7 +106,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
-    generated = generation.generation(run, computed, state)
+    generated = _generation(run, computed, state)
     if generated is not None:
         found += (generated,)
     peak = max(found, key=_allocated)
@@ -123,6 +126,12 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         parameters=placed.parameters,
         trainable_parameters=placed.trainable,
     )
+
+
+def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
+    if run.method.stage not in _WRITES_COMPLETIONS:
+        return None
+    return generation.generation(run, units, state)
 
 
 class Placed(NamedTuple):
@@ -157,13 +166,22 @@ def _placed(run: Run) -> Placed:
     if known is not None:
         return known
     units = parallel.shard_units(run, parameters.units(run))
-    place = _PLACES.get(run.parallelism.engine)
-    if place is None:
-        raise Missing("parallelism.engine", f"memory under {run.parallelism.engine} is not modelled")
     counted = parameters.total(units), parameters.total(units, trainable=True)
-    found = Placed(units, parallel.as_computed(run, units), place(run, units), *counted)
+    found = Placed(units, parallel.as_computed(run, units), _state(run, units), *counted)
     _RECENT.put(found, *key)
     return found
+
+
+def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
+    """Where the engine puts weights, gradients and optimizer states. Engines are imported as runs need them."""
+    engine = run.parallelism.engine
+    if engine in ("single", "ddp"):
+        return single.place(run, units)
+    if engine == "deepspeed":
+        return zero.place(run, units)
+    if engine == "fsdp":
+        return fsdp.place(run, units)
+    raise Missing("parallelism.engine", f"memory under {engine} is not modelled")
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:

@@ -8,19 +8,18 @@ from memlint.memory.phases import COMPONENTS, phase
 from memlint.memory.step import sequences_each
 from memlint.run import Run
 
-_STAGES = ("ppo", "grpo")
 # vLLM gets one parameter at a time (trl 0.19.1 grpo_trainer.py, _move_model_to_vllm); before, the whole state dict.
 _ONE_BY_ONE = (0, 19)
 
 
 def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    """The highest moment of generation; None where nothing is generated, or where its lengths are not known.
+    """The highest moment of generation in a stage that generates; None where its lengths are not known.
 
     Under ZeRO-3 the whole model is gathered on each GPU first (trl 1.16 models/utils.py, unwrap_model_for_generation:
     `deepspeed.zero.GatheredParameters(model.parameters())`; LLaMA-Factory 0.9.5 train/ppo/trainer.py:358).
     """
     micro = run.batch.micro_batch_size
-    if run.method.stage not in _STAGES or not isinstance(micro, int) or not isinstance(run.sequence.length, int):
+    if not isinstance(micro, int) or not isinstance(run.sequence.length, int):
         return None
     parts = dict.fromkeys(COMPONENTS, 0)
     parts["optimizer_states"] = state.optimizer_states

@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from operator import itemgetter
+from struct import unpack
 
 from memlint._record import NamedTuple
 
 _FIELD = 16  # bits of one counter; its top bit is the guard of comparisons
+_MASK = (1 << _FIELD) - 1
 
 # Extents that stand for gradients which stay after backward; the engine may keep them elsewhere.
 KEPT = "kept:"
@@ -320,12 +322,14 @@ class Tape:
 
     def take_moments(self) -> Moments:
         """The peaks since the last call, without those that another one dominates."""
-        guard = sum(1 << (_FIELD * index + _FIELD - 1) for index in range(len(self._units)))
+        guard = _lowest_bits(len(self._units)) << (_FIELD - 1)
         front: list[int] = []
+        guarded: list[int] = []  # the same with the guards set
         self.moments.add(self.live)
         for moment in sorted(self.moments, key=_weight, reverse=True):
-            if not any(((other | guard) - moment) & guard == guard for other in front):
+            if not any((other - moment) & guard == guard for other in guarded):
                 front.append(moment)
+                guarded.append(moment | guard)
         self.moments = set()
         return self._pack(front)
 
@@ -334,7 +338,7 @@ class Tape:
         return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
 
     def _pack(self, moments: list[int]) -> Moments:
-        counts = _in_order([self._counts(moment) for moment in moments])
+        counts = tuple(self._counts(moment) for moment in _in_order(moments, len(self._units)))
         rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip(((), *counts), counts)]
         changes = [change for row in rows for change in row] + [(0, 0), (0, 0)]  # `itemgetter` of one gives no tuple
         pick = itemgetter(*[index for index, _ in changes])
@@ -342,36 +346,39 @@ class Tape:
         return Moments(self._listed, counts, pick, tuple(number for _, number in changes), ends)
 
     def _counts(self, packed: int) -> tuple[tuple[int, int], ...]:
-        mask = (1 << _FIELD) - 1
-        found = []
-        index = 0
-        while packed:
-            if packed & mask:
-                found.append((index, packed & mask))
-            packed >>= _FIELD
-            index += 1
-        return tuple(found)
+        units = len(self._units)
+        counters = unpack(f"<{units}H", packed.to_bytes(2 * units, "little"))
+        return tuple(pair for pair in enumerate(counters) if pair[1])
 
 
 def _weight(packed: int) -> int:
-    """Sum of the counters."""
-    total = 0
-    mask = (1 << _FIELD) - 1
-    while packed:
-        total += packed & mask
-        packed >>= _FIELD
-    return total
+    """Sum of the counters (2^16 is 1 modulo 2^16 - 1; a live set has far fewer tensors than that)."""
+    return packed % _MASK
 
 
-def _in_order(moments: list[Counts]) -> tuple[Counts, ...]:
-    """Each time the moment that differs least from the last."""
-    found: list[Counts] = []
-    last: Counts = ()
-    while moments:
-        steps = [len(_difference(last, moment)) for moment in moments]
-        last = moments.pop(steps.index(min(steps)))
+def _lowest_bits(units: int) -> int:
+    """The lowest bit of each counter."""
+    return ((1 << (_FIELD * units)) - 1) // _MASK
+
+
+def _in_order(moments: list[int], units: int) -> list[int]:
+    """Each time the moment of which the fewest counters differ from the last's."""
+    lowest = _lowest_bits(units)
+    left = list(moments)
+    found: list[int] = []
+    last = 0
+    while left:
+        steps = []
+        for moment in left:
+            folded = last ^ moment
+            folded |= folded >> 8
+            folded |= folded >> 4
+            folded |= folded >> 2
+            folded |= folded >> 1
+            steps.append((folded & lowest).bit_count())
+        last = left.pop(steps.index(min(steps)))
         found.append(last)
-    return tuple(found)
+    return found
 
 
 def _difference(before: Counts, after: Counts) -> Counts:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from memlint.architectures import from_config
-from memlint.architectures.builder import FAMILIES
+from memlint.architectures.builder import families
 from memlint.architectures.model import parameters
 from tests.architectures import referee
 from tests.architectures.small import NO_DEFAULTS, VARIANTS
 
-SHARED = sorted(family for family in FAMILIES if family in referee.CLASSES and family not in ("qwen2_5_omni", "mimo"))
+SHARED = sorted(family for family in families() if family in referee.CLASSES and family not in ("qwen2_5_omni", "mimo"))
 CASES = [(family, {}) for family in SHARED if family not in NO_DEFAULTS]
 CASES += [(family, values) for family, variants in VARIANTS.items() for values in variants]
 

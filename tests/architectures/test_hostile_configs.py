@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.architectures import UnsupportedConfig, from_config, resolve
-from memlint.architectures.builder import FAMILIES
+from memlint.architectures.builder import families
 from memlint.architectures.model import parameters
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -58,7 +58,7 @@ def _attempt(config: Any) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(FIELDS, VALUES, max_size=6))
+@given(st.sampled_from(sorted(families())), st.dictionaries(FIELDS, VALUES, max_size=6))
 def test_any_values_of_known_fields(family: str, values: dict[str, Any]) -> None:
     _attempt({"model_type": family, **values})
 
