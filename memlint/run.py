@@ -338,6 +338,7 @@ class Stack(NamedTuple):
     use_ktransformers: bool = False
     empty_cache_steps: int = 0
     compile: bool = False
+    linear_attention: str = ""  # kernels of the gated delta rule: torch, fla; "" = nobody said
 
 
 class Hardware(NamedTuple):

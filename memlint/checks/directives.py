@@ -18,7 +18,9 @@ from memlint.formats.suggest import nearest
 from memlint.selectors import is_selector
 from memlint.source.document import Comment, Span
 
-PACKAGES = ("accelerate", "deepspeed", "llamafactory", "peft", "torch", "transformers", "trl")
+PACKAGES = (
+    *("accelerate", "deepspeed", "flash-linear-attention", "llamafactory", "peft", "torch", "transformers", "trl"),
+)
 KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGES)
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")

@@ -1,6 +1,7 @@
 """Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
 
-Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`); `>=4.40` leaves the newest possible. The
+Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`); `>=4.40` leaves the newest possible. Of
+kernels that change memory (flash-linear-attention) it counts that they are there. The
 nearest file upward from the config speaks, a lock before a requirement; nothing is resolved and nothing executed.
 """
 
@@ -15,7 +16,8 @@ from memlint.run import Origin
 
 Version = tuple[int, ...]
 
-FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory")
+KERNELS = "flash-linear-attention"  # whose presence alone says something
+FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", KERNELS)
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
 _OWN_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
@@ -29,7 +31,7 @@ _LAST: Mapping[str, Mapping[int, Version]] = {
     "accelerate": {0: (0, 34)},
 }
 _NUMBER = pattern(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
-_NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,20}")
+_NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,24}")
 
 
 class Pin(NamedTuple):
@@ -97,8 +99,8 @@ def _required(content: str) -> Iterator[tuple[str, Version, int]]:
             name = _NAME.match(piece)
             framework = _framework(name[0]) if name else ""
             bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
-            if bound:
-                yield framework, bound, number
+            if bound or framework == KERNELS:
+                yield framework, bound or (0,), number
 
 
 def _pieces(line: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ from memlint.run import UNKNOWN, Origin, Run
 
 _VERSIONS = ("framework_version", "transformers", "trl", "peft", "torch", "deepspeed", "accelerate")
 
+_NO_KERNELS = "default of transformers without flash-linear-attention; the interval begins where its kernels end"
+
 
 def assumptions(run: Run) -> tuple[Assumption, ...]:
     """Every known value that has an origin, by field; origins as `file:line:column`, or what else said it."""
@@ -21,6 +23,9 @@ def _assumed(run: Run) -> Iterator[Assumption]:
         value = _at(run, field)
         if value is not UNKNOWN and origin.kind != "unknown":
             yield Assumption(field, _plain(field, value), told(origin))
+    kinds = getattr(run.model.architecture, "kinds", ())
+    if not run.stack.linear_attention and any(layer.attention.kind == "gated_delta" for layer in kinds):
+        yield Assumption("stack.linear_attention", "torch", _NO_KERNELS)
 
 
 def versions(run: Run) -> tuple[tuple[str, str, str], ...]:

@@ -7,6 +7,7 @@ from memlint.formats.fields import Fields
 from memlint.run import Origin
 
 _STACK = ("transformers", "torch", "deepspeed", "peft", "trl", "accelerate")
+_KERNELS = "flash-linear-attention"
 
 
 def apply_hardware(fields: Fields, context: Context) -> None:
@@ -26,3 +27,5 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         version = context.versions.get(framework)
         if version:
             fields.put(f"stack.{framework}", tuple(version), context.version_origins.get(framework, setting))
+    if _KERNELS in context.versions:
+        fields.put("stack.linear_attention", "fla", context.version_origins.get(_KERNELS, setting))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.architectures.model import Architecture, Layer
+from memlint.architectures.model import Architecture, Attention, Layer
 
 
 class Tokens:
@@ -48,8 +48,11 @@ def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
     turned = shape.rotary_fraction
     if shape.kind == "mla":
         return _latent(layer, tokens)
+    if shape.kind == "gated_delta":
+        return _delta(shape, tokens)
     return {
         "query": query,
+        "query*2": 2 * query,
         "key": key,
         "value": count * shape.kv_heads * value_dim,
         "query_key_value": query + key + count * shape.kv_heads * value_dim,
@@ -91,6 +94,27 @@ def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
         "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
         "head_rows": count * shape.heads,
         "key_head_rows": count * shape.heads,
+    }
+
+
+def _delta(shape: Attention, tokens: Tokens) -> dict[str, int]:
+    """The gated delta rule works on whole chunks."""
+    chunk = shape.chunk_size or 64
+    chunks = tokens.sequences * -(-tokens.length // chunk)
+    count, value_dim = chunks * chunk, shape.value_head_dim or shape.head_dim
+    key, mixed = count * shape.kv_heads * shape.head_dim, count * shape.heads * value_dim
+    return {
+        "query": count * shape.heads * shape.head_dim,
+        "delta_key": key,
+        "mixed": mixed,
+        "delta_qkv": 2 * key + mixed,
+        "delta_qkvz": 2 * key + 2 * mixed,
+        "delta_pairs": count * shape.heads * chunk,
+        "delta_states": chunks * shape.heads * shape.head_dim * value_dim,
+        "delta_state": tokens.sequences * shape.heads * shape.head_dim * value_dim,
+        "delta_rows": chunks * shape.heads * sum(row + row * row for row in range(1, chunk)),
+        "head_rows": count * shape.heads,
+        "rows*2": 2 * count * shape.heads,
     }
 
 

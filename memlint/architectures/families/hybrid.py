@@ -351,7 +351,7 @@ def _qwen_hybrid(c: Config, name: str, *, fused: bool, sparse: list[bool], **tra
         mlp = _shared_gate_mixture(c) if key[1] else gated(c)
         return layer(f"{name}DecoderLayer", mixer, mlp, norms(hidden, *TWO), norm="rms_gemma")
 
-    return decoder(c, f"{name}ForCausalLM", make, list(zip(attends(c), sparse)), **{"unmodelled": DELTA, **traits})
+    return decoder(c, f"{name}ForCausalLM", make, list(zip(attends(c), sparse)), **traits)
 
 
 def qwen3_next(c: Config) -> Architecture:

@@ -27,7 +27,7 @@ def attention(
     tape = context.tape
     after = context.code.startswith(variants.NORM_AFTER_ROTARY)
     first = shape._replace(qk_norm="none") if after else shape
-    query, key, value = _query_key_value(context, first, x, head_norm, scales_in_single)
+    query, key, value, gate = _query_key_value(context, first, x, head_norm, scales_in_single)
     if shape.rotary_fraction:
         fraction, single = shape.rotary_fraction, rotates_in_single
         turned = rotate(context, query, fraction, single), rotate(context, key, fraction, single)
@@ -41,27 +41,54 @@ def attention(
         normed = norm.rms(tape, mixed, context.inner_norm, "rows")
         tape.drop(mixed)
         mixed = normed
+    if gate is not None:
+        mixed = _opened(context, mixed, gate)
     found = project(context, "output", mixed, "hidden")
-    tape.drop(mixed, query, key, value)
+    tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
     return found
 
 
 def _query_key_value(
     context: Context, shape: Attention, x: Value, head_norm: Weight | None, gemma: bool
-) -> tuple[Value, Value, Value]:
-    """Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py)."""
+) -> tuple[Value, Value, Value, Value | None]:
+    """Queries, keys, values, and the output's gate if the query projection gives one.
+
+    Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py).
+    """
     tape = context.tape
     if not shape.fused_qkv:
-        query = _normed(context, shape, project(context, "query", x, "query"), head_norm, "head_rows", gemma)
+        first, gate = _query_and_gate(context, x)
+        query = _normed(context, shape, first, head_norm, "head_rows", gemma)
         raw = project(context, "key", x, "key")
         shared = _same(raw) if shape.values_are_keys else None
         key = _normed(context, shape, raw, head_norm, "key_head_rows", gemma)
-        return query, key, _value_normed(context, shape, shared or project(context, "value", x, "value"))
+        return query, key, _value_normed(context, shape, shared or project(context, "value", x, "value")), gate
     fused = project(context, "query_key_value", x, "query_key_value")
     query, key, value = ops.split(tape, fused, ("query", "key", "value"))
     tape.drop(fused)
     query = _normed(context, shape, query, head_norm, "head_rows", gemma)
-    return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value
+    return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+
+
+def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
+    """Qwen3.5 cuts its query projection in two: strided views, of which the gate's is copied."""
+    tape = context.tape
+    if not context.code.startswith(variants.GATED_QUERY):
+        return project(context, "query", x, "query"), None
+    whole = project(context, "query", x, "query*2")
+    query, strided = ops.split(tape, whole, ("query", "mixed"))
+    gate = ops.copy(tape, strided)
+    tape.drop(whole, strided)
+    return query, gate
+
+
+def _opened(context: Context, mixed: Value, gate: Value) -> Value:
+    """`mixed * sigmoid(gate)`."""
+    tape = context.tape
+    share = ops.unary_by_result(tape, gate)
+    found = ops.multiply(tape, mixed, share)
+    tape.drop(mixed, share)
+    return found
 
 
 def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str, gemma: bool) -> Value:

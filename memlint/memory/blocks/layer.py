@@ -7,6 +7,7 @@ import memlint.memory.blocks.norm as norm
 import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Layer
+from memlint.memory.blocks.delta import delta_net
 from memlint.memory.blocks.latent import latent
 from memlint.memory.blocks.mlp import mlp
 from memlint.memory.blocks.moe import mixture
@@ -130,6 +131,8 @@ def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.attention.kind == "mla":
         return latent(context, shape.attention, x, roles.norm)
+    if shape.attention.kind == "gated_delta":
+        return delta_net(context, shape.attention, x, roles.convolution, roles.norm)
     context.inner_norm = roles.norm
     turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
     scales = _scales_in_single(shape)

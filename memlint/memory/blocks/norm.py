@@ -14,7 +14,7 @@ from memlint.memory.tape import Tape, Value, Weight, WeightGradient
 def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = False) -> Value:
     """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
     single = ops.cast(tape, x, SINGLE)
-    root = _reciprocal_root(tape, single, rows)
+    root = reciprocal_root(tape, single, rows)
     normed = ops.multiply(tape, single, root)
     tape.drop(single, root)
     if gemma:
@@ -40,10 +40,10 @@ def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: 
     return found
 
 
-def _reciprocal_root(tape: Tape, single: Value, rows: str) -> Value:
-    """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row."""
+def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> Value:
+    """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row. `squares`: full tensors in the backward of the square."""
     square = tape.new(single.extent, SINGLE)
-    tape.node((square,), (single,), (single,), ((single.extent, SINGLE),) * 2)  # pow, then times 2
+    tape.node((square,), (single,), (single,), ((single.extent, SINGLE),) * squares)  # pow, then times 2
     mean = tape.new(rows, SINGLE)
     tape.node((mean,), (square,))
     tape.drop(square)
@@ -92,7 +92,7 @@ def centred(tape: Tape, x: Value, weight: Weight | None, rows: str) -> Value:
     mean = tape.new(rows, SINGLE)
     tape.node((mean,), (single,))
     apart = ops.subtract(tape, single, mean)
-    root = _reciprocal_root(tape, apart, rows)
+    root = reciprocal_root(tape, apart, rows)
     tape.drop(apart)
     again = ops.subtract(tape, single, mean)
     normed = ops.multiply(tape, again, root)

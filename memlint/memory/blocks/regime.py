@@ -22,6 +22,7 @@ class Regime(NamedTuple):
     liger: bool = False
     experts: str = "grouped_mm"
     rope_kept: bool = True
+    delta: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
 
 

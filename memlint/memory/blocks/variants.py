@@ -23,5 +23,7 @@ RETURNS_WEIGHTS = ("Bloom", "GPTJ", "CodeGen", "Mpt")
 SINGLE_SCORES = ("Mixtral", "DeepseekV2", "MiniMaxM2", "Gemma4")
 # The router's product is asked for in fp32, which autocast undoes, and nothing casts its scores afterwards.
 SINGLE_PRODUCT = ("DeepseekV3", "Glm4Moe", "Dots1", "ExaoneMoe")
+# The query projection gives an output gate too.
+GATED_QUERY = ("Qwen3Next", "Qwen3_5")
 # Norms before the output projection of attention and before the down projection.
 INNER_NORMS = ("BitNet",)
