@@ -25,6 +25,7 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
     count = tokens.count
     return {
         "hidden": count * architecture.hidden_size,
+        "hidden*3": 3 * count * architecture.hidden_size,
         "positions": tokens.length * architecture.hidden_size,
         "rows": count,
         "scalar": 1,

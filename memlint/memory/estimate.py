@@ -249,7 +249,7 @@ def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ..
     return tuple(names)
 
 
-_MIXERS = ("attention", "mla", "gated_delta")
+_MIXERS = ("attention", "mla", "gated_delta", "conv")
 # Adapters that no framework's keys reach here but a PEFT configuration can name; parameters and states are counted.
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 

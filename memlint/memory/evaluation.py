@@ -69,6 +69,8 @@ def _layer_cache(layer: Layer, length: int) -> int:
     shape = layer.attention
     if shape.shares_kv:
         return 0
+    if shape.kind == "conv":
+        return shape.conv_kernel * shape.head_dim
     if shape.kind == "gated_delta":  # one fp32 state a head, and what the convolution looks back at
         channels = 2 * shape.kv_heads * shape.head_dim + shape.heads * shape.value_head_dim
         return 2 * shape.heads * shape.head_dim * shape.value_head_dim + shape.conv_kernel * channels

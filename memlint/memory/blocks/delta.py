@@ -13,8 +13,9 @@ from memlint.architectures.model import Attention
 from memlint.memory.blocks.norm import reciprocal_root
 from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context
+from memlint.memory.blocks.short_conv import depthwise
 from memlint.memory.ops import SINGLE
-from memlint.memory.tape import Tape, Value, Weight, WeightGradient
+from memlint.memory.tape import Tape, Value, Weight
 
 # Extents (memory/elements.py): queries and keys of all value heads, what the convolution reads, products of positions
 # of a chunk, states at the end of every chunk, decays.
@@ -60,13 +61,8 @@ def _projected(context: Context, x: Value) -> tuple[Value, Value, Value, Value, 
 
 def _convolved(context: Context, x: Value, weight: Weight | None) -> Value:
     """`silu(conv1d(x))`; the fused kernel keeps its input alone (causal_conv1d), PyTorch that of the silu too."""
-    tape, half = context.tape, context.regime.half
-    gradients = (WeightGradient(weight.extent, weight.width, weight.width),) if weight and weight.trains else ()
-    width = half or (weight.width if weight else x.width)
-    given = ops.cast(tape, x, width)
-    found = tape.new(CONVOLVED, given.width)
-    tape.node((found,), (given,), (given,), weights=gradients)
-    tape.drop(given)
+    tape = context.tape
+    found = depthwise(context, x, weight)
     if context.regime.delta == "fla":
         return found
     acted = ops.unary(tape, found)

@@ -12,6 +12,7 @@ from memlint.memory.blocks.latent import latent
 from memlint.memory.blocks.mlp import mlp
 from memlint.memory.blocks.moe import mixture
 from memlint.memory.blocks.regime import Context
+from memlint.memory.blocks.short_conv import short_conv
 from memlint.memory.roles import Roles
 from memlint.memory.tape import Value
 
@@ -133,6 +134,8 @@ def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return latent(context, shape.attention, x, roles.norm)
     if shape.attention.kind == "gated_delta":
         return delta_net(context, shape.attention, x, roles.convolution, roles.norm)
+    if shape.attention.kind == "conv":
+        return short_conv(context, x, roles.convolution)
     context.inner_norm = roles.norm
     turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
     scales = _scales_in_single(shape)
