@@ -88,6 +88,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "gpt_bigcode": {"n_positions": 1024},
     "opt": {"vocab_size": 352, "word_embed_proj_dim": 48},
     "phi": {"qk_layernorm": False},
+    "mamba2": {"num_heads": 6, "head_dim": 32, "expand": 2, "n_groups": 1, "pad_token_id": 0},
+    "nemotron_h": {"hybrid_override_pattern": "M-M*", "moe_latent_size": None, "pad_token_id": 0},
     "cohere": {"use_qk_norm": False},
     "stablelm": {"qk_layernorm": False, "use_parallel_residual": False},
     "biogpt": {"vocab_size": 352, "max_position_embeddings": 1024, "hidden_dropout_prob": 0.0},

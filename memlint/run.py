@@ -338,7 +338,7 @@ class Stack(NamedTuple):
     use_ktransformers: bool = False
     empty_cache_steps: int = 0
     compile: bool = False
-    linear_attention: str = ""  # kernels of the gated delta rule: torch, fla; "" = nobody said
+    linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
 
 class Hardware(NamedTuple):

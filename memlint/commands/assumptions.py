@@ -10,7 +10,8 @@ from memlint.run import UNKNOWN, Origin, Run
 
 _VERSIONS = ("framework_version", "transformers", "trl", "peft", "torch", "deepspeed", "accelerate")
 
-_NO_KERNELS = "default of transformers without flash-linear-attention; the interval begins where its kernels end"
+_WITH_KERNELS = ("gated_delta", "mamba2")
+_NO_KERNELS = "default of transformers without flash-linear-attention and mamba_ssm; with them the interval's lower end"
 
 
 def assumptions(run: Run) -> tuple[Assumption, ...]:
@@ -24,7 +25,7 @@ def _assumed(run: Run) -> Iterator[Assumption]:
         if value is not UNKNOWN and origin.kind != "unknown":
             yield Assumption(field, _plain(field, value), told(origin))
     kinds = getattr(run.model.architecture, "kinds", ())
-    if not run.stack.linear_attention and any(layer.attention.kind == "gated_delta" for layer in kinds):
+    if not run.stack.linear_attention and any(layer.attention.kind in _WITH_KERNELS for layer in kinds):
         yield Assumption("stack.linear_attention", "torch", _NO_KERNELS)
 
 

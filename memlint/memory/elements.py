@@ -49,6 +49,8 @@ def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
     turned = shape.rotary_fraction
     if shape.kind == "mla":
         return _latent(layer, tokens)
+    if shape.kind == "mamba2":
+        return _mamba2(shape, tokens)
     if shape.kind == "gated_delta":
         return _delta(shape, tokens)
     return {
@@ -95,6 +97,24 @@ def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
         "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
         "head_rows": count * shape.heads,
         "key_head_rows": count * shape.heads,
+    }
+
+
+def _mamba2(shape: Attention, tokens: Tokens) -> dict[str, int]:
+    """The state-space scan works on whole chunks."""
+    chunk = shape.chunk_size or 256
+    chunks = tokens.sequences * -(-tokens.length // chunk)
+    count = chunks * chunk
+    inner, grouped = count * shape.heads * shape.head_dim, count * shape.kv_heads * shape.state_size
+    return {
+        "mixed": inner,
+        "ssm_joined": 2 * inner + 2 * grouped + count * shape.heads,
+        "ssm_conv": inner + 2 * grouped,
+        "ssm_grouped": grouped,
+        "ssm_state_rows": count * shape.heads * shape.state_size,
+        "ssm_pairs": count * shape.heads * chunk,
+        "ssm_states": chunks * shape.heads * shape.head_dim * shape.state_size,
+        "head_rows": count * shape.heads,
     }
 
 

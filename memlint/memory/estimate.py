@@ -249,7 +249,7 @@ def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ..
     return tuple(names)
 
 
-_MIXERS = ("attention", "mla", "gated_delta", "conv")
+_MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
 # Adapters that no framework's keys reach here but a PEFT configuration can name; parameters and states are counted.
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 
@@ -257,21 +257,24 @@ _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera
 def _softer(run: Run) -> Run | None:
     """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is
     not modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its
-    fused kernels still need; flash-linear-attention where nobody said that it is missing."""
+    fused kernels still need; flash-linear-attention and mamba_ssm where nobody said that they are missing."""
     changes: dict[str, object] = {}
     if run.checkpointing.mode == "selective" or run.stack.compile:
         changes["checkpointing.mode"] = "full"
     if run.offload.activations != "none" and run.checkpointing.mode == "none":
         changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
-    if not run.stack.linear_attention and _has_delta_rule(run.model.architecture):
-        changes["stack.linear_attention"] = "fla"
+    if _has_own_kernels(run):
+        changes["stack.linear_attention"] = "kernels"
     if run.stack.compile and run.loss.kind == "plain":
         changes["loss.kind"] = "fused_ce"
     return replace(run, changes) if changes else None
 
 
-def _has_delta_rule(architecture: Architecture) -> bool:
-    return any(layer.attention.kind == "gated_delta" for layer in architecture.kinds)
+def _has_own_kernels(run: Run) -> bool:
+    """Whether layers may run kernels that nobody spoke of."""
+    kinds = {layer.attention.kind for layer in run.model.architecture.kinds}
+    said = run.stack.linear_attention
+    return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
 
 
 def refuse_unmodelled(run: Run) -> None:

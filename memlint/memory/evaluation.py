@@ -71,6 +71,9 @@ def _layer_cache(layer: Layer, length: int) -> int:
         return 0
     if shape.kind == "conv":
         return shape.conv_kernel * shape.head_dim
+    if shape.kind == "mamba2":
+        channels = shape.heads * shape.head_dim + 2 * shape.kv_heads * shape.state_size
+        return 2 * shape.heads * shape.head_dim * shape.state_size + shape.conv_kernel * channels
     if shape.kind == "gated_delta":  # one fp32 state a head, and what the convolution looks back at
         channels = 2 * shape.kv_heads * shape.head_dim + shape.heads * shape.value_head_dim
         return 2 * shape.heads * shape.head_dim * shape.value_head_dim + shape.conv_kernel * channels

@@ -113,16 +113,24 @@ def regime(run: Run, simulated: bool) -> Regime:
     eager = implementation == "eager"
     liger = liger_layers(run)
     found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
-    found = found._replace(delta=_delta_rule(run))
+    found = found._replace(delta=_delta_rule(run), scan=_scan(run))
     return found._replace(norms_in_place=False) if liger == "beside" else found
 
 
 def _delta_rule(run: Run) -> str:
     """What computes the gated delta rule: fla's kernels, or transformers' own code, whose rows were solved in a loop
     before 5.17 (models/qwen3_5/modeling_qwen3_5.py, torch_chunk_gated_delta_rule, of 5.16.0 and 5.17.0)."""
-    if run.stack.linear_attention == "fla":
+    if run.stack.linear_attention in ("fla", "kernels"):
         return "fla"
     return "loop" if () < run.stack.transformers < (5, 17) else "torch"
+
+
+def _scan(run: Run) -> str:
+    """What runs Mamba 2: mamba_ssm's kernel, or transformers' own code. Before 5.18 that kept every position's product
+    with every other one's states (models/granitemoehybrid of 5.14.0: 17 GB a layer for 2,048 tokens), so that whoever
+    trains has the kernel."""
+    version = run.stack.transformers
+    return "kernel" if run.stack.linear_attention == "kernels" or () < version < (5, 18) else "torch"
 
 
 def liger_layers(run: Run) -> str:

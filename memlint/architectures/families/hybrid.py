@@ -151,7 +151,6 @@ def pure_mamba2(c: Config) -> Architecture:
         prefix="backbone.",
         embedding="embeddings",
         final_norm="norm_f",
-        unmodelled=SCAN,
     )
 
 
@@ -191,7 +190,7 @@ def bamba(c: Config) -> Architecture:
         return layer("BambaDecoderLayer", mixer, mlp, norms(hidden, "input_layernorm", "pre_ff_layernorm"))
 
     keys = [str(index) in attending for index in range(c.layers())]
-    return decoder(c, "BambaForCausalLM", make, keys, final_norm="final_layernorm", unmodelled=SCAN)
+    return decoder(c, "BambaForCausalLM", make, keys, final_norm="final_layernorm")
 
 
 def falcon_h1(c: Config) -> Architecture:
@@ -237,7 +236,7 @@ def granitemoehybrid(c: Config) -> Architecture:
             if attends
             else _mamba2_of(c, "mamba", inner)
         )
-        mlp: Mlp = Mlp("gated", shared, fused_gate_up=True)
+        mlp: Mlp = Mlp("gated", shared, fused_gate_up=True, shared_intermediate_size=shared)
         weights: Weights = fused
         if experts:
             mlp, routed = mixture(
@@ -258,7 +257,6 @@ def granitemoehybrid(c: Config) -> Architecture:
         [kind in ("attention", "full_attention") for kind in kinds],
         embedding_scale=True,
         logits_scale=True,
-        unmodelled="" if all(kind in ("attention", "full_attention") for kind in kinds) else SCAN,
     )
 
 
@@ -460,7 +458,7 @@ def nemotron_h(c: Config) -> Architecture:
         kinds,
         embedding="embeddings",
         final_norm="norm_f",
-        unmodelled=SCAN,
+        unmodelled="" if c.get("moe_latent_size") is None else "experts that work in a smaller space than the layer",
     )
 
 

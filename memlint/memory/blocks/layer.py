@@ -9,6 +9,7 @@ import memlint.memory.ops as ops
 from memlint.architectures.model import Layer
 from memlint.memory.blocks.delta import delta_net
 from memlint.memory.blocks.latent import latent
+from memlint.memory.blocks.mamba2 import mamba2
 from memlint.memory.blocks.mlp import mlp
 from memlint.memory.blocks.moe import mixture
 from memlint.memory.blocks.regime import Context
@@ -24,6 +25,8 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.class_name.startswith(_NORM_AFTER):
         return _norm_after(context, shape, roles, x)
     tape = context.tape
+    if shape.norms == 1:
+        return _single(context, shape, roles, x)
     normed = _norm(context, shape, roles, x)
     mixed = _mix(context, shape, roles, normed)
     tape.drop(normed)
@@ -38,6 +41,18 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     fed = _post(context, shape, roles, fed)
     found = ops.add(tape, middle, fed)
     tape.drop(middle, fed)
+    return found
+
+
+def _single(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """A mixer or an MLP alone (Nemotron-H, Mamba 2)."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    run = _feed if shape.attention.kind == "none" else _mix
+    mixed = run(context, shape, roles, normed)
+    tape.drop(normed)
+    found = ops.add(tape, x, mixed)
+    tape.drop(mixed)
     return found
 
 
@@ -134,6 +149,8 @@ def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return latent(context, shape.attention, x, roles.norm)
     if shape.attention.kind == "gated_delta":
         return delta_net(context, shape.attention, x, roles.convolution, roles.norm)
+    if shape.attention.kind == "mamba2":
+        return mamba2(context, shape.attention, x, roles.convolution, roles.norm)
     if shape.attention.kind == "conv":
         return short_conv(context, x, roles.convolution)
     context.inner_norm = roles.norm
@@ -147,7 +164,8 @@ def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
         return mixture(context, shape.mlp, roles, x)
-    return _dropped(context, shape, mlp(context, shape.mlp, x))
+    shared = "shared_" if shape.mlp.shared_intermediate_size else ""  # Granite's hybrid without experts
+    return _dropped(context, shape, mlp(context, shape.mlp, x, shared))
 
 
 def _dropped(context: Context, shape: Layer, x: Value) -> Value:

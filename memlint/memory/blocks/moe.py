@@ -24,7 +24,8 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value 
     tape.drop(scores)
     if not shape.shared_intermediate_size:
         return found
-    shared = mlp(context, shape._replace(kind="gated"), x, "shared_")
+    fused = "shared_gate_up" in context.linears
+    shared = mlp(context, shape._replace(kind="gated", fused_gate_up=fused), x, "shared_")
     total = ops.add(tape, found, shared)
     tape.drop(found, shared)
     return total

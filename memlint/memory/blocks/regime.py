@@ -23,6 +23,7 @@ class Regime(NamedTuple):
     experts: str = "grouped_mm"
     rope_kept: bool = True
     delta: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
+    scan: str = "torch"  # Mamba 2: torch, kernel
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
 
 

@@ -6,7 +6,7 @@ Sources are the models' own files in transformers 5.23 (models/<family>/modeling
 from __future__ import annotations
 
 # RMSNorms multiply by their weight before they cast back.
-SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo")
+SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo", "NemotronH")
 # Queries and keys are rotated before they are normed.
 NORM_AFTER_ROTARY = ("HunYuan",)
 # Queries and keys are cast to fp32 before they are rotated.
@@ -18,7 +18,7 @@ SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTN
 # A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype.
 JOINED_SINKS = ("GptOss",)
 # Layers that return their attention weights, so that a checkpointed one gives them a gradient of zeros.
-RETURNS_WEIGHTS = ("Bloom", "GPTJ", "CodeGen", "Mpt")
+RETURNS_WEIGHTS = ("Bloom", "GPTJ", "CodeGen", "Mpt", "Bamba")
 # Routers whose scores stay fp32, and so do the experts' results times their score.
 SINGLE_SCORES = ("Mixtral", "DeepseekV2", "MiniMaxM2", "Gemma4")
 # The router's product is asked for in fp32, which autocast undoes, and nothing casts its scores afterwards.
