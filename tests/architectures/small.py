@@ -200,6 +200,21 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "moe_intermediate_size": 24,
         },
     ],
+    "gemma4_unified": [
+        {
+            "text_config": {
+                **SMALL,
+                "model_type": "gemma4_unified_text",
+                "num_hidden_layers": 7,
+                "head_dim": 16,
+                "global_head_dim": 32,
+                "num_global_key_value_heads": 1,
+                "attention_k_eq_v": True,
+            },
+            "vision_config": {"patch_size": 4, "mm_embed_dim": 40, "mm_posemb_size": 6, "output_proj_dims": 40},
+            "audio_config": {"audio_embed_dim": 24},
+        }
+    ],
     "minicpm3": [{**LATENT, "tie_word_embeddings": False}],
     "jamba": [{**SMALL, "num_hidden_layers": 8, "num_experts": 3, "mamba_dt_rank": 5}],
     "bamba": [{**SMALL, **MAMBA, "attn_layer_indices": [1]}],

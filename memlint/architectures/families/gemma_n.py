@@ -123,7 +123,7 @@ def gemma4_text(c: Config) -> Architecture:
         )
     return decoder(
         c,
-        "Gemma4ForCausalLM",
+        f"{_gemma4_name(c)}ForCausalLM",
         lambda key: _gemma4_layer(c, *key),
         [(kind, index < sharing) for index, kind in enumerate(full)],
         extra=extra,
@@ -132,6 +132,10 @@ def gemma4_text(c: Config) -> Architecture:
         per_layer_embedding_size=narrow,
         unmodelled="embeddings of its own for each layer" if narrow else "",
     )
+
+
+def _gemma4_name(c: Config) -> str:
+    return "Gemma4Unified" if c.family.startswith("gemma4_unified") else "Gemma4"
 
 
 def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
@@ -164,7 +168,7 @@ def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
             expert_intermediate_size=size,
             beside=True,
         )
-    return Layer(mixer, mlp, "rms_gemma", 4, class_name="Gemma4TextDecoderLayer", weights=weights)
+    return Layer(mixer, mlp, "rms_gemma", 4, class_name=f"{_gemma4_name(c)}TextDecoderLayer", weights=weights)
 
 
 def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Weights]:
@@ -194,4 +198,4 @@ def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Wei
     return mixer, weights
 
 
-FAMILIES = {"gemma3n_text": gemma3n_text, "gemma4_text": gemma4_text}
+FAMILIES = {"gemma3n_text": gemma3n_text, "gemma4_text": gemma4_text, "gemma4_unified_text": gemma4_text}

@@ -385,6 +385,48 @@ def gemma4(c: Config) -> Architecture:
     return _whole(c, "Gemma4ForConditionalGeneration", text, *parts)
 
 
+def gemma4_unified(c: Config) -> Architecture:
+    """Gemma 4 12B: no encoders; patches of pixels and frames of samples are projected to the embedding's width."""
+    text = language_model(c, "gemma4_unified_text")
+    parts = []
+    if c.mapping("vision_config"):
+        vision = nested(c, "vision_config")
+        projection = linear("embedding_projection", text.hidden_size, vision.integer("output_proj_dims"))
+        parts.append(
+            _projected(
+                _pixel_embedder(vision), projection, "model.embed_vision.multimodal_embedder", tokens_per_image=280
+            )
+        )
+    if c.mapping("audio_config"):
+        size = nested(c, "audio_config").integer("audio_embed_dim")
+        frames = Tower("audio", size, 0, 1, 0, norm="rms", tower_prefix="model.embed_audio")
+        projection = linear("embedding_projection", text.hidden_size, size)
+        parts.append(_projected(frames, projection, "model.embed_audio", tokens_per_image=750))
+    return _whole(c, "Gemma4UnifiedForConditionalGeneration", text, *parts)
+
+
+def _pixel_embedder(c: Config) -> Tower:
+    wide, patch, merge = c.integer("mm_embed_dim"), c.integer("patch_size"), c.integer("pooling_kernel_size")
+    pixels = 3 * (patch * merge) ** 2
+    weights = (
+        Weight("pos_embedding", (c.integer("mm_posemb_size"), 2, wide), "position"),
+        *norm("patch_ln1", pixels, True),
+        *linear("patch_dense", wide, pixels, True),
+        *norms(wide, "patch_ln2", "pos_norm", bias=True),
+    )
+    return Tower(
+        kind="vision",
+        hidden_size=wide,
+        layers=0,
+        heads=1,
+        intermediate_size=0,
+        patch_size=patch,
+        merge_size=merge,
+        weights=weights,
+        tower_prefix="model.embed_vision",
+    )
+
+
 def _gemma4_audio(c: Config) -> Tower:
     """A conformer: two halves of a feed-forward, local attention, a convolution (modeling_gemma4.py)."""
     hidden, out = c.integer("hidden_size"), c.integer("output_proj_dims")
@@ -569,6 +611,7 @@ def _mllama_towers(c: Config) -> tuple[Tower, Tower]:
 FAMILIES = {
     "mllama": mllama,
     "gemma4": gemma4,
+    "gemma4_unified": gemma4_unified,
     "qwen2_5_omni": qwen2_5_omni,
     "gemma3": gemma3,
     "shieldgemma2": shieldgemma2,
