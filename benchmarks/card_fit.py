@@ -30,19 +30,19 @@ from memlint.run import Run
 
 # (term, the groups of classes that share it, where it starts)
 TERMS: tuple[tuple[str, tuple[str, ...], float], ...] = (
-    ("activations", ("whole",), 0.1),
+    ("activations", ("whole", "full"), 0.1),
     ("quantized_activations", ("whole",), 0.02),
     ("fixed_gib", ("whole",), 0.2),
     ("layer", ("whole",), 0.2),
-    ("scores", ("whole", "gathered"), 2.0),
+    ("scores", ("whole", "gathered", "full", "gathered_full"), 2.0),
     ("logits", ("whole", "gathered"), 1.0),
     ("kernel_logits", ("whole", "gathered"), 1.0),
     ("activations", ("gathered", "gathered_full"), 0.1),
     ("fixed_gib", ("gathered", "gathered_full"), 1.5),
     ("quantized_gib", ("gathered", "gathered_full"), 1.0),
     ("layer", ("gathered", "gathered_full"), 1.0),
-    ("gradients", ("full", "whole", "gathered"), 1.0),
-    ("gradients", ("gathered_full",), 1.0),
+    ("gradients", ("full", "whole", "gathered"), 0.4),
+    ("gradients", ("gathered_full",), 0.4),
 )
 _STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
 _PASSES = 2

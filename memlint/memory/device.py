@@ -94,10 +94,10 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     high = max(device, int(device * (1 + high_margin))) + most - allocated
     usable = usable_bytes(run)
     if usable and high > usable:
-        low = certain if device > usable else min(low, max(int(usable * table["full_card"]["value"]), certain))
-        if "kept" in terms:  # twice the doubt: nobody should fill a card to its last block
-            pressed = int(most * (1 + 2 * doubt)) + beside + int(terms["kept"] * (reserved - allocated))
-            high = usable if pressed <= usable else high
+        full = max(int(usable * table["full_card"]["value"]), certain)
+        low = certain if device > usable else min(low, full)
+        if int(device * (1 + terms.get("headroom", 1.0))) + most - allocated <= usable:
+            high = usable  # the upper end alone does not fit: cached blocks, which go back before a run dies
         device = min(device, max(usable, allocated + beside))
     low = min(low, device)
     return Card(max(allocated, device - beside), device, low, max(high, device), certain, kind)

@@ -6,8 +6,9 @@ nothing of it. How much each leaves is fitted (device.json, `terms`, with source
 
 - the loss: logits, their copies and gradients differ in size and come and go at once;
 - forward and backward: a share of what a batch allocates and frees;
-- gradients, and a foreach optimizer's temporaries: a block a parameter, taken from what the batch before left, so
-  that the next batch finds its room cut up and asks for more;
+- gradients that were set to None, and a foreach optimizer's temporaries: a block a parameter, which serves no
+  activation, so that both are held beside the next forward;
+- gradients again, by a share: they were cut out of what the batch before left, and the next one asks for more;
 - gathered parameters (FSDP, ZeRO-3): made on a stream of their own.
 """
 
@@ -63,7 +64,8 @@ def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
     quantized = run.model.quantization.method != "none"
     share = term("activations") + (term("quantized_activations") if quantized else 0.0)
     logits = term("kernel_logits" if run.loss.kind == "fused_ce" else "logits") * _logits(run, details)
-    at_loss = forward + share * max(0, forward - resident) + logits
+    freed = details.get("freed_gradients_bytes", 0)
+    at_loss = forward + share * max(0, forward - resident) + logits + freed
     at_backward = others + share * max(0, others - resident)
     left = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
     if "forward_bytes" in details:

@@ -127,6 +127,7 @@ def test_gradients_stay_beside_activations() -> None:
     # fms-acceleration, PowerLM-3B pure bf16 on one A100, 4 x 4096: 32.72 allocated, 46.56 on the card
     run = Run("t", "t", method=Method("full"), parallelism=Parallelism(1), hardware=Hardware(A100))
     moments = {"resident_bytes": 19.62, "forward_bytes": 31.71, "backward_bytes": 31.71, "gradients_bytes": 6.54}
+    moments["freed_gradients_bytes"] = 6.54
     terms = {name: int(size * GIB) for name, size in moments.items()} | {"optimizer_step_temporary_bytes": 7022000000}
     card = device.card(int(32.72 * GIB), run, terms)
     assert card.low <= 46.56 * GIB <= card.high
@@ -166,13 +167,12 @@ def test_a_run_whose_slack_does_not_fit_shows_anything_from_its_tensors_to_the_c
 
 
 def test_slack_that_goes_back_to_the_driver_does_not_make_a_run_tight() -> None:
-    # fms-acceleration, Mistral-7B pure bf16 on one A100: 67.46 allocated, 68.4 to 75.4 on the card; it ran
-    run = Run("t", "t", method=Method("full"), parallelism=Parallelism(1), hardware=Hardware(A100))
-    moments = {"resident_bytes": 40.47, "forward_bytes": 51.8, "backward_bytes": 57.73, "gradients_bytes": 13.49}
-    terms = {name: int(size * GIB) for name, size in moments.items()}
-    card = device.card(int(67.46 * GIB), run, terms | {"optimizer_step_temporary_bytes": int(13.49 * GIB)})
-    assert card.low <= 68.4 * GIB
-    assert card.high == A100.usable_bytes
+    # fms-acceleration, Llama-3-8B GPTQ on one A100, 8 x 4096, fused cross entropy: 45.32 allocated, 73.58 on the card
+    run = _lora(A100, Loss("fused_ce", upcast_logits=True))
+    run = run._replace(model=Model(quantization=Quantization("gptq")), stack=Stack(transformers=(4, 45)))
+    terms = {"resident_bytes": int(5.49 * GIB), "whole_logits_bytes": int(15.656 * GIB), "layer_bytes": 436 << 20}
+    card = device.card(int(45.32 * GIB), run, terms)
+    assert card.low <= 73.58 * GIB <= card.high == A100.usable_bytes
 
 
 def test_all_kernels_are_resident_before_lazy_loading() -> None:
