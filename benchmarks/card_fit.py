@@ -178,14 +178,14 @@ class Judged(NamedTuple):
 
 
 def judged(chosen: Sequence[Shown], table: Table) -> Judged:
-    return _together([_spans(chosen, table)])
+    return together([_spans(chosen, table)])
 
 
 def _spans(chosen: Sequence[Shown], table: Table) -> list[tuple[Shown, device.Card]]:
     return [(one, one.card(table)) for one in chosen]
 
 
-def _together(parts: Iterable[list[tuple[Shown, device.Card]]]) -> Judged:
+def together(parts: Iterable[list[tuple[Shown, device.Card]]]) -> Judged:
     every = [pair for part in parts for pair in part]
     inside = sum(card.low <= one.shown <= card.high for one, card in every)
     return Judged(len(every), inside, median((card.high - card.low) / one.shown for one, card in every))
@@ -224,16 +224,16 @@ def lines() -> list[str]:
     found = ["| fitted on | judged on | rows | covered | median width |", "|---|---|---|---|---|"]
     found.append(f"| as shipped | all | {judged(every, shipped)}")
     found.append(f"| as shipped, measured tensors underneath | all | {judged(measured, shipped)}")
-    found.append(f"| a random half | the other half, {_SPLITS} times | {_together(halves(every))}")
-    for label, group in (("file", lambda one: one.file), ("model", _model), ("stack", owner)):
+    found.append(f"| a random half | the other half, {_SPLITS} times | {together(halves(every))}")
+    for label, group in (("file", lambda one: one.file), ("model", model), ("stack", owner)):
         parts = each_left_out(every, group)
-        found.append(f"| all but one {label} | what was left out | {_together(parts.values())}")
+        found.append(f"| all but one {label} | what was left out | {together(parts.values())}")
         if label != "model":
-            found += [f"| all others | {_short(name)} | {_together([part])}" for name, part in parts.items()]
+            found += [f"| all others | {_short(name)} | {together([part])}" for name, part in parts.items()]
     return [*found, "", *_SAID]
 
 
-def _model(one: Shown) -> str:
+def model(one: Shown) -> str:
     return str(one.run.model.name)
 
 
