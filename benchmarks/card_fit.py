@@ -242,6 +242,8 @@ _SAID = [
     "measurements or a whole stack that it never saw, the lines below it. Terms of a class without rows keep the round",
     "numbers that fitting starts at, its margins are everybody's. Where the slack does not fit on the card, the",
     "allocator gives cached blocks back, and the interval reaches from the tensors to the whole card.",
+    "Which terms there are was decided with all of these rows in sight, so rows that nobody here has seen will be",
+    "covered somewhat less often.",
 ]
 
 

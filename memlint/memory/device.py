@@ -69,10 +69,10 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
 
     Read from `details`, each worked out from `run` where absent: `resident_bytes` (weights and optimizer
     states), `forward_bytes` and `backward_bytes` (the highest moments up to the loss and of everything else but
-    the optimizer's step), `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half
-    precision), `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built),
-    `attention_scores_bytes` (one layer's float32 scores, 0 unless eager), `allocated_low_bytes` and
-    `allocated_high_bytes`.
+    the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those that are gone while the loss runs),
+    `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half precision),
+    `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes` (one
+    layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`.
     """
     table = values or constants()
     kind = slack.slack_kind(run, details)
