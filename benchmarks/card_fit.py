@@ -1,51 +1,95 @@
 """The card's interval on rows that took no part in fitting it.
 
-    python benchmarks/card_fit.py
+    python benchmarks/card_fit.py [-v]     -v: every row outside of its interval, with the cause
+    python benchmarks/card_fit.py --fit    terms and margins from all the rows, as device.json has them
 
-Fitting here is a procedure, so that it can be repeated on any part of the rows: each class of runs (device.slack_kind)
-keeps the terms of device.json, scaled by one factor (least median error), with margins that leave one row in twenty
-outside on each side. A class without rows takes the margins of all the rows together.
+Fitting is a procedure, so that it can be repeated on any part of the rows. Terms start at round numbers and move one at
+a time to the least mean error, with the *measured* tensors underneath: an error of the tensors' figure must not end up
+in the allocator's terms. Margins are quantiles of what is left, with the predicted tensors: a class of runs counts with
+its own rows, and with those of all classes as if they were ten more; less than the floor is never claimed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measured import DEVICE_METRICS, GIB, ROWS, rows
 from benchmarks.stacks import LeftOut, run_of
-from memlint.memory import device
+from memlint.memory import device, slack
 from memlint.memory.estimate import estimate
 from memlint.run import Run
 
-_TERMS = ("activations", "logits", "quantized_logits", "scores", "allocated", "fixed_gib")
-_SCALES = tuple(step / 20 for step in range(61))
-_OUTSIDE = 0.05
-_LEAST = 3  # rows of a class that make it worth a fit of its own
+# (term, the groups of classes that share it, where it starts)
+TERMS: tuple[tuple[str, tuple[str, ...], float], ...] = (
+    ("activations", ("whole", "full"), 0.1),
+    ("quantized_activations", ("whole",), 0.02),
+    ("fixed_gib", ("whole",), 0.2),
+    ("layer", ("whole",), 0.2),
+    ("scores", ("whole", "gathered", "full", "gathered_full"), 2.0),
+    ("logits", ("whole", "gathered"), 1.0),
+    ("kernel_logits", ("whole", "gathered"), 1.0),
+    ("activations", ("gathered", "gathered_full"), 0.1),
+    ("fixed_gib", ("gathered", "gathered_full"), 1.5),
+    ("quantized_gib", ("gathered", "gathered_full"), 1.0),
+    ("layer", ("gathered", "gathered_full"), 1.0),
+    ("gradients", ("full", "whole", "gathered"), 0.4),
+    ("gradients", ("gathered_full",), 0.4),
+)
+_STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
+_PASSES = 2
+_OUTSIDE = 0.04  # share of rows that margins leave outside on each side
+_LENT = 10  # rows of all classes that each class counts as its own
+_FEW = 3  # a class without rows gets margins wider by a third, one with nine by a twelfth
+_FLOOR = 0.085  # half of it is the tensors' figure (prediction_margin), half repeats of one run
+_SPLITS = 20
+
+Table = Mapping[str, Any]
 
 
 class Shown(NamedTuple):
     """A run with what its card showed, bytes."""
 
+    id: str
     source: str
     file: str
     run: Run
     allocated: int
     details: Mapping[str, int]
+    measured: float  # max_allocated
     shown: float
 
     @property
     def kind(self) -> str:
-        return device.slack_kind(self.run, self.details)
+        return slack.slack_kind(self.run, self.details)
 
-    def card(self, table: Mapping[str, Any]) -> device.Card:
+    def group(self, table: Table) -> str:
+        """The terms that this run's class shares with others."""
+        return str(table["slack"][self.kind]["terms"])
+
+    def card(self, table: Table) -> device.Card:
         return device.card(self.allocated, self.run, self.details, table)
+
+    def with_measured(self) -> Shown:
+        """The same run with the tensors that were measured."""
+        known = ("forward_bytes", "backward_bytes")
+        scale = self.measured / self.allocated
+        scaled = {name: int(self.details[name] * scale) for name in known}
+        return self._replace(allocated=int(self.measured), details={**self.details, **scaled})
+
+    def with_room(self, table: Table) -> float:
+        """What a card with room to spare would show."""
+        terms = table["terms"][self.group(table)]
+        reserved = slack.reserved_bytes(self.allocated, self.run, self.details, terms)
+        return reserved + device.context_bytes(self.run, table) + device.nccl_bytes(self.run, table)
 
 
 def shown() -> list[Shown]:
@@ -62,90 +106,174 @@ def shown() -> list[Shown]:
         made = estimate(run)
         if made.allocated_bytes is not None:
             file = row["source"].split(" line ")[0].split(" runs[")[0]
-            found.append(Shown(row["source"], file, run, made.allocated_bytes, made.details, reading * GIB))
+            tensors = (made.allocated_bytes, made.details, row["measured_gib"] * GIB)
+            found.append(Shown(row["id"], row["source"], file, run, *tensors, reading * GIB))
     return found
 
 
-def fit(chosen: Sequence[Shown]) -> Mapping[str, Any]:
-    """device.json with every class fitted on `chosen`."""
-    shipped: Mapping[str, Mapping[str, Any]] = device.constants()["slack"]
-    common = _margins(chosen, device.constants())
-    slack: dict[str, Any] = {}
-    for kind, entry in shipped.items():
-        own = [one for one in chosen if one.kind == kind]
-        if len(own) < _LEAST:
-            slack[kind] = dict(zip(("low", "high"), common, strict=True))
-            continue
-        tables = [_scaled(kind, entry, scale) for scale in _SCALES]
-        best = min(tables, key=lambda table: median(abs(_error(one, table)) for one in own))
-        low, high = _margins(own, best)
-        slack[kind] = {**best["slack"][kind], "low": low, "high": high}
-    return device.overridden({"slack": slack})
+def fit(chosen: Sequence[Shown]) -> Table:
+    """device.json with terms and margins from `chosen` alone."""
+    table = _with(device.constants(), TERMS)
+    measured = [one.with_measured() for one in chosen]
+    for _ in range(_PASSES):
+        for term, groups, _ in TERMS:
+            table = _moved(table, term, groups, [one for one in measured if one.group(table) in groups])
+    return {**table, "slack": _margins(chosen, table)}
 
 
-def _scaled(kind: str, entry: Mapping[str, Any], scale: float) -> Mapping[str, Any]:
-    terms = {name: entry[name] * scale for name in _TERMS if name in entry}
-    return device.overridden({"slack": {kind: terms}})
+def _with(table: Table, values: Iterable[tuple[str, tuple[str, ...], float]]) -> Table:
+    entries = {group: dict(entry) for group, entry in table["terms"].items()}
+    for term, groups, value in values:
+        for group in groups:
+            entries[group][term] = value
+    return {**table, "terms": entries}
 
 
-def _error(one: Shown, table: Mapping[str, Any]) -> float:
-    return one.shown / one.card(table).device - 1
+def _moved(table: Table, term: str, groups: tuple[str, ...], chosen: Sequence[Shown]) -> Table:
+    if not chosen:
+        return table
+    now = table["terms"][groups[0]][term]
+    tried = [table, *(_with(table, [(term, groups, now * step)]) for step in _STEPS)]
+    return min(tried, key=lambda one: mean(abs(_error(row, one)) for row in chosen))
 
 
-def _margins(chosen: Sequence[Shown], table: Mapping[str, Any]) -> tuple[float, float]:
-    errors = sorted(_error(one, table) for one in chosen)
-    if not errors:
-        return 0.0, 0.0
-    out = int(_OUTSIDE * len(errors))
-    return min(0.0, errors[out]), max(0.0, errors[-1 - out])
+def _error(one: Shown, table: Table) -> float:
+    """Relative, 0 where the slack does not fit: such a card shows anything up to its whole memory."""
+    expected = one.with_room(table)
+    usable = device.usable_bytes(one.run)
+    if usable and expected > usable and one.shown > one.allocated:
+        return 0.0
+    return one.shown / expected - 1
 
 
-def judged(chosen: Sequence[Shown], table: Mapping[str, Any]) -> tuple[int, float, float]:
-    """(rows, share inside, median width over what was shown)."""
-    cards = [(one.shown, one.card(table)) for one in chosen]
-    inside = sum(card.low <= reading <= card.high for reading, card in cards) / len(cards)
-    return len(cards), inside, median((card.high - card.low) / reading for reading, card in cards)
+def _margins(chosen: Sequence[Shown], table: Table) -> dict[str, Any]:
+    """The classes of `table` with margins from `chosen`."""
+    roomy = [one for one in chosen if one.with_room(table) <= (device.usable_bytes(one.run) or one.shown)]
+    common = _quantiles([_error(one, table) for one in roomy])
+    found: dict[str, Any] = {}
+    for kind, entry in table["slack"].items():
+        errors = [_error(one, table) for one in roomy if one.kind == kind]
+        own = _quantiles(errors) if errors else common
+        weight = len(errors) / (len(errors) + _LENT)
+        low, high = (weight * mine + (1 - weight) * theirs for mine, theirs in zip(own, common, strict=True))
+        wider = 1 + 1 / (len(errors) + _FEW)
+        found[kind] = {**entry, "low": wider * min(-_FLOOR, low), "high": wider * max(_FLOOR, high)}
+    return found
 
 
-def half(one: Shown) -> int:
-    """0 or 1, by a hash of where the row comes from: nothing about the run decides it."""
-    return hashlib.sha256(one.source.encode()).digest()[0] % 2
+def _quantiles(errors: Sequence[float]) -> tuple[float, float]:
+    """The errors that leave `_OUTSIDE` beyond them on each side; the extremes where there are too few rows."""
+    ranked = sorted(errors) or [0.0]
+    out = max(0, int(_OUTSIDE * (len(ranked) + 1)) - 1)
+    return ranked[out], ranked[-1 - out]
+
+
+class Judged(NamedTuple):
+    rows: int
+    inside: int
+    width: float  # median, of what was shown
+
+    def __str__(self) -> str:
+        return f"{self.rows} | {self.inside / self.rows:.1%} | {self.width:.1%} |"
+
+
+def judged(chosen: Sequence[Shown], table: Table) -> Judged:
+    return together([_spans(chosen, table)])
+
+
+def _spans(chosen: Sequence[Shown], table: Table) -> list[tuple[Shown, device.Card]]:
+    return [(one, one.card(table)) for one in chosen]
+
+
+def together(parts: Iterable[list[tuple[Shown, device.Card]]]) -> Judged:
+    every = [pair for part in parts for pair in part]
+    inside = sum(card.low <= one.shown <= card.high for one, card in every)
+    return Judged(len(every), inside, median((card.high - card.low) / one.shown for one, card in every))
+
+
+def halves(every: Sequence[Shown]) -> list[list[tuple[Shown, device.Card]]]:
+    """Fitted on a random half, judged on the other one; both ways, `_SPLITS` times."""
+    found = []
+    for seed in range(_SPLITS // 2):
+        mixed = sorted(every, key=lambda one: hashlib.sha256(one.id.encode()).digest())
+        random.Random(seed).shuffle(mixed)
+        middle = len(mixed) // 2
+        for own, other in ((mixed[:middle], mixed[middle:]), (mixed[middle:], mixed[:middle])):
+            found.append(_spans(other, fit(own)))
+    return found
+
+
+def each_left_out(every: Sequence[Shown], group: Callable[[Shown], str]) -> dict[str, list[tuple[Shown, device.Card]]]:
+    """Every group judged by a fit on all the others."""
+    found = {}
+    for name in sorted({group(one) for one in every}):
+        rest = [one for one in every if group(one) != name]
+        found[name] = _spans([one for one in every if group(one) == name], fit(rest))
+    return found
+
+
+def owner(one: Shown) -> str:
+    return "fms-acceleration" if "fms-acceleration" in one.file else "fitcheck-llm"
 
 
 def lines() -> list[str]:
     """The card's interval on rows that took no part in fitting it."""
     every = shown()
+    shipped = device.constants()
+    measured = [one.with_measured() for one in every]
     found = ["| fitted on | judged on | rows | covered | median width |", "|---|---|---|---|---|"]
-    found.append(_row("as shipped", "all", judged(every, device.constants())))
-    halves = [[one for one in every if half(one) == side] for side in (0, 1)]
-    for name, own, other in (("one half", *halves), ("the other half", *reversed(halves))):
-        table = fit(own)
-        found.append(_row("as shipped", name, judged(own, device.constants())))
-        found.append(_row(name, "itself", judged(own, table)))
-        found.append(_row(name, "what is left", judged(other, table)))
-    for file in sorted({one.file for one in every}):
-        own = [one for one in every if one.file == file]
-        rest = [one for one in every if one.file != file]
-        found.append(_row("all other sources", _short(file), judged(own, fit(rest))))
+    found.append(f"| as shipped | all | {judged(every, shipped)}")
+    found.append(f"| as shipped, measured tensors underneath | all | {judged(measured, shipped)}")
+    found.append(f"| a random half | the other half, {_SPLITS} times | {together(halves(every))}")
+    for label, group in (("file", lambda one: one.file), ("model", model), ("stack", owner)):
+        parts = each_left_out(every, group)
+        found.append(f"| all but one {label} | what was left out | {together(parts.values())}")
+        if label != "model":
+            found += [f"| all others | {_short(name)} | {together([part])}" for name, part in parts.items()]
     return [*found, "", *_SAID]
 
 
+def model(one: Shown) -> str:
+    return str(one.run.model.name)
+
+
 _SAID = [
-    "Halves are drawn by a hash of each row's source. The shipped margins were chosen with all these rows in sight;",
-    "what a fit is worth on rows that it never saw is the line `what is left`, and on a whole file that it never saw",
-    "the last lines: a file is another model or other kernels, and classes without rows take everybody's margins.",
+    "What a fit is worth on rows that it never saw is the line of the random halves; on a model, a file of",
+    "measurements or a whole stack that it never saw, the lines below it. Terms of a class without rows keep the round",
+    "numbers that fitting starts at, its margins are everybody's. Where the slack does not fit on the card, the",
+    "allocator gives cached blocks back, and the interval reaches from the tensors to the whole card.",
+    "Which terms there are was decided with all of these rows in sight, so rows that nobody here has seen will be",
+    "covered somewhat less often.",
 ]
 
 
-def _short(file: str) -> str:
-    owner = "fms-acceleration" if "fms-acceleration" in file else "fitcheck-llm"
-    return f"{owner} {file.rpartition('/')[2]}"
+def _short(name: str) -> str:
+    return f"{'fms-acceleration' if 'fms-acceleration' in name else 'fitcheck-llm'} {name.rpartition('/')[2]}".strip()
 
 
-def _row(fitted: str, on: str, figures: tuple[int, float, float]) -> str:
-    count, inside, width = figures
-    return f"| {fitted} | {on} | {count} | {inside:.1%} | {width:.1%} |"
+def _print_misses(every: Sequence[Shown]) -> None:
+    parts = {"shipped": _spans(every, device.constants())}
+    parts |= {f"without {_short(name)}": part for name, part in each_left_out(every, lambda one: one.file).items()}
+    for label, part in parts.items():
+        for one, card in part:
+            if not card.low <= one.shown <= card.high:
+                off = one.shown / (card.high if one.shown > card.high else card.low) - 1
+                tensors = one.allocated / one.measured - 1
+                print(f"{label:48} {one.id:34} {card.kind:15} {off:+.1%} beyond, tensors predicted {tensors:+.1%}")
+
+
+def _print_fit(every: Sequence[Shown]) -> None:
+    table = fit(every)
+    for part, figures in (("terms", table["terms"]), ("slack", table["slack"])):
+        for name, entry in figures.items():
+            rounded = {key: round(value, 3) for key, value in entry.items() if isinstance(value, float) and value}
+            print(part, name, json.dumps(rounded))
 
 
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    if "--fit" in sys.argv:
+        _print_fit(shown())
+    else:
+        if "-v" in sys.argv:
+            _print_misses(shown())
+        print("\n".join(lines()))

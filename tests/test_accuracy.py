@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 import benchmarks.accuracy as accuracy
+import benchmarks.card_fit as card_fit
 import benchmarks.measured as measured
 import benchmarks.pairs as pairs
 import benchmarks.plans_simulated as plans_simulated
@@ -37,6 +38,15 @@ def test_published_measurements() -> None:
     assert sum(one.low <= one.device <= one.high for one in both) >= 0.9 * len(both)
     assert median((one.high - one.low) / one.device for one in both) <= 0.20
     assert sum(one.verdict == "out_of_memory" for one in scored) <= 0.02 * len(scored)
+
+
+def test_the_card_on_rows_that_took_no_part_in_the_fit() -> None:
+    every = card_fit.shown()
+    unseen = card_fit.together(card_fit.halves(every))
+    assert unseen.inside >= 0.92 * unseen.rows
+    assert unseen.width <= 0.22
+    models = card_fit.together(card_fit.each_left_out(every, card_fit.model).values())
+    assert models.inside >= 0.88 * models.rows
 
 
 def test_no_run_that_died_is_said_to_fit() -> None:

@@ -4,7 +4,8 @@ allocated (tensors) -> reserved (the allocator's segments) -> device (context an
 Nothing here is physics: every constant stands in device.json with its source, and settings may override
 it. The central figures say what a run settles at where the card has room. Near a full card the allocator
 gives cached blocks back and tries again (c10/cuda/CUDACachingAllocator.cpp, malloc: release_cached_blocks,
-v2.13.0), so slack alone never makes a run die: only tensors and context do.
+v2.13.0), so slack alone never makes a run die: only tensors and context do. A run whose slack does not fit shows
+anything between them and the whole card.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import memlint.memory.slack as slack
 from memlint._record import NamedTuple
-from memlint.memory.loss import copies_shifted
 from memlint.run import Run
 
 GIB = 1 << 30
 MIB = 1 << 20
-_DEFAULT_HEADS = 32
 
 
 class Card(NamedTuple):
@@ -68,24 +68,37 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     """What the GPU shows for `allocated` bytes of tensors at the peak.
 
     Read from `details`, each worked out from `run` where absent: `resident_bytes` (weights and optimizer
-    states), `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes`
-    (one layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`.
+    states), `forward_bytes` and `backward_bytes` (the highest moments up to the loss and of everything else but
+    the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those that are gone while the loss runs),
+    `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half precision),
+    `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes` (one
+    layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`.
     """
     table = values or constants()
-    kind = slack_kind(run, details)
-    entry = table["slack"][kind]
+    kind = slack.slack_kind(run, details)
+    margins = table["slack"][kind]
+    terms = table["terms"][margins["terms"]]
     beside = context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
-    slack, low_margin, high_margin = _slack(allocated, run, details, entry, table)
-    device = allocated + beside + slack
-    certain = int(details.get("allocated_low_bytes", allocated) * (1 - table["prediction_margin"]["value"])) + beside
-    above = max(0, details.get("allocated_high_bytes", allocated) - allocated)
-    below = max(0, allocated - details.get("allocated_low_bytes", allocated))
-    low = max(certain, int(device * (1 + low_margin)) - below)
-    high = max(device, int(device * (1 + high_margin))) + above
+    reserved = slack.reserved_bytes(allocated, run, details, terms)
+    low_margin, high_margin = margins["low"], margins["high"]
+    if run.stack.expandable_segments:
+        expandable = table["expandable_segments"]
+        reserved = allocated + int((reserved - allocated) * expandable["slack_share"])
+        low_margin, high_margin = expandable["low"], expandable["high"]
+    device = reserved + beside
+    least = details.get("allocated_low_bytes", allocated)
+    most = max(allocated, details.get("allocated_high_bytes", allocated))
+    doubt = table["prediction_margin"]["value"]
+    certain = int(least * (1 - doubt)) + beside
+    low = max(certain, int(device * (1 + low_margin)) - max(0, allocated - least))
+    high = max(device, int(device * (1 + high_margin))) + most - allocated
     usable = usable_bytes(run)
-    if usable:
+    if usable and high > usable:
+        full = max(int(usable * table["full_card"]["value"]), certain)
+        low = certain if device > usable else min(low, full)
+        if int(device * (1 + terms.get("headroom", 1.0))) + most - allocated <= usable:
+            high = usable  # the upper end alone does not fit: cached blocks, which go back before a run dies
         device = min(device, max(usable, allocated + beside))
-        low = min(low, max(int(usable * table["full_card"]["value"]), certain))
     low = min(low, device)
     return Card(max(allocated, device - beside), device, low, max(high, device), certain, kind)
 
@@ -128,83 +141,3 @@ def generator_bytes(run: Run) -> int:
     """What an inference engine on the same card keeps for itself, a share of the card's whole memory."""
     gpu = run.hardware.gpu
     return int(run.method.generator_share * gpu.nominal_bytes) if gpu else 0
-
-
-def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
-    """Which measured class of runs this one resembles.
-
-    ZeRO 1 and 2 keep flat buffers that are made once, as one GPU keeps its tensors: 13B on 8 GPUs reserved 1.09 times
-    what it allocated, and 1.23 times under ZeRO-3, which gathers and frees like FSDP (github.com/microsoft/DeepSpeed
-    issue 3734: 52.4 and 57.1 GB, 56.1 and 69.2 GB); a small model 1.15 to 1.2 times with its states in host memory
-    (issue 522: 5.55 and 6.39 to 6.68 GB).
-    """
-    sharded = _gathers(run) and run.parallelism.world_size != 1
-    if run.method.kind in ("full", "freeze") and run.purpose == "train":
-        return "sharded_full" if sharded else "full"
-    if _logits(run, details) == 0:
-        return "sharded_fused" if sharded else "fused"
-    if copies_shifted(run):
-        return "sharded_upcast" if sharded else "upcast"
-    if sharded:
-        return "sharded_plain"
-    return "eager" if _scores(run, details) else "plain"
-
-
-def _gathers(run: Run) -> bool:
-    """Whether parameters are gathered and freed all through the step."""
-    if run.parallelism.engine == "deepspeed":
-        return run.parallelism.zero.stage not in (0, 1, 2)
-    return run.parallelism.engine in ("fsdp", "megatron")
-
-
-def _slack(
-    allocated: int, run: Run, details: Mapping[str, int], entry: Mapping[str, Any], table: Mapping[str, Any]
-) -> tuple[int, float, float]:
-    """Reserved minus allocated in bytes, and the margins of the device's total."""
-    activations = max(0, allocated - details.get("resident_bytes", allocated // 2))
-    logits = _logits(run, details)
-    quantized = logits if run.model.quantization.method != "none" else 0
-    fixed = min(entry["fixed_gib"] * GIB, table["fixed_share"]["value"] * allocated)
-    slack = (
-        entry["activations"] * activations
-        + entry["logits"] * logits
-        + entry.get("quantized_logits", 0.0) * quantized
-        + entry["scores"] * _scores(run, details)
-        + entry["allocated"] * allocated
-        + fixed
-    )
-    slack = min(slack, entry.get("most_gib", 1 << 20) * GIB)
-    if not run.stack.expandable_segments:
-        return int(slack), entry["low"], entry["high"]
-    expandable = table["expandable_segments"]
-    return int(slack * expandable["slack_share"]), expandable["low"], expandable["high"]
-
-
-def _logits(run: Run, details: Mapping[str, int]) -> int:
-    if "whole_logits_bytes" in details:
-        return details["whole_logits_bytes"]
-    if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
-        return 0
-    architecture = run.model.architecture
-    known = run.model.vocab_size
-    vocabulary: int = known if isinstance(known, int) else architecture.vocab_size if architecture else 0
-    return 4 * _tokens(run) * vocabulary
-
-
-def _scores(run: Run, details: Mapping[str, int]) -> int:
-    if run.attention.implementation != "eager":
-        return 0
-    if "attention_scores_bytes" in details:
-        return details["attention_scores_bytes"]
-    architecture = run.model.architecture
-    heads = max((layer.attention.heads for layer in architecture.kinds), default=0) if architecture else 0
-    return 4 * _tokens(run) * _length(run) * (heads or _DEFAULT_HEADS)
-
-
-def _tokens(run: Run) -> int:
-    batch = run.batch.micro_batch_size
-    return (batch if isinstance(batch, int) else 1) * _length(run)
-
-
-def _length(run: Run) -> int:
-    return run.sequence.length if isinstance(run.sequence.length, int) else 0

@@ -111,6 +111,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         found += (generated,)
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
+    details |= _moments(found, computed, state)
     low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
     softer = None if simulated else _softer(run)
     high += 0 if simulated or not run.method.freeze_vision_tower else images.most_bytes(run)
@@ -211,6 +212,21 @@ def with_extra_models(run: Run, units: tuple[Unit, ...], state: ModelState) -> M
     sharded = run.parallelism.engine == "fsdp" or run.parallelism.zero.stage == 3
     share = ranks if sharded and run.parallelism.engine != "single" and isinstance(ranks, int) else 1
     return state._replace(weights=state.weights + copies * width * base // max(1, share))
+
+
+def _moments(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
+    """What the allocator's slack is worked out from, beside the peak itself."""
+    layers = [sum(t.numel * t.copies for t in unit.tensors if t.kind != "adapter") for unit in units]
+    others = [phase.allocated_bytes for phase in found if phase.name not in ("forward", "optimizer_step")]
+    forward = next(phase for phase in found if phase.name == "forward")
+    return {
+        "forward_bytes": forward.allocated_bytes,
+        "freed_gradients_bytes": max(0, state.gradients_at_step - forward.components["gradients"]),
+        "backward_bytes": max(others),
+        "layer_bytes": max(
+            (2 * size for size, unit in zip(layers, units, strict=True) if unit.name == "layer"), default=0
+        ),
+    }
 
 
 def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:

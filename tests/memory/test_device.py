@@ -85,12 +85,12 @@ def test_measured_run_with_a_fused_loss() -> None:
     # fms-acceleration a100_80gb, Llama-3-8B LoRA 4 x 4096 with fused linear CE: 23.20 allocated, 24.87 on the card
     card = device.card(int(23.20 * GIB), _lora(A100, Loss("liger")), {"resident_bytes": int(15.126 * GIB)})
     assert card.low <= 24.87 * GIB <= card.high
-    assert card.high - card.low < 0.12 * card.device
+    assert card.high - card.low < 0.16 * card.device
 
 
 def test_measured_run_with_copies_of_the_logits() -> None:
-    # the same model, 8 x 4096, GPTQ base, logits built and upcast: 45.32 allocated, 73.58 on the card
-    run = _lora(A100, Loss("plain", upcast_logits=True))._replace(stack=Stack(transformers=(4, 45)))
+    # the same model, 8 x 4096, GPTQ base, logits upcast, fused cross entropy: 45.32 allocated, 73.58 on the card
+    run = _lora(A100, Loss("fused_ce", upcast_logits=True))._replace(stack=Stack(transformers=(4, 45)))
     terms = {"resident_bytes": int(5.51 * GIB), "whole_logits_bytes": int(15.656 * GIB)}
     card = device.card(int(45.32 * GIB), run, terms)
     assert card.low <= 73.58 * GIB <= card.high
@@ -114,10 +114,65 @@ def test_constants_can_be_overridden_without_touching_the_others() -> None:
 
 def test_every_constant_has_a_source() -> None:
     for name, entry in device.constants().items():
-        found = (
-            [entry] if name not in ("slack", "expandable_segments") else entry.values() if name == "slack" else [entry]
-        )
+        found = entry.values() if name in ("terms", "slack") else [entry]
         assert all(one["source"] for one in found), name
+
+
+def test_every_class_has_terms() -> None:
+    table = device.constants()
+    assert {entry["terms"] for entry in table["slack"].values()} == set(table["terms"])
+
+
+def test_gradients_stay_beside_activations() -> None:
+    # fms-acceleration, PowerLM-3B pure bf16 on one A100, 4 x 4096: 32.72 allocated, 46.56 on the card
+    run = Run("t", "t", method=Method("full"), parallelism=Parallelism(1), hardware=Hardware(A100))
+    moments = {"resident_bytes": 19.62, "forward_bytes": 31.71, "backward_bytes": 31.71, "gradients_bytes": 6.54}
+    moments["freed_gradients_bytes"] = 6.54
+    terms = {name: int(size * GIB) for name, size in moments.items()} | {"optimizer_step_temporary_bytes": 7022000000}
+    card = device.card(int(32.72 * GIB), run, terms)
+    assert card.low <= 46.56 * GIB <= card.high
+
+
+def test_a_rank_keeps_more_of_what_it_gathers_the_less_it_owns() -> None:
+    two, four = (
+        device.card(
+            20 * GIB,
+            Run(
+                "t", "t", method=Method("lora"), parallelism=Parallelism(ranks, engine="fsdp"), hardware=Hardware(A100)
+            ),
+            {"resident_bytes": 2 * GIB, "layer_bytes": GIB // 2, "whole_logits_bytes": 0},
+        )
+        for ranks in (2, 4)
+    )
+    assert two.kind == four.kind == "sharded_fused"
+    assert four.reserved > two.reserved
+
+
+def test_a_run_whose_slack_does_not_fit_shows_anything_from_its_tensors_to_the_card() -> None:
+    # fms-acceleration, Llama-3-8B LoRA under FSDP on 2 GPUs, 8 x 4096: 49.34 allocated, 59.26 on a card of 79.15
+    run = Run(
+        "t",
+        "t",
+        method=Method("lora"),
+        loss=Loss("fused_ce", upcast_logits=True),
+        parallelism=Parallelism(2, engine="fsdp"),
+        stack=Stack(transformers=(4, 45)),
+        hardware=Hardware(A100),
+    )
+    terms = {"resident_bytes": int(7.55 * GIB), "whole_logits_bytes": int(15.66 * GIB), "layer_bytes": 436 << 20}
+    card = device.card(int(49.34 * GIB), run, terms)
+    assert card.low <= 59.26 * GIB <= card.high
+    assert card.low < 50 * GIB
+    assert device.verdict(card.low, card.high, A100.usable_bytes) == "tight"
+
+
+def test_slack_that_goes_back_to_the_driver_does_not_make_a_run_tight() -> None:
+    # fms-acceleration, Llama-3-8B GPTQ on one A100, 8 x 4096, fused cross entropy: 45.32 allocated, 73.58 on the card
+    run = _lora(A100, Loss("fused_ce", upcast_logits=True))
+    run = run._replace(model=Model(quantization=Quantization("gptq")), stack=Stack(transformers=(4, 45)))
+    terms = {"resident_bytes": int(5.49 * GIB), "whole_logits_bytes": int(15.656 * GIB), "layer_bytes": 436 << 20}
+    card = device.card(int(45.32 * GIB), run, terms)
+    assert card.low <= 73.58 * GIB <= card.high == A100.usable_bytes
 
 
 def test_all_kernels_are_resident_before_lazy_loading() -> None:

@@ -1,0 +1,119 @@
+"""What PyTorch's caching allocator reserves beyond the tensors, from the moments of one step.
+
+The allocator (c10/cuda/CUDACachingAllocator.cpp) splits and merges cached blocks, but only within a segment and only
+for the stream that asked for them. So a step reserves its highest moment and what other moments left behind that fits
+nothing of it. How much each leaves is fitted (device.json, `terms`, with sources):
+
+- the loss: logits, their copies and gradients differ in size and come and go at once;
+- forward and backward: a share of what a batch allocates and frees;
+- gradients that were set to None, and a foreach optimizer's temporaries: a block a parameter, which serves no
+  activation, so that both are held beside the next forward;
+- gradients again, by a share: they were cut out of what the batch before left, and the next one asks for more;
+- gathered parameters (FSDP, ZeRO-3): made on a stream of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.memory.loss import copies_shifted
+from memlint.run import Run
+
+GIB = 1 << 30
+_DEFAULT_HEADS = 32
+
+
+def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
+    """Which measured class of runs this one resembles.
+
+    ZeRO 1 and 2 keep flat buffers that are made once, as one GPU keeps its tensors: 13B on 8 GPUs reserved 1.09 times
+    what it allocated, and 1.23 times under ZeRO-3, which gathers and frees like FSDP (github.com/microsoft/DeepSpeed
+    issue 3734: 52.4 and 57.1 GB, 56.1 and 69.2 GB); a small model 1.15 to 1.2 times with its states in host memory
+    (issue 522: 5.55 and 6.39 to 6.68 GB).
+    """
+    sharded = _gathers(run) and run.parallelism.world_size != 1
+    if run.method.kind == "full" and run.purpose == "train":
+        flat = run.parallelism.engine == "deepspeed" and run.parallelism.world_size != 1
+        return "sharded_full" if sharded else "flat" if flat else "full"
+    if _logits(run, details) == 0:
+        return "sharded_fused" if sharded else "fused"
+    if copies_shifted(run):
+        return "sharded_upcast" if sharded else "upcast"
+    if sharded:
+        return "sharded_plain"
+    return "eager" if _scores(run, details) else "plain"
+
+
+def _gathers(run: Run) -> bool:
+    """Whether parameters are gathered and freed all through the step."""
+    if run.parallelism.engine == "deepspeed":
+        return run.parallelism.zero.stage not in (0, 1, 2)
+    return run.parallelism.engine in ("fsdp", "megatron")
+
+
+def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> int:
+    """What the allocator holds where the card has room. `terms`: those of the run's class in device.json."""
+
+    def term(name: str) -> float:
+        return float(terms.get(name, 0.0))
+
+    resident = details.get("resident_bytes", allocated // 2)
+    forward = details.get("forward_bytes", allocated)
+    others = details.get("backward_bytes", allocated)
+    quantized = run.model.quantization.method != "none"
+    share = term("activations") + (term("quantized_activations") if quantized else 0.0)
+    logits = term("kernel_logits" if run.loss.kind == "fused_ce" else "logits") * _logits(run, details)
+    freed = details.get("freed_gradients_bytes", 0)
+    at_loss = forward + share * max(0, forward - resident) + logits + freed
+    at_backward = others + share * max(0, others - resident)
+    left = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
+    if "forward_bytes" in details:
+        left += details.get("optimizer_step_temporary_bytes", 0)
+    left += term("allocated") * allocated + _fixed(allocated, run, details, terms)
+    most = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
+    return max(allocated, int(min(max(at_loss, at_backward) + left, most)))
+
+
+def _fixed(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
+    """The part that no batch changes. A rank gathers what it does not own: half of the model on two, 3/4 on four."""
+    layer = details.get("layer_bytes", 0)
+    fixed: float = terms.get("fixed_gib", 0.0) * GIB + terms.get("layer", 0.0) * layer
+    if run.model.quantization.method != "none":
+        fixed += terms.get("quantized_gib", 0.0) * GIB
+    if layer and "most_layers" in terms:
+        fixed = min(fixed, terms["most_layers"] * layer)
+    ranks = run.parallelism.world_size
+    if terms.get("gathers") and isinstance(ranks, int) and ranks > 1:
+        fixed *= 2 * (1 - 1 / ranks)
+    return min(fixed, float(terms.get("fixed_share", 0.0)) * allocated)
+
+
+def _logits(run: Run, details: Mapping[str, int]) -> int:
+    if "whole_logits_bytes" in details:
+        return details["whole_logits_bytes"]
+    if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
+        return 0
+    architecture = run.model.architecture
+    known = run.model.vocab_size
+    vocabulary: int = known if isinstance(known, int) else architecture.vocab_size if architecture else 0
+    return 4 * _tokens(run) * vocabulary
+
+
+def _scores(run: Run, details: Mapping[str, int]) -> int:
+    if run.attention.implementation != "eager":
+        return 0
+    if "attention_scores_bytes" in details:
+        return details["attention_scores_bytes"]
+    architecture = run.model.architecture
+    heads = max((layer.attention.heads for layer in architecture.kinds), default=0) if architecture else 0
+    return 4 * _tokens(run) * _length(run) * (heads or _DEFAULT_HEADS)
+
+
+def _tokens(run: Run) -> int:
+    batch = run.batch.micro_batch_size
+    return (batch if isinstance(batch, int) else 1) * _length(run)
+
+
+def _length(run: Run) -> int:
+    return run.sequence.length if isinstance(run.sequence.length, int) else 0
