@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import memlint.memory.slack as slack
 from memlint._record import NamedTuple
+from memlint.hardware.model import Gpu
 from memlint.run import Run
 
 GIB = 1 << 30
@@ -75,32 +76,71 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`.
     """
     table = values or constants()
+    return _on(
+        _settled(allocated, run, details, table), allocated, details, table, _beside(run, table), usable_bytes(run)
+    )
+
+
+def fitting(allocated: int, run: Run, details: Mapping[str, int], gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """Those of `gpus` on which the verdict would be `fits`."""
+    table = constants()
+    settled = _settled(allocated, run, details, table)
+    on_every = nccl_bytes(run, table)
+    doubt = max(allocated, details.get("allocated_high_bytes", allocated)) - allocated
+    # As in `_on`: the upper end fits, or the central figure with some headroom does.
+    share = 1 + max(0.0, min(settled.high, settled.headroom))
+    names = []
+    for gpu in gpus:
+        if allocated <= gpu.usable_bytes:
+            device = settled.reserved + on_every + _context_of(gpu, run, table) + _generator_of(gpu, run)
+            if int(device * share) + doubt <= gpu.usable_bytes:
+                names.append(gpu.name)
+    return tuple(names)
+
+
+class _Settled(NamedTuple):
+    """What a run settles at where the card has room, whichever card that is."""
+
+    reserved: int
+    low: float
+    high: float
+    headroom: float
+    kind: str
+
+
+def _settled(allocated: int, run: Run, details: Mapping[str, int], table: Mapping[str, Any]) -> _Settled:
     kind = slack.slack_kind(run, details)
     margins = table["slack"][kind]
     terms = table["terms"][margins["terms"]]
-    beside = context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
     reserved = slack.reserved_bytes(allocated, run, details, terms)
-    low_margin, high_margin = margins["low"], margins["high"]
     if run.stack.expandable_segments:
-        expandable = table["expandable_segments"]
-        reserved = allocated + int((reserved - allocated) * expandable["slack_share"])
-        low_margin, high_margin = expandable["low"], expandable["high"]
-    device = reserved + beside
+        margins = table["expandable_segments"]
+        reserved = allocated + int((reserved - allocated) * margins["slack_share"])
+    return _Settled(reserved, margins["low"], margins["high"], terms.get("headroom", 1.0), kind)
+
+
+def _on(
+    settled: _Settled, allocated: int, details: Mapping[str, int], table: Mapping[str, Any], beside: int, usable: int
+) -> Card:
+    device = settled.reserved + beside
     least = details.get("allocated_low_bytes", allocated)
     most = max(allocated, details.get("allocated_high_bytes", allocated))
-    doubt = table["prediction_margin"]["value"]
-    certain = int(least * (1 - doubt)) + beside
-    low = max(certain, int(device * (1 + low_margin)) - max(0, allocated - least))
-    high = max(device, int(device * (1 + high_margin))) + most - allocated
-    usable = usable_bytes(run)
+    certain = int(least * (1 - table["prediction_margin"]["value"])) + beside
+    low = max(certain, int(device * (1 + settled.low)) - max(0, allocated - least))
+    high = max(device, int(device * (1 + settled.high))) + most - allocated
     if usable and high > usable:
         full = max(int(usable * table["full_card"]["value"]), certain)
         low = certain if device > usable else min(low, full)
-        if int(device * (1 + terms.get("headroom", 1.0))) + most - allocated <= usable:
+        if int(device * (1 + settled.headroom)) + most - allocated <= usable:
             high = usable  # the upper end alone does not fit: cached blocks, which go back before a run dies
         device = min(device, max(usable, allocated + beside))
     low = min(low, device)
-    return Card(max(allocated, device - beside), device, low, max(high, device), certain, kind)
+    return Card(max(allocated, device - beside), device, low, max(high, device), certain, settled.kind)
+
+
+def _beside(run: Run, table: Mapping[str, Any]) -> int:
+    """What stands on the card beside PyTorch's allocator."""
+    return context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
 
 
 def verdict(low: int, high: int, usable: int) -> str:
@@ -121,10 +161,14 @@ def usable_bytes(run: Run) -> int:
 
 def context_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
     """The CUDA context with its kernels, all of them before PyTorch loads kernels when they are first used (1.13)."""
-    figures = (table or constants())["context"]
+    return _context_of(run.hardware.gpu, run, table or constants())
+
+
+def _context_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
+    figures = table["context"]
     if () < run.stack.torch < (1, 13):
         return int(figures["eager_mib"] * MIB)
-    known = run.hardware.gpu.context_bytes if run.hardware.gpu else 0
+    known = gpu.context_bytes if gpu else 0
     return int(min(known or figures["default_mib"] * MIB, figures["most_mib"] * MIB))
 
 
@@ -139,5 +183,8 @@ def nccl_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
 
 def generator_bytes(run: Run) -> int:
     """What an inference engine on the same card keeps for itself, a share of the card's whole memory."""
-    gpu = run.hardware.gpu
+    return _generator_of(run.hardware.gpu, run)
+
+
+def _generator_of(gpu: Gpu | None, run: Run) -> int:
     return int(run.method.generator_share * gpu.nominal_bytes) if gpu else 0

@@ -245,24 +245,9 @@ def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, 
         None,
         device.verdict(card.low, card.high, usable),
         budget_bytes=usable,
-        fits_on=_fits_on(run, allocated, details),
+        fits_on=device.fitting(allocated, run, details, hardware.common()),
         details=details,
     )
-
-
-def _fits_on(run: Run, allocated: int, details: dict[str, int]) -> tuple[str, ...]:
-    """Common GPUs whose memory the whole interval leaves free, smallest first."""
-    names = []
-    high: dict[int, int] = {}  # the interval's end depends on a card by its context only
-    for gpu in hardware.common():
-        if allocated > gpu.usable_bytes:
-            continue
-        if gpu.context_bytes not in high:
-            there = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
-            high[gpu.context_bytes] = device.card(allocated, there, details).high
-        if high[gpu.context_bytes] <= gpu.usable_bytes:
-            names.append(gpu.name)
-    return tuple(names)
 
 
 _MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")

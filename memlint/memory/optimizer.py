@@ -92,8 +92,11 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     if entry.get("momentum") and run.optimizer.momentum:
         names.append("param")
     states = managed = 0
+    distinct = [(name, names.count(name)) for name in dict.fromkeys(names)]
     for tensor, number in trained:
-        own = sum(_state_bytes(name, tensor, kind) for name in names)
+        own = 0
+        for name, times in distinct:
+            own += times * _state_bytes(name, tensor, kind)
         if entry.get("paged") and tensor.numel >= _PAGED_FROM:
             stays = sum(_unpaged_bytes(name, tensor, kind) for name in names)
             managed += (own - stays) * number

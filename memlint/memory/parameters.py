@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, Tower, Weight
@@ -87,16 +88,14 @@ def _layers(builder: _Builder) -> list[Unit]:
     architecture = builder.architecture
     known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
     found: list[Unit] = []
-    previous: tuple[int, str] | None = None
-    for index, kind in enumerate(architecture.pattern):
-        key = (kind, builder.layer_mode(index))
-        if key == previous:
-            found[-1] = found[-1]._replace(repeat=found[-1].repeat + 1)
-            continue
+    keys = zip(architecture.pattern, map(builder.layer_mode, range(len(architecture.pattern))))
+    index = 0
+    for key, equal in groupby(keys):
+        repeat = len(list(equal))
         if key not in known:
-            known[key] = builder.layer_tensors(kind, index)
-        found.append(Unit("layer", known[key], 1, index))
-        previous = key
+            known[key] = builder.layer_tensors(key[0], index)
+        found.append(Unit("layer", known[key], repeat, index))
+        index += repeat
     return found
 
 
@@ -138,6 +137,10 @@ class _Builder:
         quantization = run.model.quantization
         self.skipped = architecture.stored.skipped if quantization.prequantized else ()
         self.stacked = stacks_experts(run)
+        self.layers_alike = not (self.unfrozen or self.transformed or method.trainable_patterns)
+        # Whether nothing but `trains` decides what trains, and no module is copied.
+        self.plain = not (method.trainable_patterns or method.modules_to_save or method.kind == "freeze")
+        self.plain = self.plain and method.bias != "all" and not blockwise
 
     def _trainable_dtype(self) -> str:
         run = self.run
@@ -147,6 +150,8 @@ class _Builder:
 
     def layer_mode(self, index: int) -> str:
         """What distinguishes layers of one kind: trained by freeze tuning, adapted or not, matched by a pattern."""
+        if self.layers_alike:
+            return ""
         mode = "u" if index in self.unfrozen else ""
         if self.transformed and index in self.transformed:
             mode += "t"
@@ -178,6 +183,11 @@ class _Builder:
 
     def _add(self, found: list[Tensor], weight: Weight, trains: bool, prefix: str, index: int) -> None:
         method = self.run.method
+        if self.plain:
+            found.append(self._base(weight, trains))
+            if self.adapts and (not prefix or index >= 0 or not method.freeze_vision_tower):
+                self._adapt(found, weight, index)
+            return
         module = weight.name.rpartition(".")[0]
         trained = trains and self._selected(weight, index)
         if method.trainable_patterns and not trained:

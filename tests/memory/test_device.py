@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlint.hardware import common
 from memlint.hardware.model import Gpu
 from memlint.memory import device
 from memlint.run import Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack
@@ -75,6 +76,18 @@ def test_expandable_segments_waste_no_more(run: Run, allocated: int, terms: dict
     plain = device.card(allocated, run._replace(stack=Stack(expandable_segments=False)), terms)
     expandable = device.card(allocated, run._replace(stack=Stack(expandable_segments=True)), terms)
     assert expandable.reserved <= plain.reserved
+
+
+@given(runs, st.integers(1, 300 * GIB), details)
+def test_the_cards_that_hold_a_run_are_those_where_its_verdict_is_fits(
+    run: Run, allocated: int, terms: dict[str, int]
+) -> None:
+    found = device.fitting(allocated, run, terms, common())
+    for gpu in common():
+        there = run._replace(hardware=Hardware(gpu))
+        _, _, low, high = device.to_card(allocated, there, terms)
+        fits = allocated <= gpu.usable_bytes and device.verdict(low, high, gpu.usable_bytes) == "fits"
+        assert (gpu.name in found) == fits
 
 
 def _lora(gpu: Gpu, loss: Loss) -> Run:
