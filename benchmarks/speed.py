@@ -74,7 +74,9 @@ def throughput(tool: Callable[[str], str], peer: Callable[[str], str], folder: P
         "ryl": [peer("ryl"), "configs"],
     }
     found = in_turns({name: one for name, one in commands.items() if Path(one[0]).exists()}, folder, 1)
-    found["peak MiB, --jobs 1"] = peak_mebibytes([*check, "--jobs", "1"], folder)
+    for name in ("concise", "text", "json"):
+        alone = [tool("memlint"), "check", "configs", "--format", name, "--jobs", "1"]
+        found[f"peak MiB, {name}"] = peak_mebibytes(alone, folder)
     return found
 
 
@@ -99,6 +101,7 @@ def main() -> None:
             print(f"{label:28} {value * 1000:8.1f} ms")
         print(f"{'--version / python':28} {one['memlint --version'] / one['python -c pass']:8.2f} x  (bar 2)")
         print(f"{'check / yamllint':28} {one['memlint check one.yaml'] / one['yamllint one.yaml']:8.2f} x  (bar 1)")
+    alone: dict[int, float] = {}
     for number in filter(None, (given.files, given.many)):
         with tempfile.TemporaryDirectory() as name:
             many = throughput(tool, peer, Path(name), number)
@@ -107,6 +110,10 @@ def main() -> None:
                 print(f"{number} files, {label:24} {value:8.2f} {rate}")
             ratio = many["yamllint"] / many["memlint check --jobs 1"]
             print(f"{number} files, memlint / yamllint         {ratio:8.2f} x  (bar 5)")
+            alone[number] = many["memlint check --jobs 1"] / number
+    if given.many:
+        longer = alone[given.many] / alone[given.files] - 1
+        print(f"time a file, {given.many} against {given.files} files {longer:+8.1%}  (bar +10 %)")
 
 
 if __name__ == "__main__":

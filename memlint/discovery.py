@@ -66,8 +66,9 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            yield Found(folder, folder == root, f"cannot be listed: {error.strerror}")
-            continue
+            if folder == root or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                yield Found(folder, folder == root, f"cannot be listed: {error.strerror}")
+            continue  # one that went away since the folder around it was listed holds no files
         if gitignore and any(entry.name == ".gitignore" for entry in entries):
             ignores = (*ignores[:-1], *_read_ignores(folder, ".gitignore"), ignores[-1])
         below = []

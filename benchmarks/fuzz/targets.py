@@ -3,8 +3,9 @@
     pip install atheris
     python benchmarks/fuzz/targets.py TARGET [benchmarks/fuzz/corpus] [-max_total_time=600]
 
-TARGET: loader, comments, settings, reports. (Rule expressions: benchmarks/fuzz_expression.py.) An input that
-ends in an exception is written to the working directory; one worth keeping goes to the corpus.
+TARGET: loader, comments, settings, expressions, reports. (Whole expressions from a grammar, which bytes seldom hit:
+benchmarks/fuzz_expression.py.) An input that ends in an exception is written to the working directory; one worth
+keeping goes to the corpus.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 with atheris.instrument_imports(include=["memlint"]):
+    from memlint.checks.expression import ExpressionError, compile_expression
+    from memlint.checks.facts import Facts, StepLimit
+    from memlint.checks.vocabulary import Vocabulary
     from memlint.commands.facts import Sources
     from memlint.commands.run_files import Job, Linter
     from memlint.hardware import find
     from memlint.report.model import Report
     from memlint.report.outputs import OUTPUTS
+    from memlint.run import UNKNOWN, Run
     from memlint.settings import SettingsError, effective, load_settings
     from memlint.source import comments as comments_of
     from memlint.source import load, redialect
@@ -33,6 +38,11 @@ with atheris.instrument_imports(include=["memlint"]):
 NAMES = ("x.yaml", "x.json", "x")
 DIALECTS = ("yaml11", "yaml12", "omegaconf")
 GPU = find("RTX4090")
+JOB = Job(Sources(gpu=GPU, gpus=2, isolated=True))
+LINTER = Linter(JOB)  # its rules are read once
+PLAIN = (int, float, str, bool, type(None), list, tuple, dict, type(UNKNOWN))
+VOCABULARIES = (Vocabulary(("llamafactory",)), Vocabulary())
+FACTS = Facts(Run("llamafactory", "x.yaml"), None, {"config": {"stage": "sft", "cutoff_len": 2048, "lora_rank": "8"}})
 
 
 def loader(data: bytes) -> None:
@@ -64,10 +74,21 @@ def settings(data: bytes) -> None:
                 effective(load_settings(os.path.join(folder, "x.yaml"), path), os.path.join(folder, "x.yaml"))
 
 
+def expressions(data: bytes) -> None:
+    """A rule's condition is refused, or gives a plain value within its steps."""
+    text = data.decode("utf-8", "replace")
+    for names in VOCABULARIES:
+        with suppress(ExpressionError, StepLimit):
+            program = compile_expression(text, names)
+            FACTS.begin({})
+            assert isinstance(program.evaluate(FACTS), PLAIN)
+
+
 def reports(data: bytes) -> None:
     """A whole check, and every output of it."""
-    job = Job(Sources(gpu=GPU, gpus=2, isolated=True), fixes=False, contents=(("x.yaml", data),))
-    report = Linter(job).report("x.yaml")
+    linter = Linter(JOB._replace(fixes=len(data) % 2 == 0, contents=(("x.yaml", data),)))
+    linter._rules, linter._engines = LINTER._rules, LINTER._engines
+    report = linter.report("x.yaml")
     assert not any(item.rule == "MEM000" for item in report.findings), report.findings
     for module in OUTPUTS.values():
         text = import_module(f"memlint.report.{module}").render(Report((report,), (), "0"))
@@ -78,6 +99,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "loader": loader,
     "comments": comments,
     "settings": settings,
+    "expressions": expressions,
     "reports": reports,
 }
 

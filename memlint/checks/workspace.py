@@ -20,7 +20,7 @@ from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
 
-MAX_CACHED = 256
+MAX_CACHED = 64  # documents kept: those of the file at hand, and companions that many files share
 
 ReadBytes = Callable[[str], bytes]
 
@@ -63,15 +63,19 @@ class Workspace:
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The documents of a file that was named or discovered; their path is `path`. Raises OSError."""
-        if path not in self._documents:
+        found = self._documents.pop(path, None)
+        if found is None:
+            found = load(self._load_bytes(self._absolute(path)), path)
             if len(self._documents) >= MAX_CACHED:
-                # A scan of a whole repository reads each file once: only shared references are worth keeping.
-                self._documents.clear()
-            self._documents[path] = load(self._load_bytes(self._absolute(path)), path)
-        return self._documents[path]
+                del self._documents[next(iter(self._documents))]  # the one that was not asked for the longest
+        self._documents[path] = found
+        return found
 
     def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
-        """The same files, with other bytes in those that `contents` names (as documents are named)."""
+        """The same files, with other bytes in those that `contents` names (as documents are named).
+
+        What was read lately is not read again: a file that changes on disk meanwhile is judged as it was.
+        """
         changed = {self._absolute(path): data for path, data in contents.items()}
         original = self._load_bytes
 
@@ -80,6 +84,12 @@ class Workspace:
 
         other = Workspace(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact)
         other._resolutions = self._resolutions
+        names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
+        other._documents = {
+            path: found
+            for path, found in self._documents.items()
+            if path.rpartition("/")[2] not in names or self._absolute(path) not in changed
+        }
         return other
 
     def _absolute(self, path: str) -> str:

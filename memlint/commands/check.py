@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint.commands import gather, options
@@ -11,7 +12,7 @@ from memlint.commands.output import to_stdout, write
 from memlint.commands.plugging import named, plug_in
 from memlint.commands.pool import linted
 from memlint.commands.rule_facts import rule_facts
-from memlint.commands.run_files import Linter, files, job
+from memlint.commands.run_files import Linted, Linter, files, job
 from memlint.commands.whatif import detail_for
 from memlint.findings import SEVERITIES
 from memlint.report.model import FileReport, Report
@@ -38,9 +39,15 @@ def run(program: str, arguments: list[str]) -> int:
     wants_page = any(name == "html" for name, _ in pairs)
     what = job(given, fixes=not given.no_fixes)._replace(what_if=detail_for(len(found)) if wants_page else "")
     linter = Linter(what)
-    told = tuple(linted(what, found, given.jobs))
-    strict = any(linter.settings(item.report.path).require_reason for item in told if item.waivers)
-    reports = gather.with_waivers(gather.merged([item.report for item in told]), told, strict)
+    strict = False
+
+    def told() -> Iterator[Linted]:
+        nonlocal strict
+        for item in linted(what, found, given.jobs):
+            strict = strict or bool(item.waivers and linter.settings(item.report.path).require_reason)
+            yield item
+
+    reports = gather.with_waivers(gather.gathered(told(), len(found)), strict)
     baseline = given.baseline or linter.settings(os.path.join(os.getcwd(), "config.yaml")).baseline
     if given.write_baseline:
         return _write_baseline(reports, baseline)
@@ -53,7 +60,7 @@ def run(program: str, arguments: list[str]) -> int:
         statistics=given.statistics,
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
     )
-    write(report, pairs, given.colour, {os.path.realpath(item.path) for item in found})
+    write(report, pairs, given.colour, (item.path for item in found))
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
 
 
@@ -73,7 +80,7 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _write_baseline(reports: tuple[FileReport, ...], path: str) -> int:
+def _write_baseline(reports: Sequence[FileReport], path: str) -> int:
     target = path or gather.DEFAULT_BASELINE
     number = gather.write_baseline(reports, target)
     hint = "" if path else f"; say `baseline: {target}` in memlint.yaml so that it counts"
@@ -81,11 +88,14 @@ def _write_baseline(reports: tuple[FileReport, ...], path: str) -> int:
     return 0
 
 
-def exit_code(reports: tuple[FileReport, ...], fail_on: str, linter: Linter, exit_zero: bool) -> int:
+def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_zero: bool) -> int:
     """2 for what could not be read or broke, 1 for findings from `fail_on` (else the settings' word) on, else 0."""
-    if any(not file.readable or _crashed(file) for file in reports):
-        return 2
-    return int(not exit_zero and any(_fails(file, fail_on, linter) for file in reports if file.findings))
+    fails = False
+    for file in reports:
+        if not file.readable or _crashed(file):
+            return 2
+        fails = fails or bool(not exit_zero and file.findings and _fails(file, fail_on, linter))
+    return int(fails)
 
 
 def _fails(file: FileReport, fail_on: str, linter: Linter) -> bool:

@@ -30,6 +30,7 @@ def run(program: str, arguments: list[str]) -> int:
     paths = [item.path for item in files(given)]
     what = job(given)
     changed: Mapping[str, bytes] = {}
+    before: dict[str, bytes] = {}
     number = 0
     for path in paths:
         settled = settle(_propose(path, what, given, _asker(given)), changed)
@@ -37,14 +38,15 @@ def run(program: str, arguments: list[str]) -> int:
             return _bug(settled)
         _tell(settled)
         changed, number = settled.contents, number + len(settled.applied)
-    harmed = tuple(_harmed(paths, what, changed)) if changed else ()
+        before |= settled.before
+    harmed = tuple(_harmed(paths, _over(what, before), _over(what, changed))) if changed else ()
     if harmed:
         raise CommandError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
-    moved = tuple(_moved(changed))
+    moved = tuple(_moved(before, changed))
     if moved:
         sys.stderr.write("".join(f"{line}\n" for line in moved) + f"memlint: {BUG}\n")
         return 2
-    done = _printed(changed) if given.diff else _written(changed, paths)
+    done = _printed(before, changed) if given.diff else _written(before, changed, paths)
     linter = Linter(_over(what, changed)._replace(fixes=False))
     left = exit_code(tuple(linter.report(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
     sys.stderr.write(f"memlint: {number} fixed in {done} file{'s' * (done != 1)}\n")
@@ -123,9 +125,9 @@ def _asker(given: options.Options) -> Callable[[Finding, Fix], bool]:
     return agreed
 
 
-def _harmed(paths: list[str], what: Job, changed: Mapping[str, bytes]) -> Iterator[str]:
+def _harmed(paths: list[str], old_job: Job, new_job: Job) -> Iterator[str]:
     """Files that got a new error from a change made for another file that shares a companion."""
-    old, new = (Linter(job._replace(fixes=False)) for job in (what, _over(what, changed)))
+    old, new = (Linter(job._replace(fixes=False)) for job in (old_job, new_job))
     for path in paths:
         before = {identity(item) for item in old.report(path).findings}
         for item in new.report(path).findings:
@@ -133,42 +135,33 @@ def _harmed(paths: list[str], what: Job, changed: Mapping[str, bytes]) -> Iterat
                 yield f"{path} would get a new error ({item.rule}: {item.message})"
 
 
-def _moved(changed: Mapping[str, bytes]) -> Iterator[str]:
+def _moved(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
     """What another parser, which keeps comments with their keys, says against the files to be written."""
     texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
     if texts:
         from memlint.fixes.second_opinion import disagreements
 
         for path, new in texts.items():
-            yield from (f"{path}: {reason}" for reason in disagreements(_read(path), new))
+            yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
 
 
-def _printed(changed: Mapping[str, bytes]) -> int:
-    texts = [patch(path.replace(os.sep, "/"), _read(path), new) for path, new in changed.items()]
+def _printed(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
+    texts = [patch(path.replace(os.sep, "/"), before[path], new) for path, new in changed.items()]
     sys.stdout.flush()
     sys.stdout.buffer.write(b"".join(texts))
     sys.stdout.buffer.flush()
     return sum(map(bool, texts))
 
 
-def _written(changed: Mapping[str, bytes], paths: list[str]) -> int:
+def _written(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: list[str]) -> int:
     """Raises CommandError where a file may not be written: none was."""
-    writes = [
-        write for write in (Write(path, _read(path), new) for path, new in changed.items()) if write.old != write.new
-    ]
+    writes = [Write(path, before[path], new) for path, new in changed.items() if before[path] != new]
     roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     try:
         write_all(writes, roots)
     except Refused as error:
-        raise CommandError(f"{error}: nothing was written") from None
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from None
+        raise CommandError(str(error)) from None
     return len(writes)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read()
 
 
 def _tell(settled: Settled) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.checks import baseline
-from memlint.checks.suppressions import waiver_findings
+from memlint.checks.suppressions import Waiver, waiver_findings
 from memlint.commands import CommandError
 from memlint.commands.hide import today
+from memlint.commands.packed import LOOSE, Packed, kept
 from memlint.commands.run_files import Linted
 from memlint.findings import Finding
 from memlint.report.model import FileReport, location_key
@@ -17,12 +19,59 @@ from memlint.report.model import FileReport, location_key
 DEFAULT_BASELINE = "memlint-baseline.json"
 
 
-def merged(reports: Sequence[FileReport]) -> tuple[FileReport, ...]:
-    """The same findings, each once and under the file that it points to.
+class Gathered(NamedTuple):
+    """`waivers`: suppressions in settings that speak about a file; `used`: those that hid something."""
+
+    reports: Sequence[FileReport]
+    waivers: tuple[Waiver, ...] = ()
+    used: frozenset[Waiver] = frozenset()
+
+
+def gathered(told: Iterable[Linted], number: int) -> Gathered:
+    """What was said of some `number` files, which are looked at one by one."""
+    waivers: dict[Waiver, None] = {}
+    used: set[Waiver] = set()
+
+    def reports() -> Iterator[FileReport]:
+        for item in told:
+            waivers.update(dict.fromkeys(item.waivers))
+            used.update(item.used)
+            yield item.report
+
+    found = merged(reports(), number)
+    return Gathered(found, tuple(waivers), frozenset(used))
+
+
+def merged(reports: Iterable[FileReport], number: int = 0) -> Sequence[FileReport]:
+    """The same findings, each once and under the file that it points to. `number`: about how many reports there are.
 
     A DeepSpeed JSON is linted alone and through every YAML that names it: what both say is said once, in the words
     that have more to show. A file that only took part gets a report behind the one that led to it.
     """
+    if number <= LOOSE:
+        return _together(reports)
+    order: dict[str, None] = {}
+    shared: set[str] = set()  # files that share a finding's place with another
+    told = Packed[FileReport]()
+    for report in reports:
+        pointed = {item.location.path for item in report.findings} - {report.path}
+        if pointed or report.path in order:
+            shared |= {report.path, *pointed}
+        else:
+            (report,) = _together((report,))
+        order |= dict.fromkeys((report.path, *sorted(pointed)))
+        told.append(report)
+    return Packed(_with_shared(told, order, shared)) if shared else told
+
+
+def _with_shared(told: Packed[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
+    together = {report.path: report for report in _together(item for item in told if item.path in shared)}
+    alone = (report for report in told if report.path not in shared)
+    for path in order:
+        yield together.pop(path) if path in shared else next(alone)
+
+
+def _together(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     best: dict[tuple[object, ...], Finding] = {}
     order: dict[str, FileReport] = {}
     for report in reports:
@@ -45,17 +94,16 @@ def _richness(item: Finding) -> tuple[int, int]:
     return len(item.related), len(item.fixes)
 
 
-def with_waivers(reports: tuple[FileReport, ...], linted: Iterable[Linted], strict: bool) -> tuple[FileReport, ...]:
+def with_waivers(told: Gathered, strict: bool) -> Sequence[FileReport]:
     """With what is wrong with the suppressions in settings, now that every file was looked at."""
-    waivers = [waiver for item in linted for waiver in item.waivers]
-    if not waivers:
-        return reports
-    used = frozenset(waiver for item in linted for waiver in item.used)
+    if not told.waivers:
+        return told.reports
     found: dict[str, list[Finding]] = {}
-    for item in waiver_findings(waivers, used, today(), strict):
+    for item in waiver_findings(told.waivers, told.used, today(), strict):
         place = item.location._replace(path=_shown(item.location.path))
         found.setdefault(place.path, []).append(item._replace(location=place))
-    return (*reports, *(FileReport(path, "", tuple(items)) for path, items in sorted(found.items())))
+    more = tuple(FileReport(path, "", tuple(items)) for path, items in sorted(found.items()))
+    return kept(chain(told.reports, more), len(told.reports)) if more else told.reports
 
 
 def _shown(path: str) -> str:
@@ -66,29 +114,33 @@ def _shown(path: str) -> str:
 class Accepted(NamedTuple):
     """Reports without what the baseline accepts, and what to say of the baseline."""
 
-    reports: tuple[FileReport, ...]
+    reports: Sequence[FileReport]
     notes: tuple[str, ...] = ()
 
 
-def without_baseline(reports: tuple[FileReport, ...], path: str) -> Accepted:
+def without_baseline(reports: Sequence[FileReport], path: str) -> Accepted:
     """Raises CommandError where the baseline cannot be read."""
-    told, gone = [], 0
-    left = dict(read_baseline(path))
+    left = _near(read_baseline(path), path)
     if not left:
         return Accepted(reports)
-    for report in reports:
-        compared = baseline.compare(report.findings, _near(left, path), [report.path])
-        for item in compared.accepted:
-            left[_far(baseline.key_of(item), path)] -= 1
-        gone += sum(compared.gone.values())
-        told.append(report._replace(findings=compared.new, baselined=len(compared.accepted)))
-    note = baseline.advice({("", "", ""): gone}) if gone else ""
-    return Accepted(tuple(told), (note,) if note else ())
+    gone: dict[baseline.Key, int] = {}
+
+    def compared() -> Iterator[FileReport]:
+        for report in reports:
+            known = left.get(report.path.replace("\\", "/"), {})
+            found = baseline.compare(report.findings, known, [report.path])
+            for item in found.accepted:
+                known[baseline.key_of(item)] -= 1
+            gone.update(found.gone)
+            yield report._replace(findings=found.new, baselined=len(found.accepted))
+
+    told = kept(compared(), len(reports))
+    note = baseline.advice(gone)
+    return Accepted(told, (note,) if note else ())
 
 
 def write_baseline(reports: Iterable[FileReport], path: str) -> int:
     """Accepts every finding of `reports`; what the file says of other files stays. Returns the number accepted."""
-    reports = tuple(reports)
     seen = {_from(path, report.path) for report in reports}
     counts = {key: number for key, number in read_baseline(path).items() if key[0] not in seen}
     found = baseline.count(item for report in reports for item in report.findings)
@@ -111,10 +163,14 @@ def read_baseline(path: str) -> Mapping[baseline.Key, int]:
         raise CommandError(f"baseline: {error}") from None
 
 
-def _near(counts: Mapping[baseline.Key, int], path: str) -> dict[baseline.Key, int]:
-    """Counts by the names that files have in this run; a baseline counts from its own folder."""
+def _near(counts: Mapping[baseline.Key, int], path: str) -> dict[str, dict[baseline.Key, int]]:
+    """Counts, file by file, by the names that files have in this run; a baseline counts from its own folder."""
     folder = os.path.dirname(os.path.abspath(path))
-    return {(_shown(os.path.join(folder, key[0])), *key[1:]): number for key, number in counts.items() if number}
+    names = {name: _shown(os.path.join(folder, name)) for name in {key[0] for key in counts}}
+    found: dict[str, dict[baseline.Key, int]] = {}
+    for (name, rule, key), number in counts.items():
+        found.setdefault(names[name], {})[names[name], rule, key] = number
+    return found
 
 
 def _far(key: baseline.Key, path: str) -> baseline.Key:

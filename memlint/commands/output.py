@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 import memlint._extensions as extensions
@@ -14,15 +15,23 @@ from memlint.report.terminal import style_for
 
 STYLED = ("text",)
 SUMMARY_BYTES = 1_000_000
+PIECE = 1 << 16  # characters that are written at once
 
 
-def write(report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, inputs: set[str]) -> None:
-    """Every format to its file or to standard output. Raises CommandError where a file cannot be written."""
+def write(
+    report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, inputs: Iterable[str]
+) -> None:
+    """Every format to its file or to standard output. Raises CommandError where a file cannot be written.
+
+    `inputs`: the files that were linted, which no report may overwrite.
+    """
+    real = {os.path.realpath(path) for path in inputs} if any(path is not None for _, path in pairs) else set()
     for name, path in pairs:
         if path is None:
-            to_stdout(rendered(report, name, colour))
+            for piece in _large(rendered(report, name, colour)):
+                to_stdout(piece)
         else:
-            _to_file(rendered(report, name, False, plain=True), path, inputs)
+            _to_file(rendered(report, name, False, plain=True), path, real)
         if name == "github":
             _job_summary(report)
 
@@ -35,7 +44,7 @@ def _job_summary(report: Report) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not any(file.runs or file.findings for file in report.files):
         return
-    data = rendered(report, "markdown", False, plain=True).encode("utf-8", "replace")
+    data = "".join(rendered(report, "markdown", False, plain=True)).encode("utf-8", "replace")
     if len(data) > SUMMARY_BYTES:
         data = data[: data.rfind(b"\n", 0, SUMMARY_BYTES)] + b"\n\n(cut here: --format json has the rest)\n"
     try:
@@ -45,15 +54,29 @@ def _job_summary(report: Report) -> None:
         raise CommandError(f"{path}: {error.strerror}") from None
 
 
-def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> str:
+def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> Iterable[str]:
+    """The report's text in pieces: many small ones from a module that has `pieces`, else one."""
     if name in extensions.outputs:
-        return extensions.outputs[name](report)
+        return (extensions.outputs[name](report),)
     module = import_module(f"memlint.report.{OUTPUTS[name]}")
-    if name in STYLED and not plain:
-        text: str = module.render(report, style_for(sys.stdout, colour=colour))
-        return text
-    plain_text: str = module.render(report)
-    return plain_text
+    style = (style_for(sys.stdout, colour=colour),) if name in STYLED and not plain else ()
+    if hasattr(module, "pieces"):
+        found: Iterable[str] = module.pieces(report, *style)
+        return found
+    return (module.render(report, *style),)
+
+
+def _large(pieces: Iterable[str]) -> Iterator[str]:
+    """The same text in pieces that are worth a call of the system each."""
+    held: list[str] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= PIECE:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
 
 
 def to_stdout(text: str) -> None:
@@ -73,11 +96,11 @@ def to_stdout(text: str) -> None:
         raise CommandError(f"standard output: {error.strerror}") from None
 
 
-def _to_file(text: str, path: str, inputs: set[str]) -> None:
+def _to_file(pieces: Iterable[str], path: str, inputs: set[str]) -> None:
     if os.path.realpath(path) in inputs:
         raise CommandError(f"{path}: the report would overwrite a file that was linted")
     try:
         with open(path, "w", encoding="utf-8", errors="replace", newline="\n") as stream:
-            stream.write(text)
+            stream.writelines(pieces)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None

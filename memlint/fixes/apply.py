@@ -35,17 +35,22 @@ class Applied(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """`contents` are the changed files. `refused`: fixes without a safe place, or harmful. `broken`: our bug."""
+    """`contents` are the changed files, `before` what the newly changed ones held when they were read: a file that
+    holds something else by the time of writing was changed by someone else. `refused`: fixes without a safe place,
+    or harmful. `broken`: our bug.
+    """
 
     contents: Mapping[str, bytes]
     applied: tuple[Applied, ...] = ()
     refused: tuple[tuple[Finding, str], ...] = ()
     broken: tuple[tuple[Finding, Broken], ...] = ()
+    before: Mapping[str, bytes] = {}
 
 
 def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
     """Applies what `propose` offers on top of `contents`; a finding is fixed at most once a round."""
     applied: list[Applied] = []
+    before: dict[str, bytes] = {}
     refused: dict[Identity, tuple[Finding, str]] = {}
     for _ in range(MAX_ROUNDS):
         seen: set[Identity] = set()
@@ -59,10 +64,11 @@ def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
                 refused[identity(proposal.finding)] = (proposal.finding, tried.refused)
                 continue
             refused.pop(identity(proposal.finding), None)
+            before |= {path: data for path, data in tried.before.items() if path not in contents}
             contents = {**contents, **tried.contents}
             applied.append(Applied(proposal.finding, proposal.fix))
         if len(applied) == number:
-            return Settled(contents, tuple(applied), tuple(refused.values()))
+            return Settled(contents, tuple(applied), tuple(refused.values()), before=before)
     last = applied[-1].finding
     law = Broken("rounds", f"fixing did not come to rest in {MAX_ROUNDS} rounds")
     return Settled({}, (), tuple(refused.values()), ((last, law),))

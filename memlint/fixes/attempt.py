@@ -17,7 +17,8 @@ Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Attempt(NamedTuple):
-    """`contents` are whole files by path; `refused` says why there is nothing to do, `broken` which law fails.
+    """`contents` are whole files by path, `before` the bytes they were made from; `refused` says why there is nothing
+    to do, `broken` which law fails.
 
     Laws 1 - 5 are about the writing: a failure is memlint's bug. Law 6 is about the advice: a fix that leaves its
     finding or brings another one (offload removed on a card that needs it) is refused, and others go on.
@@ -26,6 +27,7 @@ class Attempt(NamedTuple):
     edits: tuple[Edit, ...]
     patches: tuple[Patch, ...] = ()
     contents: Mapping[str, bytes] = {}
+    before: Mapping[str, bytes] = {}
     after: Analysis | None = None
     refused: str = ""
     broken: tuple[Broken, ...] = ()
@@ -41,6 +43,7 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
     documents = _documents(analysis)
     found: list[Patch] = []
     contents: dict[str, bytes] = {}
+    before: dict[str, bytes] = {}
     faults: list[Broken] = []
     for path, own in _by_path(edits).items():
         if path not in documents:
@@ -52,12 +55,13 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
         faults.extend(broken(documents[path], own, placed))
         found.extend(placed)
         contents[path] = encode(documents[path], apply(documents[path].text, placed))
+        before[path] = encode(documents[path], documents[path].text)
     if faults:
-        return Attempt(edits, tuple(found), contents, broken=tuple(faults))
+        return Attempt(edits, tuple(found), contents, before, broken=tuple(faults))
     if not found:
         return Attempt(edits, refused="the files say so already")
     after = again(contents)
-    tried = Attempt(edits, tuple(found), contents, after)
+    tried = Attempt(edits, tuple(found), contents, before, after)
     return tried if finding is None else held(tried, analysis, finding)
 
 

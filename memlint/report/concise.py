@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlint.findings import Finding
-from memlint.report.model import Report, findings
+from memlint.report.model import Report, each_finding
 from memlint.report.terminal import one_line, starts_safely
 from memlint.report.text import describe_fix
 
 
 def render(report: Report) -> str:
-    return "".join(line(finding) + "\n" for finding in findings(report))
+    return "".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[str]:
+    return (line(finding) + "\n" for finding in each_finding(report))
 
 
 def line(finding: Finding) -> str:

@@ -5,8 +5,10 @@ Escaping as in actions/toolkit packages/core/src/command.ts (escapeData, escapeP
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlint.findings import SEVERITIES, Finding
-from memlint.report.model import Report, findings
+from memlint.report.model import Report, each_finding
 from memlint.report.terminal import clean
 from memlint.report.text import describe_fix
 
@@ -17,18 +19,20 @@ SHOWN_PER_KIND = 10
 
 def render(report: Report) -> str:
     """One command a finding, and a notice that counts what GitHub will not show."""
-    ordered = sorted(findings(report), key=lambda item: -SEVERITIES.index(item.severity))
-    lines = [command(item) for item in ordered]
-    hidden = held_back(ordered)
+    return "".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[str]:
+    hidden = 0
+    for severity in reversed(SEVERITIES):
+        number = 0
+        for item in each_finding(report):
+            if item.severity == severity:
+                number += 1
+                yield command(item) + "\n"
+        hidden += max(0, number - SHOWN_PER_KIND)
     if hidden:
-        lines.append(f"::notice title=memlint::{hidden} more findings than GitHub annotates: see the job summary")
-    return "".join(line + "\n" for line in lines)
-
-
-def held_back(items: list[Finding]) -> int:
-    """How many annotations GitHub drops."""
-    per_kind = [sum(item.severity == severity for item in items) for severity in SEVERITIES]
-    return sum(max(0, number - SHOWN_PER_KIND) for number in per_kind)
+        yield f"::notice title=memlint::{hidden} more findings than GitHub annotates: see the job summary\n"
 
 
 def command(finding: Finding) -> str:

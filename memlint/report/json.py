@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from memlint.findings import Edit, Finding, Fix, Location
@@ -15,28 +16,40 @@ SCHEMA_VERSION = 1
 
 def render(report: Report) -> str:
     """Findings, runs and totals of `memlint check`."""
-    return dump(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "memlint_version": report.version,
-            "files": [_file(file) for file in report.files],
-            "findings": [finding(item) for file in report.files for item in file.findings],
-            "runs": [run(item) for file in report.files for item in file.runs],
-            "summary": totals(report)._asdict(),
-            "notes": list(report.notes),
-        }
-    )
+    return "".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[str]:
+    """The same, item by item: the values and the text of thousands of files at once would take a hundred MiB."""
+    yield from _head(report)
+    yield from _list("files", map(_file, report.files))
+    yield from _list("findings", (finding(item) for file in report.files for item in file.findings))
+    yield from _list("runs", (run(item) for file in report.files for item in file.runs))
+    yield f'  "summary": {_nested(totals(report)._asdict(), 1)},\n'
+    yield f'  "notes": {_nested(list(report.notes), 1)}\n}}\n'
 
 
 def render_estimates(report: Report) -> str:
     """The runs alone: what `memlint estimate --format json` prints."""
-    return dump(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "memlint_version": report.version,
-            "runs": [run(item) for file in report.files for item in file.runs],
-        }
-    )
+    runs = (run(item) for file in report.files for item in file.runs)
+    return "".join([*_head(report), *_list("runs", runs, "")]) + "}\n"
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f'{{\n  "schema_version": {SCHEMA_VERSION},\n  "memlint_version": {_nested(report.version, 1)},\n'
+
+
+def _list(name: str, items: Iterable[dict[str, Any]], end: str = ",") -> Iterator[str]:
+    between = f'  "{name}": [\n    '
+    for item in items:
+        yield between + _nested(item, 2)
+        between = ",\n    "
+    yield f'  "{name}": []{end}\n' if between.startswith("  ") else f"\n  ]{end}\n"
+
+
+def _nested(value: object, depth: int) -> str:
+    """`value` as it stands `depth` levels below the top; no text in JSON holds a raw line feed."""
+    return dump(value)[:-1].replace("\n", "\n" + "  " * depth)
 
 
 # An escaped backslash, a pair of surrogates, or half of one: only the last is no text.

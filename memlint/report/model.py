@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -90,7 +90,7 @@ class RuleFacts(NamedTuple):
 class Report(NamedTuple):
     """Everything one invocation has to say."""
 
-    files: tuple[FileReport, ...]
+    files: Sequence[FileReport]  # of many files: packed, so that each pass over it costs something
     rules: tuple[RuleFacts, ...] = ()
     version: str = ""
     root: str = ""
@@ -101,25 +101,27 @@ class Report(NamedTuple):
 
 def findings(report: Report) -> tuple[Finding, ...]:
     """All findings, file by file, by place."""
-    return tuple(finding for file in report.files for finding in file.findings)
+    return tuple(each_finding(report))
+
+
+def each_finding(report: Report) -> Iterator[Finding]:
+    """The same, one by one."""
+    return (finding for file in report.files for finding in file.findings)
 
 
 def totals(report: Report) -> Totals:
     severities = dict.fromkeys(reversed(SEVERITIES), 0)
     verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
+    recognised = suppressed = baselined = 0
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
         for run in file.runs:
             verdicts[run.estimate.verdict] += 1
-    return Totals(
-        files=len(report.files),
-        recognised=sum(bool(file.format) for file in report.files),
-        by_severity=severities,
-        suppressed=sum(file.suppressed for file in report.files),
-        baselined=sum(file.baselined for file in report.files),
-        verdicts=verdicts,
-    )
+        recognised += bool(file.format)
+        suppressed += file.suppressed
+        baselined += file.baselined
+    return Totals(len(report.files), recognised, severities, suppressed, baselined, verdicts)
 
 
 def location_key(finding: Finding) -> tuple[Any, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from memlint.report.model import Report, RunReport, findings
+from memlint.report.model import Report, RunReport, each_finding
 from memlint.report.terminal import Style, one_line
 from memlint.report.units import gib
 
@@ -16,24 +16,34 @@ WIDEST_PATH = 60
 
 def runs_table(report: Report, style: Style) -> Iterator[str]:
     """A row a run that was estimated, worst first; what is beyond SHOWN rows is counted."""
-    runs = ranked([run for file in report.files for run in file.runs])
-    if len(runs) < 2:
+    shown, number = ranked((run for file in report.files for run in file.runs), SHOWN)
+    if number < 2:
         return
-    shown = runs[:SHOWN]
     cells = [_cells(run) for run in shown]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     for run, row in zip(shown, cells):
         path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
         word = style.paint(run.estimate.verdict.replace("_", " "), ROLES[run.estimate.verdict])
         yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
-    if len(runs) > len(shown):
-        yield style.paint(f"  and {len(runs) - len(shown)} more with less to say (--format html shows all)", "dim")
+    if number > len(shown):
+        yield style.paint(f"  and {number - len(shown)} more with less to say (--format html shows all)", "dim")
 
 
-def ranked(runs: Sequence[RunReport]) -> list[RunReport]:
-    """Runs with a peak, worst verdict first, then by how much of the card they take."""
-    told = [run for run in runs if run.estimate.device_bytes is not None]
-    return sorted(told, key=lambda run: (WORST_FIRST.index(run.estimate.verdict), -_share(run), run.path))
+def ranked(runs: Iterable[RunReport], most: int) -> tuple[list[RunReport], int]:
+    """The first `most` runs with a peak, worst verdict first, then by how much of the card they take; how many have."""
+    number = 0
+    first: list[RunReport] = []
+    for run in runs:
+        if run.estimate.device_bytes is not None:
+            number += 1
+            first.append(run)
+            if len(first) >= 8 * most:
+                first = sorted(first, key=_rank)[:most]
+    return sorted(first, key=_rank)[:most], number
+
+
+def _rank(run: RunReport) -> tuple[int, float, str]:
+    return WORST_FIRST.index(run.estimate.verdict), -_share(run), run.path
 
 
 def _share(run: RunReport) -> float:
@@ -54,7 +64,7 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
 def statistics(report: Report, style: Style) -> Iterator[str]:
     """Findings by rule, the most frequent first, and how many of them have a fix."""
     counts: dict[tuple[str, str], list[int]] = {}
-    for item in findings(report):
+    for item in each_finding(report):
         count = counts.setdefault((item.rule, item.name), [0, 0])
         count[0] += 1
         count[1] += bool(item.fixes)

@@ -18,13 +18,18 @@ FIXES_SHOWN = 3
 
 def render(report: Report, style: Style = PLAIN) -> str:
     """Every finding with its excerpt, then one line that counts."""
-    blocks = ["\n".join(finding_lines(item, file.texts, style)) for file in report.files for item in file.findings]
+    return "".join(pieces(report, style))
+
+
+def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
+    for file in report.files:
+        for item in file.findings:
+            yield "\n".join(finding_lines(item, file.texts, style)) + "\n\n"
     if report.overview and (table := list(runs_table(report, style))):
-        blocks.append("\n".join(table))
+        yield "\n".join(table) + "\n\n"
     if report.statistics and (counted := list(statistics(report, style))):
-        blocks.append("\n".join(counted))
-    tail = [one_line(note) for note in report.notes]
-    return "\n\n".join([*blocks, "\n".join([*tail, summary(totals(report), style)])]) + "\n"
+        yield "\n".join(counted) + "\n\n"
+    yield "\n".join([*map(one_line, report.notes), summary(totals(report), style)]) + "\n"
 
 
 def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:

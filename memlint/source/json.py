@@ -232,6 +232,8 @@ class _Scanner:
             return Refused("syntax", "this string is not closed on its line", start, at)
         if character < " ":
             return Refused("syntax", f"a raw U+{ord(character):04X} in a string; escape it", at)
+        if character != "\\":  # of a `\u` without its four digits, the standard library tells the place of the u
+            at -= 1
         return Refused("syntax", "an unknown escape; a backslash is written \\\\", at, at + 2)
 
     def refuse(self, start: int, end: int) -> None:

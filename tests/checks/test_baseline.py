@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from memlint.checks.baseline import BaselineError, advice, compare, count, read, shrunk, write
 from memlint.findings import Finding, Location
+from memlint.source.encoding import MAX_BYTES
 
 
 def finding(path: str = "a.yaml", rule: str = "MEM001", key: str = "k", line: int = 1) -> Finding:
@@ -80,3 +81,18 @@ def test_what_is_no_baseline_is_refused(text: str, part: str) -> None:
     with pytest.raises(BaselineError, match=r"b\.json:") as caught:
         read(text.encode(), "b.json")
     assert part in str(caught.value)
+
+
+def test_a_baseline_larger_than_any_config_is_read() -> None:
+    counts = {(f"team/{index:06}.yaml", "MEM001", "MEM001:" + "x" * 60): 1 for index in range(60_000)}
+    data = write(counts).encode()
+    assert len(data) > MAX_BYTES
+
+    assert read(data, "known.json") == counts
+
+
+@pytest.mark.parametrize(("start", "filler"), [("", "["), ("{\n", " "), ("[", "9")])
+def test_what_is_large_and_no_baseline_is_refused(start: str, filler: str) -> None:
+    text = start + filler * (MAX_BYTES + 1)
+    with pytest.raises(BaselineError, match=r"^known\.json:\d+:\d+: "):
+        read(text.encode(), "known.json")

@@ -20,7 +20,7 @@ PIECES = st.sampled_from([
     "a", "b", "key", ": ", ":", "- ", "-", "\n", "\n  ", "\r\n", "[", "]", "{", "}", ", ", "'", '"', "#", " # x", "&x ",
     "*x", "<<: ", "<<", "? ", "|\n", ">-\n", "|2\n", "!!str ", "!!int ", "!x ", "---\n", "...\n", "%YAML 1.1\n", "1",
     "1e-5", "0x1F", "on", "~", "null", "true", "é", "🙂", "\u2028", "\x85", "\ufeff", "\t", "\0", "{{ x }}",
-    "2024-13-01",     "\\", "\\n", "//", "/*", "*/", "NaN", "9" * 70, "=", "@", "`", "%",
+    "2024-13-01",     "\\", "\\n", "\\u", "\\x", "//", "/*", "*/", "NaN", "9" * 70, "=", "@", "`", "%",
 ])  # fmt: skip
 MESSES = st.lists(PIECES, max_size=40).map("".join)
 SCALARS = st.one_of(
@@ -59,6 +59,7 @@ def is_sound(document: Document) -> None:
 @given(st.one_of(st.binary(max_size=200), MESSES.map(str.encode)), st.sampled_from(["a.yaml", "a.json", "-"]), DIALECTS)
 @example(b"", "-", "yaml11")
 @example(b"\xff\xfe\0\xd8", "a.yaml", "yaml11")
+@example(b'"H\\u', "a.json", "yaml11")
 def test_loading_never_raises_and_every_span_lies_in_the_text(data: bytes, path: str, dialect: str) -> None:
     found = documents(data, path, dialect)
 
