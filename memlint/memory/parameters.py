@@ -137,6 +137,7 @@ class _Builder:
         quantization = run.model.quantization
         self.skipped = architecture.stored.skipped if quantization.prequantized else ()
         self.stacked = stacks_experts(run)
+        self.as_stored = quantization.method == "none" and not run.precision.upcast_layernorm
         self.layers_alike = not (self.unfrozen or self.transformed or method.trainable_patterns)
         # Whether nothing but `trains` decides what trains, and no module is copied.
         self.plain = not (method.trainable_patterns or method.modules_to_save or method.kind == "freeze")
@@ -177,17 +178,19 @@ class _Builder:
     ) -> tuple[Tensor, ...]:
         """All tensors that `weights` become: base, adapter branches, trainable copies."""
         found: list[Tensor] = []
+        if self.plain:
+            adapts = self.adapts and (not prefix or index >= 0 or not self.run.method.freeze_vision_tower)
+            for weight in weights:
+                found.append(self._base(weight, trains))
+                if adapts:
+                    self._adapt(found, weight, index)
+            return tuple(found)
         for weight in weights:
             self._add(found, weight, trains, prefix, index)
         return tuple(found)
 
     def _add(self, found: list[Tensor], weight: Weight, trains: bool, prefix: str, index: int) -> None:
         method = self.run.method
-        if self.plain:
-            found.append(self._base(weight, trains))
-            if self.adapts and (not prefix or index >= 0 or not method.freeze_vision_tower):
-                self._adapt(found, weight, index)
-            return
         module = weight.name.rpartition(".")[0]
         trained = trains and self._selected(weight, index)
         if method.trainable_patterns and not trained:
@@ -218,6 +221,8 @@ class _Builder:
             found.append(Tensor(name, count, branch.shape, "adapter", True, dtype, count * BYTES[dtype], weight.copies))
 
     def _base(self, weight: Weight, trained: bool) -> Tensor:
+        if self.as_stored:
+            return self._tensor(weight, weight.name, trained, self.trainable_dtype if trained else self.frozen_dtype)
         quantization = self.run.model.quantization
         if not trained and is_quantized(weight, quantization, self.skipped, self.stacked):
             size = _quantized_bytes(weight, quantization)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isqrt
 
 from memlint._record import NamedTuple
@@ -184,18 +185,34 @@ def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
 
 def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
     """Element counts of parameters and of adapters' low-rank activations, by the extents of `roles`."""
-    found: dict[str, int] = {}
-    for key, tensor in zip(keys(tensors), tensors, strict=True):
-        found["w:" + key] = tensor.numel
-        if key.endswith(".lora_A"):
-            found["rank:" + key[: -len(".lora_A")]] = tensor.shape[0] * tokens
-        elif key.endswith(_MAGNITUDE):  # DoRA multiplies the adapter with an identity as wide as the layer's input
-            base = key[: -len(_MAGNITUDE)]
-            found["eye:" + base] = (found["w:" + base] // max(1, tensor.numel)) ** 2
-        elif key.endswith(_ROTATION):
+    weights, others = _extent_names(keys(tensors))
+    found = {name: tensor.numel for name, tensor in zip(weights, tensors)}
+    for index, kind, part in others:
+        tensor = tensors[index]
+        if kind == "rank":
+            found["rank:" + part] = tensor.shape[0] * tokens
+        elif kind == "eye":  # DoRA multiplies the adapter with an identity as wide as the layer's input
+            found["eye:" + part] = (found["w:" + part] // max(1, tensor.numel)) ** 2
+        else:
             block = (1 + isqrt(1 + 8 * tensor.shape[1])) // 2
-            found["blocks:" + key[: -len(_ROTATION)]] = tensor.shape[0] * block * block
+            found["blocks:" + part] = tensor.shape[0] * block * block
     return found
+
+
+_ENDINGS = {".lora_A": "rank", _MAGNITUDE: "eye", _ROTATION: "blocks"}
+Extents = tuple[tuple[str, ...], tuple[tuple[int, str, str], ...]]
+
+
+@lru_cache(maxsize=_MOST_STRUCTURES)
+def _extent_names(parts: tuple[str, ...]) -> Extents:
+    """Names of the weights' extents; and of others their kind and part, with the tensor that they come from."""
+    found = [
+        (index, kind, part[: -len(ending)])
+        for index, part in enumerate(parts)
+        for ending, kind in _ENDINGS.items()
+        if part.endswith(ending)
+    ]
+    return tuple("w:" + part for part in parts), tuple(found)
 
 
 def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
