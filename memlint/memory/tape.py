@@ -88,9 +88,6 @@ class Node(NamedTuple):
     over_arriving: bool = False  # with `aliases`: in place of the arriving gradient, whatever was saved
 
 
-Counts = tuple[tuple[int, int], ...]  # (unit index, number) pairs
-
-
 class Unit(NamedTuple):
     """A size that tensors of a recording have: `name` counts its elements, `kept` gradients may live elsewhere."""
 
@@ -101,7 +98,7 @@ class Unit(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Live sets as counts of `units`; `counts` holds one tuple of (unit index, number) per moment.
+    """Live sets as counts of `units`; `packed` holds one per moment, a counter a unit (see `counters`).
 
     `units` is the recording's own list, the same for all of its moments, so that it is sized once. For arithmetic, the
     moments follow one another as changes (four to five times fewer terms than they have): `pick` takes the units that
@@ -110,7 +107,7 @@ class Moments(NamedTuple):
     """
 
     units: Sequence[Unit]
-    counts: tuple[Counts, ...]
+    packed: tuple[int, ...]
     pick: Callable[[Sequence[int]], tuple[int, ...]]
     numbers: tuple[int, ...]
     ends: tuple[int, ...]
@@ -338,17 +335,18 @@ class Tape:
         return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
 
     def _pack(self, moments: list[int]) -> Moments:
-        counts = tuple(self._counts(moment) for moment in _in_order(moments, len(self._units)))
-        rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip(((), *counts), counts)]
+        ordered = _in_order(moments, len(self._units))
+        rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip((0, *ordered), ordered)]
         changes = [change for row in rows for change in row] + [(0, 0), (0, 0)]  # `itemgetter` of one gives no tuple
         pick = itemgetter(*[index for index, _ in changes])
         ends = tuple(accumulate(len(row) for row in rows))
-        return Moments(self._listed, counts, pick, tuple(number for _, number in changes), ends)
+        return Moments(self._listed, tuple(ordered), pick, tuple(number for _, number in changes), ends)
 
-    def _counts(self, packed: int) -> tuple[tuple[int, int], ...]:
-        units = len(self._units)
-        counters = unpack(f"<{units}H", packed.to_bytes(2 * units, "little"))
-        return tuple(pair for pair in enumerate(counters) if pair[1])
+
+def counters(packed: int, units: int = 0) -> tuple[int, ...]:
+    """How many tensors of each unit a live set has; at least `units` of them."""
+    count = max(units, -(-packed.bit_length() // _FIELD))
+    return unpack(f"<{count}H", packed.to_bytes(2 * count, "little"))
 
 
 def _weight(packed: int) -> int:
@@ -381,7 +379,8 @@ def _in_order(moments: list[int], units: int) -> list[int]:
     return found
 
 
-def _difference(before: Counts, after: Counts) -> Counts:
-    old, new = dict(before), dict(after)
-    changed = {**old, **new}
-    return tuple((key, new.get(key, 0) - old.get(key, 0)) for key in changed if new.get(key, 0) != old.get(key, 0))
+def _difference(before: int, after: int) -> list[tuple[int, int]]:
+    """(unit index, by how much) where two live sets differ."""
+    units = -(-max(before, after).bit_length() // _FIELD)
+    both = zip(counters(before, units), counters(after, units))
+    return [(index, new - old) for index, (old, new) in enumerate(both) if new != old]

@@ -9,7 +9,7 @@ from operator import mul
 from memlint._record import NamedTuple
 from memlint.memory.profile import Profile
 from memlint.memory.storage import ALIGNMENT, rounded
-from memlint.memory.tape import KEPT, KERNEL, Moments
+from memlint.memory.tape import KEPT, KERNEL, Moments, counters
 
 _LOW_BITS = ALIGNMENT - 1
 
@@ -57,8 +57,9 @@ class Sizes:
         levels = [0, *accumulate(map(mul, moments.pick(units), moments.numbers))]
         totals = [levels[end] for end in moments.ends]
         found = dict.fromkeys(("activations", "logits", "gradients", "temporaries"), 0)
-        for index, number in moments.counts[totals.index(max(totals))]:
-            found[component(moments.units[index].extent)] += units[index] * number
+        for index, number in enumerate(counters(moments.packed[totals.index(max(totals))])):
+            if number:
+                found[component(moments.units[index].extent)] += units[index] * number
         return found
 
 
