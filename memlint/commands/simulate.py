@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from memlint.architectures import UnsupportedConfig, catalog, from_config, local
+from memlint.architectures.model import parameters
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
@@ -46,18 +50,38 @@ def run(program: str, arguments: list[str]) -> int:
 def _simulated(one: Run, closed: Estimate, most: int, style: Style) -> tuple[list[str], bool]:
     """The lines about one run, and whether it could be simulated."""
     try:
-        from memlint.simulation import UnsupportedRun, simulate
+        from memlint.simulation import UnknownConfiguration, UnsupportedRun, simulate
         from memlint.simulation.as_estimate import estimate_of, tensor_lines
     except ImportError as error:
         raise CommandError(_EXTRA.format(error)) from None
     try:
-        step = simulate(one)
+        try:
+            step = simulate(one)
+        except UnknownConfiguration:
+            config = _config_of(one)
+            if config is None:
+                raise
+            step = simulate(one, config)
     except UnsupportedRun as reason:
         return [table.title(run_report(one, closed), style), f"  not simulated: {reason}"], False
     found = estimate_of(step, one)
     lines = list(table.run_lines(run_report(one, found), style))
     lines += ["", *_beside(found, closed), "", f"  alive at the peak ({step.peak_phase}):"]
     return lines + ["  " + line for line in tensor_lines(step, most)], True
+
+
+def _config_of(one: Run) -> Mapping[str, Any] | None:
+    """The config.json behind the run's model, from its folder or the catalog; None unless it counts the same
+    parameters."""
+    name = str(one.model.name or "")
+    folder = local.folder(name, (os.path.dirname(one.path) or ".", "."))
+    entry = catalog.find(name)
+    found = local.read_json(os.path.join(folder, "config.json")) if folder else entry.config if entry else None
+    try:
+        same = found is not None and parameters(from_config(found)) == parameters(one.model.architecture)
+    except UnsupportedConfig:
+        return None
+    return found if same else None
 
 
 def _beside(found: Estimate, closed: Estimate) -> Iterator[str]:

@@ -45,9 +45,11 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     settings.use_cache = False
     for part in (settings, *_sub_configs(settings)):
         part._attn_implementation = attention
-    auto: Any = transformers.AutoModelForCausalLM
-    if type(settings) not in auto._model_mapping:
-        auto = transformers.AutoModelForMultimodalLM
+    # A configuration with towers may stand in both tables, in the first with its language model alone (Qwen3.5).
+    multimodal: Any = transformers.AutoModelForMultimodalLM
+    causal: Any = transformers.AutoModelForCausalLM
+    towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
+    auto = causal if type(settings) in causal._model_mapping and not towers else multimodal
     kind: Any = auto._model_mapping[type(settings)]
     kind = kind[0] if isinstance(kind, (tuple, list)) else kind
     before = torch.get_default_dtype()

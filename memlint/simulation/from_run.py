@@ -23,6 +23,10 @@ class UnsupportedRun(ValueError):
     """This run cannot be simulated; the message says why."""
 
 
+class UnknownConfiguration(UnsupportedRun):
+    """The architecture alone does not give the model's config.json back."""
+
+
 def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
     """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
     _require(run)
@@ -156,16 +160,16 @@ def _loss(run: Run) -> str:
 def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]]:
     """(configuration class, its settings) rebuilt from an architecture of one kind of layer.
 
-    Raises UnsupportedRun where the rebuilt configuration does not count the same parameters.
+    Raises UnknownConfiguration where the rebuilt configuration does not count the same parameters.
     """
     from transformers import CONFIG_MAPPING
 
     if architecture.family not in CONFIG_MAPPING or len(architecture.kinds) != 1:
-        raise UnsupportedRun(f"the configuration of {architecture.class_name} must be given")
+        raise UnknownConfiguration(f"the configuration of {architecture.class_name} must be given")
     layer = architecture.kinds[0]
     config = _config(architecture, layer)
     if parameters(from_config(config)) != parameters(architecture):
-        raise UnsupportedRun(f"the configuration of {architecture.class_name} must be given")
+        raise UnknownConfiguration(f"the configuration of {architecture.class_name} must be given")
     return CONFIG_MAPPING[architecture.family].__name__, config
 
 

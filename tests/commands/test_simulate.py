@@ -42,6 +42,21 @@ def test_a_step_is_simulated_beside_the_closed_form(tmp_path: Path) -> None:
     assert "model.layers.*" in done.out
 
 
+def test_layers_of_several_kinds_take_their_config_from_the_folder_or_the_catalog(tmp_path: Path) -> None:
+    conv = {**SMALL, "model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "pad_token_id": 0}
+    conv |= {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}
+    write(tmp_path, {"a.yaml": config(LLAMA), "small/config.json": json.dumps(conv)})
+    write(tmp_path, {"b.yaml": config(LLAMA).replace("./small", "LiquidAI/LFM2-350M")})
+
+    folder, catalog = (memlint(tmp_path, "simulate", name, *CARD) for name in ("a.yaml", "b.yaml"))
+
+    assert (folder.code, catalog.code) == (0, 0), folder.out + catalog.out
+    assert "alive at the peak" in folder.out
+    apart = [float(share) for share in re.findall(r"([+-]\d+\.\d+) %$", catalog.out, re.MULTILINE)]
+    assert len(apart) >= 2
+    assert all(abs(share) < 1 for share in apart)
+
+
 def test_what_cannot_be_simulated_says_why(tmp_path: Path) -> None:
     text = config(LLAMA) + "deepspeed: ds.json\n"
     stage3 = json.dumps({"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}})
