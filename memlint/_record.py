@@ -40,10 +40,14 @@ else:
             return made
 
         def _replace(self, /, **changes):
-            made = _new(self.__class__, map(changes.pop, self._fields, self))
-            if changes:
-                raise ValueError(f"Got unexpected field names: {list(changes)!r}")
-            return made
+            made, places = list(self), self._places
+            try:
+                for name in changes:
+                    made[places[name]] = changes[name]
+            except KeyError:
+                unknown = [name for name in changes if name not in places]
+                raise ValueError(f"Got unexpected field names: {unknown!r}") from None
+            return _new(self.__class__, made)
 
         def _asdict(self):
             return dict(zip(self._fields, self))
@@ -73,6 +77,7 @@ else:
             body["__slots__"] = ()
             body["__match_args__"] = body["_fields"] = fields
             body["_field_defaults"] = dict(zip(given, defaults))
+            body["_places"] = dict(zip(fields, range(count)))
             return type.__new__(type, name, (_Record,), body)
 
     def _told(name):

@@ -22,6 +22,7 @@ LEVELS = {
     "_garbage": -1,
     "_lazy": -1,
     "run": 0,
+    "upward": 0,
     "globs": 0,
     "selectors": 0,
     "findings": 0,

@@ -9,6 +9,7 @@ from memlint.commands import CommandError
 from memlint.commands.session import project_root, real_folder
 from memlint.memory.calibration import FILE, Measurement, load
 from memlint.settings.files import nearest
+from memlint.upward import upward
 
 
 def folder_of(path: str, settings_file: str | None = None) -> str:
@@ -21,15 +22,21 @@ def folder_of(path: str, settings_file: str | None = None) -> str:
 @lru_cache(maxsize=65_536)
 def _folder(folder: str, cwd: str) -> str:
     root = project_root(folder, cwd)
-    current = folder
-    while True:
-        if os.path.exists(os.path.join(current, FILE)):
-            return current
-        if current == root or os.path.dirname(current) == current:
-            break
-        current = os.path.dirname(current)
+    found = upward(folder, lambda above: _measured(above, root), _beside.setdefault(root, {}))
+    if found:
+        return found
     settings = nearest(folder)
     return os.path.dirname(settings) if settings else root
+
+
+_beside: dict[str, dict[str, str]] = {}
+
+
+def _measured(folder: str, root: str) -> str | None:
+    """The folder where it has measurements; "" where nobody looks further up."""
+    if os.path.exists(os.path.join(folder, FILE)):
+        return folder
+    return "" if folder == root else None
 
 
 @lru_cache(maxsize=1_024)

@@ -15,6 +15,7 @@ from memlint.checks.workspace import Workspace, on_disk
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.source.document import Document
+from memlint.upward import upward
 
 if TYPE_CHECKING:
     from memlint.fixes.attempt import Reanalyse
@@ -145,17 +146,19 @@ def project_root(folder: str, cwd: str) -> str:
     Outside of both it is the folder two levels below the file system's root (/home/alice): configs name their
     companions relative to a checkout whose `.git` may be gone.
     """
-    current = folder
-    while True:
-        if os.path.exists(os.path.join(current, ".git")):
-            return current
-        parent = os.path.dirname(current)
-        if parent == current:
-            break
-        current = parent
+    repository = upward(folder, _own_repository, _repositories)
+    if repository:
+        return repository
     wide = os.sep.join(folder.split(os.sep)[:3])
     inside = folder == cwd or folder.startswith(cwd.rstrip(os.sep) + os.sep)
     return cwd if inside and len(cwd) >= len(wide) else wide
+
+
+_repositories: dict[str, str] = {}
+
+
+def _own_repository(folder: str) -> str | None:
+    return folder if os.path.exists(os.path.join(folder, ".git")) else None
 
 
 def unreadable(path: str, reason: str) -> Finding:

@@ -14,12 +14,11 @@ import memlint.memory.single as single
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
-from memlint.memory.answered import Answered
+from memlint.memory.answered import Kept
 from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
-from memlint.memory.recent import Recent
 from memlint.memory.releases import told_apart
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
@@ -43,12 +42,21 @@ else:
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
 
 
-_ANSWERED = Answered()
+_ESTIMATES = Kept(512)  # of a few KB each
+# What an estimate rests on beside the model: everything but the file's format and path, related files and origins.
+_FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 
 def estimate(run: Run) -> Estimate:
     """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
-    return _ANSWERED.get(run._replace(stack=told_apart(run)), estimate_as)
+    run = run._replace(stack=told_apart(run))
+    found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_as(run), _is_known)
+    return found
+
+
+def _is_known(found: Estimate) -> bool:
+    """One that is unknown is not kept: its reasons are the file's own words."""
+    return not found.unknown
 
 
 def estimate_as(run: Run, simulated: bool = False) -> Estimate:
@@ -147,13 +155,12 @@ class Placed(NamedTuple):
     trainable: int
 
 
-_RECENT = Recent(8)
+_PLACED = Kept(64)
 
 
 def _placed(run: Run) -> Placed:
     """Units as stored and as computed, and the model's state: nothing that lengths and batches change."""
     key = (
-        run.model,
         run.method,
         run.precision,
         run.checkpointing.mode in ("none", UNKNOWN),
@@ -165,14 +172,14 @@ def _placed(run: Run) -> Placed:
         run.purpose,
         _passes(run),
     )
-    known: Placed | None = _RECENT.get(*key)
-    if known is not None:
-        return known
+    found: Placed = _PLACED.get(run.model, key, lambda: _place(run))
+    return found
+
+
+def _place(run: Run) -> Placed:
     units = parallel.shard_units(run, parameters.units(run))
     counted = parameters.total(units), parameters.total(units, trainable=True)
-    found = Placed(units, parallel.as_computed(run, units), _state(run, units), *counted)
-    _RECENT.put(found, *key)
-    return found
+    return Placed(units, parallel.as_computed(run, units), _state(run, units), *counted)
 
 
 def _passes(run: Run) -> int | Unknown:

@@ -12,6 +12,7 @@ from memlint.settings.toml import section
 from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
+from memlint.upward import upward
 
 MAX_EXTENDS = 16  # files that one settings file may build on
 
@@ -34,22 +35,25 @@ def load_settings(path: str, settings_file: str | None = None) -> Settings:
 
 def forget() -> None:
     """Forgets what was read, for processes that outlive a change of the files."""
-    nearest.cache_clear()
+    _nearest.clear()
     _read.cache_clear()
 
 
-@lru_cache(maxsize=65_536)
+_nearest: dict[str, str] = {}
+
+
 def nearest(folder: str) -> str:
     """The settings file that counts for a folder; "" for none."""
-    while True:
-        for name in NAMES:
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
-                return path
-        parent = os.path.dirname(folder)
-        if parent == folder or os.path.exists(os.path.join(folder, ".git")):
-            return ""
-        folder = parent
+    return upward(folder, _settings_in, _nearest)
+
+
+def _settings_in(folder: str) -> str | None:
+    """The settings file in a folder; "" where none is and nobody looks further up."""
+    for name in NAMES:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
+            return path
+    return "" if os.path.exists(os.path.join(folder, ".git")) else None
 
 
 def _mentions_memlint(path: str) -> bool:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from memlint.memory import answered, estimate
-from memlint.memory.answered import Answered
+from typing import Any
+
+import pytest
+
+from memlint.architectures import from_config
+from memlint.memory import estimate
+from memlint.memory.answered import Kept
 from memlint.memory.estimate import estimate_as
+from memlint.memory.parameters import Missing
 from memlint.run import Origin, replace
 from tests.memory import runs
 
@@ -31,27 +37,50 @@ def test_reasons_are_the_file_s_own_words() -> None:
     assert estimate(run._replace(origins={})).unknown[0].reason != estimate(run).unknown[0].reason
 
 
-def test_values_that_cannot_be_compared_are_estimated_all_the_same() -> None:
-    known = Answered()
-    run = runs.run(method__targets=["q_proj"])
+def _keeps(found: object) -> bool:
+    return True
 
-    assert known.get(run, estimate_as).allocated_bytes == estimate(runs.run()).allocated_bytes
+
+def test_values_that_cannot_be_compared_are_estimated_all_the_same() -> None:
+    run = runs.run(method__targets=["q_proj"])
+    known = Kept(4)
+
+    assert estimate(run).allocated_bytes == estimate(runs.run()).allocated_bytes
+    assert known.get(run.model, (run.method,), lambda: 7, _keeps) == 7
     assert not len(known)
 
 
 def test_no_more_are_kept_than_room_is_for() -> None:
-    known = Answered()
-    one = estimate(runs.run())
-    for number in range(answered.SIZE + 2):
-        known.get(runs.run(batch__gradient_accumulation_steps=number), lambda run: one)
-        assert len(known) <= answered.SIZE + 1
+    known = Kept(20)
+    model = runs.run().model
+    for number in range(22):
+        assert known.get(model, (number,), lambda number=number: number + 1, _keeps) == number + 1
+        assert len(known) <= 21
 
-    assert len(known) < answered.SIZE
+    assert len(known) < 20
 
 
-def test_what_is_unknown_is_not_kept() -> None:
-    known = Answered()
-    run = runs.run(optimizer__name="no_such")
+def test_what_is_not_to_be_kept_or_fails_is_asked_again() -> None:
+    known = Kept(4)
+    model = runs.run().model
+    answers = iter((3, 5))
 
-    assert known.get(run, estimate_as).unknown
-    assert not len(known)
+    def fails() -> int:
+        raise Missing("optimizer.name", "unknown")
+
+    assert known.get(model, (), lambda: next(answers), lambda found: found > 3) == 3
+    with pytest.raises(Missing):
+        known.get(model, (), fails, _keeps)
+    assert known.get(model, (), lambda: next(answers), _keeps) == 5
+    assert known.get(model, (), lambda: next(answers), _keeps) == 5
+
+
+@pytest.mark.parametrize("changes", [{}, runs.LORA, {"optimizer__name": "adafactor"}, {"checkpointing__mode": "full"}])
+def test_what_a_run_holds_is_found_again_for_other_lengths_and_batches(changes: dict[str, Any]) -> None:
+    """Placed from an equal run's memory, or anew in an empty one: the same estimate."""
+    for length in (64, 640):
+        for steps in (1, 4):
+            run = runs.run(**changes, sequence__length=length, batch__gradient_accumulation_steps=steps)
+            kept = estimate_as(run)
+            fresh = run._replace(model=run.model._replace(architecture=from_config(runs.TINY)))
+            assert kept == estimate_as(fresh)
