@@ -117,6 +117,7 @@ class Method(NamedTuple):
     num_generations: int = 1
     extra_models: tuple[Any, ...] = ()  # Model values loaded besides the trained one
     adapters_loaded: int = 0
+    fused_adapters: tuple[str, ...] = ()  # projections that run as one op with their adapter: qkv, o, mlp (Axolotl)
     generator: str = ""  # who writes completions while training (ppo, grpo): model, vllm (elsewhere), vllm_colocate
     generator_share: float = 0.0  # of the card, held by an inference engine that shares it
 
@@ -137,6 +138,7 @@ class Precision(NamedTuple):
     outputs_to_fp32: Maybe[bool] = UNKNOWN
     upcast_layernorm: bool = False
     upcast_lmhead_output: bool = False
+    embeddings_dtype: str = ""  # of embeddings, head and norms; "" = as the other weights
     fp8: str = "none"  # none, torchao, te, msamp, deepspeed
     grad_dtype: str = ""  # "" = trainable_dtype; DeepSpeed's data_types.grad_accum_dtype
     tf32: bool = False

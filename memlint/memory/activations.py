@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from memlint.architectures.model import Layer
+from memlint.memory.blocks.fused_adapter import with_fused
 from memlint.memory.blocks.layer import layer as decoder_layer
 from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.profile import Mode, Profile, finish
@@ -28,7 +29,8 @@ Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the outpu
 def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool) -> Recording:
     tape = Tape(grad, in_place=regime.in_kernels)
     cos, sin = Value.outside("rope", mode.width), Value.outside("rope", mode.width)
-    context = Context(tape, regime, dict(roles.linears), cos, sin, shape.class_name)
+    linears = with_fused(dict(roles.linears), regime, shape)
+    context = Context(tape, regime, linears, cos, sin, shape.class_name)
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned)

@@ -12,6 +12,7 @@ from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quant
 from memlint.run import UNKNOWN, Quantization, Run
 
 _EMBEDDING_KINDS = ("embedding", "position")
+_APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is about
 
 
 class Missing(Exception):
@@ -138,6 +139,7 @@ class _Builder:
         self.skipped = architecture.stored.skipped if quantization.prequantized else ()
         self.quantizes = quantization.method != "none"
         self.stacked = stacks_experts(run)
+        self.apart = run.precision.embeddings_dtype
         self.picks = bool(method.trainable_patterns) or method.kind == "freeze" or method.bias == "all" or blockwise
         self.layers_alike = not (self.unfrozen or self.transformed or method.trainable_patterns)
 
@@ -225,6 +227,8 @@ class _Builder:
         # LLaMA-Factory 0.9.5 model_utils/checkpointing.py:158: vectors of norms.
         upcast = upcast or (self.run.precision.upcast_layernorm and weight.kind == "norm")
         dtype = self.trainable_dtype if trained else "float32" if upcast else self.frozen_dtype
+        if self.apart and weight.kind in _APART:
+            dtype = self.apart
         return self._tensor(weight, weight.name, trained, dtype)
 
     def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:

@@ -113,7 +113,7 @@ def regime(run: Run, simulated: bool) -> Regime:
     eager = implementation == "eager"
     liger = liger_layers(run)
     found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
-    found = found._replace(delta=_delta_rule(run), scan=_scan(run))
+    found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
     return found._replace(norms_in_place=False) if liger == "beside" else found
 
 

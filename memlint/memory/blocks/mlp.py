@@ -27,8 +27,8 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     if shape.fused_gate_up:
         return _fused(context, shape, x, prefix)
     gate = project(context, prefix + "gate", x, extent)
-    if context.regime.liger and not prefix:
-        return _liger(context, gate, x, extent)
+    if not prefix and (context.regime.liger or context.linears["gate"].fused):
+        return _one_product(context, gate, x, extent)
     active = activate(context, shape.activation, gate)
     tape.drop(gate)
     up = project(context, prefix + "up", x, extent)
@@ -43,9 +43,9 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     return found
 
 
-def _liger(context: Context, gate: Value, x: Value, extent: str) -> Value:
+def _one_product(context: Context, gate: Value, x: Value, extent: str) -> Value:
     """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
-    ops/swiglu.py, LigerSiLUMulFunction)."""
+    ops/swiglu.py, LigerSiLUMulFunction); Axolotl's alike (axolotl 0.19.0 kernels/swiglu.py, swiglu_backward)."""
     tape = context.tape
     up = project(context, "up", x, extent)
     product = tape.new(extent, gate.width)
