@@ -340,6 +340,7 @@ class Stack(NamedTuple):
     use_ktransformers: bool = False
     empty_cache_steps: int = 0
     compile: bool = False
+    unmodelled: str = ""  # a feature whose memory nobody here has counted, and what it does
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
 

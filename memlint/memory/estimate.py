@@ -298,6 +298,8 @@ def refuse_unmodelled(run: Run) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
+    if run.stack.unmodelled:
+        raise Missing("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
     if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears keep what bf16 ones keep
         raise Missing("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
     if run.method.kind in _UNMODELLED_METHODS:

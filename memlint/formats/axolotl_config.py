@@ -1,0 +1,199 @@
+"""An Axolotl file as its loader sees it: keys with Axolotl's defaults, and what it hands to TrainingArguments.
+
+Read in axolotl 0.19.0: cli/config.py, utils/schemas/, utils/config/__init__.py (normalize_config), core/builders/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.formats.base import Context
+from memlint.formats.fields import Fields, Section, as_bool, as_int
+from memlint.formats.llamafactory_config import interpolated
+from memlint.formats.training_arguments import Arguments, told
+from memlint.run import Origin
+
+NAME = "axolotl"
+SCHEMA = "axolotl.json"
+Version = tuple[int, ...]
+
+# utils/schemas/{config,training,peft}.py: what keys mean that a file does not give.
+_DEFAULTS: Mapping[str, Any] = {
+    "micro_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "sequence_len": 512,
+    "optimizer": "adamw_torch_fused",
+    "lora_dropout": 0.0,
+    "gradient_checkpointing": False,
+    "val_set_size": 0.0,
+    "weight_decay": 0.0,
+}
+# Keys that reach transformers' TrainingArguments under their own names (core/builders/base.py, causal.py).
+_PASSED = (
+    *("gradient_accumulation_steps", "weight_decay", "max_grad_norm", "optim_target_modules", "save_only_model"),
+    *("torch_empty_cache_steps", "auto_find_batch_size", "ddp_bucket_cap_mb", "deepspeed", "learning_rate"),
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "torch_compile_backend", "torch_compile_mode"),
+)
+
+
+class Release(NamedTuple):
+    """A release of Axolotl and the newest libraries that its packaging allows."""
+
+    version: Version
+    newest: Mapping[str, Version]
+
+
+_PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
+
+
+def _release(version: Version, *newest: Version) -> Release:
+    return Release(version, dict(zip(_PACKAGES, newest, strict=True)))
+
+
+# Newest first: pyproject.toml, requirements.txt of each release.
+RELEASES: tuple[Release, ...] = (_release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),)
+
+
+class Config(NamedTuple):
+    """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
+
+    `held` are keys whose value is a placeholder; `gpu_has_bf16` decides `bf16: auto`.
+    """
+
+    section: Section
+    own: Arguments
+    hf: Arguments
+    context: Context
+    versions: Mapping[str, Version]
+    held: frozenset[str]
+    architecture: Any = None
+
+    def text(self, key: str) -> str:
+        value = self.own.get(key)
+        return value.strip() if isinstance(value, str) else ""
+
+    def whole(self, key: str, default: int = 0) -> int:
+        value = self.own.integer(key)
+        return default if value is None else value
+
+    def below(self, key: str) -> Mapping[str, Any]:
+        value = self.own.get(key)
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def family(self) -> str:
+        """The model's `model_type`; "" where the model is unknown."""
+        return getattr(self.architecture, "family", "")
+
+    @property
+    def adapter(self) -> str:
+        return self.own.word("adapter")
+
+    @property
+    def rl(self) -> str:
+        return self.own.word("rl")
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Class names of the plug-ins: `axolotl.integrations.liger.LigerPlugin` is LigerPlugin."""
+        value = self.own.get("plugins")
+        names = value if isinstance(value, list) else [value]
+        return tuple(name.rpartition(".")[2] for name in names if isinstance(name, str))
+
+    def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
+        """Set a neutral field that the file's `key` decides; UNKNOWN where the key is a placeholder."""
+        if key in self.held:
+            fields.unknown(name, f"`{key}` is a placeholder")
+        else:
+            fields.put(name, value, self.own.origin(key))
+
+
+def config_of(section: Section, context: Context) -> Config:
+    """The view of a file; values that something else fills in (`${LORA_R}`) are left out of it and named in `held`."""
+    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
+    versions = axolotl_versions(context.versions)
+    named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
+    own = told(plain, _DEFAULTS, named)
+    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context))
+    return Config(plain, own, hf, context, versions, held)
+
+
+def axolotl_versions(said: Mapping[str, Version]) -> dict[str, Version]:
+    """Versions by package: what is stated, else what the stated (or the newest) release of Axolotl allows."""
+    bound = said.get(NAME)
+    release = next((one for one in RELEASES if bound is None or one.version <= bound), RELEASES[-1])
+    return {**release.newest, NAME: release.version, **said}
+
+
+def half(own: Arguments, context: Context) -> tuple[str, str]:
+    """The half-precision dtype that trains ("" for none), and the key that says so.
+
+    `bf16: auto` asks the card (utils/config/__init__.py, resolve_dtype): fp16 where it has no bf16. A file that gives
+    no `bf16` means `auto`, one that leaves it empty means none.
+    """
+    said: Any = own.section.value.get("bf16", "auto")
+    said = as_bool(said) if as_bool(said) is not None else said
+    if own.flag("fp16") and said in ("auto", None, False):
+        return "float16", "fp16"
+    if said == "auto":
+        has = context.gpu is None or context.gpu.bf16
+        return ("bfloat16" if has else "float16"), "bf16"
+    if said or own.flag("bfloat16"):
+        return "bfloat16", "bf16" if said else "bfloat16"
+    return "", "bf16"
+
+
+def _training_arguments(own: Arguments, context: Context) -> dict[str, Any]:
+    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
+    values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
+    micro = own.get("micro_batch_size")
+    values["per_device_train_batch_size"] = micro
+    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or micro
+    values["gradient_accumulation_steps"] = accumulation(own)
+    values["optim"] = own.get("optimizer")
+    values["optim_args"] = _options(own.get("optim_args"))
+    dtype, _ = half(own, context)
+    full = own.get("bf16") == "full"
+    values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
+    values["bf16_full_eval"] = full
+    values["torch_compile"] = own.word("torch_compile") == "auto" or own.flag("torch_compile")
+    values["eval_strategy"] = evaluation_strategy(own)
+    values["save_strategy"] = "steps" if own.get("save_steps") else own.word("save_strategy") or "epoch"
+    if not own.word("rl") and not own.flag("reward_model"):
+        values["eval_accumulation_steps"] = values["gradient_accumulation_steps"]
+    return values
+
+
+def accumulation(own: Arguments) -> Any:
+    """`gradient_accumulation_steps`, or what the older `batch_size` leaves to it (normalize_config)."""
+    total, micro = as_int(own.section.value.get("batch_size")), as_int(own.get("micro_batch_size"))
+    if own.written("gradient_accumulation_steps") or not total or not micro:
+        return own.get("gradient_accumulation_steps")
+    return total // micro
+
+
+def evaluates(own: Arguments) -> bool:
+    """Whether there is anything to evaluate on."""
+    return bool(own.get("test_datasets")) or bool(own.number("val_set_size"))
+
+
+def evaluation_strategy(own: Arguments) -> str:
+    """core/builders/base.py, _configure_save_and_eval_strategy: with a set to evaluate on, steps or a strategy."""
+    if not evaluates(own):
+        return "no"
+    if own.get("eval_steps") or own.get("evals_per_epoch"):
+        return "steps"
+    return own.word("eval_strategy") or "no"
+
+
+def _options(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={option}" for key, option in value.items())
+    return value
+
+
+def default_origin(config: Config, detail: str = "") -> Origin:
+    return Origin("default", detail=f"{config.own.source}: {detail}" if detail else config.own.source)

@@ -1,0 +1,137 @@
+"""How an Axolotl file (with the DeepSpeed file behind it) would say a change of neutral fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Parsed
+from memlint.formats.deepspeed_edits import deepspeed_edits, says
+from memlint.run import Run
+from memlint.source.document import Path
+
+_LIGER = "axolotl.integrations.liger.LigerPlugin"
+_CUT = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
+_LEGACY = (
+    "xformers_attention",
+    "sage_attention",
+    "flex_attention",
+    "flash_attention",
+    "sdp_attention",
+    "eager_attention",
+)
+
+
+def _whole(value: Any) -> Any:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool) else None
+
+
+def _word(value: Any) -> Any:
+    return value if isinstance(value, str) and value else None
+
+
+# neutral field -> the key that says it, and how (None: it cannot be said)
+_KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "batch.micro_batch_size": ("micro_batch_size", _whole),
+    "batch.gradient_accumulation_steps": ("gradient_accumulation_steps", _whole),
+    "evaluation.batch_size": ("eval_batch_size", _whole),
+    "checkpointing.mode": ("gradient_checkpointing", {"full": True, "none": False}.get),
+    "optimizer.name": ("optimizer", _word),
+    "optimizer.max_grad_norm": ("max_grad_norm", lambda value: value),
+    "sequence.length": ("sequence_len", _whole),
+    "method.rank": ("lora_r", _whole),
+    "method.alpha": ("lora_alpha", _whole),
+    "saving.only_model": ("save_only_model", _flag),
+    "stack.empty_cache_steps": ("torch_empty_cache_steps", _whole),
+}
+_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+
+
+def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` as edits of the file that says each; None where one of them cannot be said."""
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    edits: list[Edit] = []
+    rest = dict(changes)
+    for part in (_plain, _attention, _fused_loss):
+        made = part(config, place, rest)
+        if made is None:
+            return None
+        edits += made
+    behind = {**rest, **{field: value for field, value in changes.items() if _twice(parsed, field)}}
+    if not behind:
+        return tuple(edits)
+    if "deepspeed" not in parsed.raw_places:
+        return None
+    more = deepspeed_edits(parsed.raw.get("deepspeed"), parsed.raw_places["deepspeed"], behind)
+    return None if more is None else (*edits, *more)
+
+
+def _plain(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
+    """Changes that one key says; taken from `rest`."""
+    path, pointer = place
+    edits = []
+    for field in [field for field in rest if field in _KEYS]:
+        key, written = _KEYS[field]
+        said = written(rest.pop(field))
+        old = key == "gradient_accumulation_steps" and config.get("batch_size")
+        if said is None or old or _is_placeholder(config.get(key)):
+            return None
+        edits.append(Edit(path, (*pointer, key), "set", said))
+    return edits
+
+
+def _attention(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
+    """`attn_implementation`, in place of the flags of older releases, which may not stand beside it."""
+    wanted = rest.pop("attention.implementation", None)
+    if wanted is None:
+        return []
+    if wanted not in _ATTENTIONS:
+        return None
+    path, pointer = place
+    gone = [Edit(path, (*pointer, key), "remove") for key in _LEGACY if key in config]
+    return [Edit(path, (*pointer, "attn_implementation"), "set", wanted), *gone]
+
+
+def _fused_loss(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
+    """A fused loss is a plug-in and its key; Axolotl takes one cross entropy alone."""
+    kernels = rest.pop("loss.liger_kernels", None)
+    kind = rest.pop("loss.kind", None)
+    if kind is None and kernels is None:
+        return []
+    if kernels or kind not in ("liger", "cut"):
+        return None
+    path, pointer = place
+    plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if kind == "liger" else (_CUT, "cut_cross_entropy")
+    plugins = config.get("plugins")
+    known = plugins if isinstance(plugins, list) else []
+    if plugins is not None and not isinstance(plugins, list):
+        return None
+    edits = [Edit(path, (*pointer, key), "set", True)]
+    if plugin not in known:
+        edits.append(Edit(path, (*pointer, "plugins"), "set", [*known, plugin]))
+    return edits
+
+
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, str) and "$" in value
+
+
+def _twice(parsed: Parsed, field: str) -> bool:
+    """Whether the DeepSpeed file repeats this value as a number, which transformers wants to be equal."""
+    section = parsed.raw.get("deepspeed")
+    if not says(field) or not isinstance(section, dict):
+        return False
+    keys = {
+        "batch.micro_batch_size": "train_micro_batch_size_per_gpu",
+        "batch.gradient_accumulation_steps": "gradient_accumulation_steps",
+        "optimizer.max_grad_norm": "gradient_clipping",
+    }
+    present = section.get(keys.get(field, ""))
+    return isinstance(present, (int, float)) and not isinstance(present, bool)

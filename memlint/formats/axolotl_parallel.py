@@ -1,0 +1,196 @@
+"""Axolotl: how many GPUs, and what shards the model: DeepSpeed, FSDP, sequence and tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._pattern import pattern
+from memlint._record import NamedTuple
+from memlint.formats.accelerate import accelerate_issues, apply_accelerate, apply_world
+from memlint.formats.accelerate import recognise as is_accelerate
+from memlint.formats.accelerate_fsdp import STRATEGIES, TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.axolotl_config import Config
+from memlint.formats.axolotl_model import fsdp_version
+from memlint.formats.base import Missing
+from memlint.formats.deepspeed import apply_deepspeed, config_issues
+from memlint.formats.deepspeed import recognise as is_deepspeed
+from memlint.formats.fields import Fields, Section, as_int, as_words, root
+from memlint.formats.references import issue as reference_issue
+
+# Key -> neutral degree; the older name second (0.9: sequence_parallel_degree).
+_DEGREES = (
+    ("tensor_parallel_size", "parallelism.tensor_parallel_size"),
+    ("context_parallel_size", "parallelism.context_parallel_size"),
+    ("sequence_parallel_degree", "parallelism.context_parallel_size"),
+    ("expert_parallel_size", "parallelism.expert_parallel_size"),
+)
+
+
+_DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
+
+
+class Taken(NamedTuple):
+    """Sections that took part, by the name that rules know them by; `editable` where they are files or parts of one."""
+
+    name: str
+    section: Section
+    editable: bool = True
+
+
+def apply_parallel(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """World, engine and sharding. The file's own keys win over the launcher's."""
+    taken = _launched(fields, config)
+    _said_world(fields, config)
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        fields.unknown(
+            "parallelism.world_size", "nobody said how many GPUs (--gpus, a directive): all visible ones train"
+        )
+    for key, name in _DEGREES:
+        degree = config.own.integer(key)
+        if degree is not None and degree > 1:
+            config.put(fields, name, key, degree)
+    taken += _engine(fields, config)
+    _ranks(fields)
+    return taken
+
+
+def _said_world(fields: Fields, config: Config) -> None:
+    """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train."""
+    sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *(key for key, _ in _DEGREES))]
+    if isinstance(fields.get("parallelism.world_size"), int) or not any(sizes[: len(_DATA_PARALLEL)]):
+        return
+    world = 1
+    for size in sizes:
+        world *= max(1, size or 1)
+    fields.put("parallelism.world_size", world, config.own.origin("dp_shard_size"))
+
+
+def _launched(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """The launch file beside the config, and a DeepSpeed file for a config that names none."""
+    found = []
+    for document in config.context.companions:
+        section = root(document, "companion")
+        if is_accelerate(document).confidence in ("certain", "likely"):
+            fields.issues.extend(accelerate_issues(section, config.context))
+            apply_world(fields, section)
+            named = apply_accelerate(fields, section, config.hf, config.context, config.architecture)
+            found.append(Taken("accelerate", section))
+            found += [Taken("deepspeed", named)] if named is not None else []
+        elif is_deepspeed(document).confidence in ("certain", "likely") and not config.own.get("deepspeed"):
+            _sharded_by(fields, config, section)
+            found.append(Taken("deepspeed", section))
+    return tuple(found)
+
+
+def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    if config.own.get("deepspeed"):
+        return _deepspeed(fields, config)
+    if config.own.get("fsdp") or config.own.get("fsdp_config"):
+        return _fsdp(fields, config)
+    if "parallelism.engine" not in fields.values:
+        world = fields.get("parallelism.world_size")
+        many = isinstance(world, int) and world > 1
+        fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
+    # causal.py: `bool(cfg.ddp_find_unused_parameters)` under DDP
+    unused = config.own.flag("ddp_find_unused_parameters")
+    config.put(fields, "parallelism.find_unused_parameters", "ddp_find_unused_parameters", unused)
+    return ()
+
+
+def _deepspeed(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    value = config.own.get("deepspeed")
+    if isinstance(value, dict):
+        section = config.section.below("deepspeed")
+        _sharded_by(fields, config, section)
+        return (Taken("deepspeed", section),)
+    found = config.context.read(value, config.section.document.path) if isinstance(value, str) else None
+    if found is not None and not isinstance(found, Missing) and isinstance(found.value, dict):
+        section = root(found, "companion")
+        _sharded_by(fields, config, section)
+        return (Taken("deepspeed", section),)
+    if isinstance(found, Missing):
+        return _fetched(fields, config, str(value), found)
+    fields.issues.append(
+        config.section.issue("wrong-companion", f"`{value}` is no DeepSpeed configuration", "deepspeed")
+    )
+    _unread(fields, config)
+    return ()
+
+
+def _unread(fields: Fields, config: Config) -> None:
+    fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
+    fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
+
+
+def _fetched(fields: Fields, config: Config, name: str, missing: Missing) -> tuple[Taken, ...]:
+    """A file that `axolotl fetch deepspeed_configs` puts there counts as that one."""
+    absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
+    value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
+    if value is None:
+        fields.issues.append(absent)
+        _unread(fields, config)
+        return ()
+    message = f"{absent.message}; its memory is estimated as with the file that Axolotl ships under that name"
+    fields.issues.append(absent._replace(message=message, severity="info"))
+    section = Section(config.section.document, value, (*config.section.pointer, "deepspeed"))
+    _sharded_by(fields, config, section)
+    return (Taken("deepspeed", section, editable=False),)
+
+
+def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
+    fields.issues.extend(config_issues(section, config.context))
+    apply_deepspeed(fields, section, config.hf, config.architecture)
+
+
+_SHIPPED = pattern(r"(?:^|/)deepspeed_configs/zero([123])(_bf16)?(?:_cpuoffload_(all|params)|_torch_compile)?\.json$")
+_AUTO = ("gradient_accumulation_steps", "gradient_clipping", "train_batch_size", "train_micro_batch_size_per_gpu")
+
+
+def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
+    """The configuration that Axolotl ships under `deepspeed_configs/` (0.19.0); None where it ships none."""
+    found = _SHIPPED.search(name)
+    if found is None:
+        return None
+    stage, half, offload = found.groups()
+    zero: dict[str, Any] = {"stage": int(stage), "overlap_comm": True}
+    if stage == "2":
+        zero |= {"offload_optimizer": {"device": "cpu"}, "contiguous_gradients": True}
+    if stage == "3":
+        auto = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+        none = dict.fromkeys(("sub_group_size", "max_live_parameters", "max_reuse_distance"), 0)
+        zero |= {"contiguous_gradients": True, "gather_16bit_weights_on_model_save": True, **none}
+        zero |= dict.fromkeys(auto, "auto")
+    moved = {"all": ("offload_optimizer", "offload_param"), "params": ("offload_param",)}.get(offload or "", ())
+    zero |= {key: {"device": "cpu", "pin_memory": True} for key in moved}
+    halves = {"bf16": {"enabled": True}} if half else {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
+    words = as_words(config.own.get("fsdp"))
+    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, "version": fsdp_version(config)}
+    for word in words:
+        if word.upper() in STRATEGIES:
+            defaults["sharding_strategy"] = word.upper()
+    if "offload" in words:
+        defaults["offload_params"] = True
+    section = config.section.below("fsdp_config")
+    key = "fsdp_config" if section.value else "fsdp"
+    apply_fsdp(fields, Options(section, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key))
+    fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
+    size = as_int(config.own.get("dp_shard_size"))
+    if size is not None and size > 1 and (as_int(config.own.get("dp_replicate_size")) or 1) > 1:
+        fields.put("parallelism.fsdp.strategy", "HYBRID_SHARD", config.own.origin("dp_replicate_size"))
+        fields.put("parallelism.fsdp.shard_group_size", size, config.own.origin("dp_shard_size"))
+    return (Taken("fsdp", section),) if section.value else ()
+
+
+def _ranks(fields: Fields) -> None:
+    world = fields.get("parallelism.world_size")
+    if not isinstance(world, int):
+        return
+    for name in ("tensor_parallel_size", "context_parallel_size"):
+        world //= max(1, fields.get(f"parallelism.{name}", 1))
+    fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")

@@ -1,0 +1,228 @@
+"""Axolotl: stage, sequence, checkpointing, loss, evaluation, and features whose memory is not modelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.axolotl_config import NAME, Config, default_origin, evaluates
+from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.run import Origin
+
+_STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}
+
+
+def apply_stack(fields: Fields, config: Config) -> None:
+    fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    origin = default_origin(config, "what its packaging allows")
+    said = config.context.version_origins
+    for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
+        where = said.get(name, Origin("setting")) if name in config.context.versions else origin
+        fields.put(f"stack.{name}", tuple(config.versions[name]), where)
+    where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
+    fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
+    # utils/__init__.py, set_pytorch_cuda_alloc_conf, unless the environment says otherwise
+    fields.put("stack.expandable_segments", True, default_origin(config, "PYTORCH_ALLOC_CONF"))
+
+
+def apply_stage(fields: Fields, config: Config) -> None:
+    if config.own.flag("reward_model"):
+        config.put(fields, "method.stage", "reward_model", "rm")
+    elif config.rl:
+        config.put(fields, "method.stage", "rl", _STAGES.get(config.rl, config.rl))
+    elif config.own.get("pretraining_dataset"):
+        config.put(fields, "method.stage", "pretraining_dataset", "pt")
+    else:
+        fields.put("method.stage", "sft", config.own.origin("rl"))
+    _reference(fields, config)
+
+
+def _reference(fields: Fields, config: Config) -> None:
+    """train.py, setup_reference_model: with adapters the base is the reference; without, the model is loaded again for
+    every method but ORPO, also where its trainer does not ask for it."""
+    if not config.rl or config.rl == "orpo":
+        fields.infer("method.reference_model", "none", "no reference is loaded")
+    elif config.adapter and not config.own.flag("rl_adapter_ref_model"):
+        fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
+    else:
+        fields.infer("method.reference_model", "copy", "the model is loaded a second time")
+
+
+def apply_sequence(fields: Fields, config: Config) -> None:
+    """`sequence_len` bounds every sample; packed rows and padded ones are that long."""
+    if fields.get("method.stage") == "grpo":
+        _generation(fields, config)
+        return
+    length = config.own.integer("sequence_len")
+    if length is None or length < 1:
+        fields.unknown("sequence.length", f"`sequence_len: {config.own.get('sequence_len')!r}` is no length")
+    else:
+        config.put(fields, "sequence.length", "sequence_len", length)
+    packed = config.own.flag("sample_packing")
+    config.put(fields, "sequence.packing", "sample_packing", packed)
+    config.put(fields, "sequence.neat_packing", "sample_packing", packed)
+    padded = as_bool(config.own.get("pad_to_sequence_len"))
+    key = "pad_to_sequence_len" if padded is not None else "sample_packing"
+    config.put(fields, "sequence.length_is_bound", key, not (packed if padded is None else padded))
+
+
+def _generation(fields: Fields, config: Config) -> None:
+    """core/trainers/grpo/__init__.py: prompts are not cut."""
+    trl = config.below("trl")
+    origin = config.own.origin("trl")
+    fields.put("sequence.max_new_tokens", as_int(trl.get("max_completion_length")) or 512, origin)
+    fields.put("method.num_generations", as_int(trl.get("num_generations")) or 8, origin)
+    fields.unknown("sequence.length", "prompts are not bounded: GRPO's rows are as long as the data says")
+    if not as_bool(trl.get("use_vllm")):
+        fields.put("method.generator", "model", origin)
+        return
+    colocated = trl.get("vllm_mode") == "colocate"
+    fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin)
+    share = as_number(config.below("vllm").get("gpu_memory_utilization"))
+    if colocated and not as_bool(trl.get("vllm_enable_sleep_mode")):
+        fields.put("method.generator_share", float(share or 0.9), config.own.origin("vllm"))
+
+
+def apply_checkpointing(fields: Fields, config: Config) -> None:
+    """Reentrant unless something says otherwise, but for reinforcement learning (normalize_config, base.py:
+    _configure_gradient_checkpointing). Offloading replaces recomputation for adapters and joins it without them."""
+    key = "gradient_checkpointing"
+    word = config.own.word(key)
+    on = config.own.flag(key) or word in ("offload", "offload_disk", "unsloth")
+    config.put(fields, "checkpointing.mode", key, "full" if on else "none")
+    kwargs = config.below("gradient_checkpointing_kwargs")
+    said = as_bool(kwargs.get("use_reentrant"))
+    where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
+    default = not config.rl and not config.own.get("unfrozen_parameters")
+    fields.put("checkpointing.reentrant", default if said is None else said, where)
+    if on and config.own.get("selective_checkpointing"):
+        config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
+    elif on:
+        _offloading(fields, config, word)
+
+
+def _offloading(fields: Fields, config: Config, word: str) -> None:
+    asked = config.own.get("activation_offloading")
+    key = "activation_offloading" if asked else "gradient_checkpointing"
+    if not asked and word not in ("offload", "offload_disk", "unsloth"):
+        return
+    if asked != "hidden_states" and config.adapter and word != "unsloth":
+        config.put(fields, "checkpointing.mode", key, "none")
+        config.put(fields, "offload.activations", key, "cpu")
+    else:
+        config.put(fields, "checkpointing.offload", key, True)
+        if as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant")) is None:
+            config.put(fields, "checkpointing.reentrant", key, False)
+
+
+# What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
+PLUGIN_OF = {
+    **dict.fromkeys(
+        (
+            *("liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu", "liger_glu_activation"),
+            *("liger_cross_entropy", "liger_fused_linear_cross_entropy"),
+        ),
+        "LigerPlugin",
+    ),
+    "cut_cross_entropy": "CutCrossEntropyPlugin",
+}
+
+
+def apply_loss(fields: Fields, config: Config) -> None:
+    """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
+    fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
+    kind, key = _loss(config)
+    config.put(fields, "loss.kind", key, kind)
+    on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
+    on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
+    config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
+
+
+def _loss(config: Config) -> tuple[str, str]:
+    named = (
+        ("liger_fused_linear_cross_entropy", "liger"),
+        ("liger_cross_entropy", "fused_ce"),
+    )
+    for key, kind in named:
+        if config.own.flag(key) and _has_plugin(config, key):
+            return kind, key
+    key = "cut_cross_entropy"
+    if _has_plugin(config, key) and as_bool(config.own.get(key)) is not False:  # on by default
+        return "cut", key
+    return "plain", "liger_fused_linear_cross_entropy"
+
+
+def _has_plugin(config: Config, key: str) -> bool:
+    return PLUGIN_OF[key] in config.plugins
+
+
+def apply_evaluation(fields: Fields, config: Config) -> None:
+    """A batch as in training unless said; the origins of what TrainingArguments know by other names."""
+    key = "test_datasets" if config.own.get("test_datasets") else "val_set_size"
+    config.put(
+        fields, "evaluation.enabled", key, bool(fields.get("evaluation.enabled", False)) and evaluates(config.own)
+    )
+    size = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
+    config.put(fields, "evaluation.batch_size", size, fields.get("evaluation.batch_size"))
+    samples = config.own.number("val_set_size")
+    if samples is not None and samples >= 1:
+        config.put(fields, "evaluation.samples", "val_set_size", int(samples))
+
+
+def apply_optimizer(fields: Fields, config: Config) -> None:
+    if "optimizer" in config.held:
+        fields.unknown("optimizer.name", "`optimizer` is a placeholder")
+        return
+    word = config.own.word("optimizer")
+    name = {"ao_adamw_4bit": "adamw_torch_4bit", "ao_adamw_8bit": "adamw_torch_8bit"}.get(word, word)
+    if name:
+        config.put(fields, "optimizer.name", "optimizer", name)
+    for field, key in (("rank", "qgalore_rank"), ("update_interval", "qgalore_update_proj_gap")):
+        if config.own.written(key):
+            config.put(fields, f"optimizer.{field}", key, config.whole(key))
+
+
+# Key -> what it does that no figure covers.
+_UNMODELLED = {
+    "tiled_mlp": "tiled MLPs recompute in slices",
+    "layer_offloading": "layers come and go between host and GPU",
+    "chunked_cross_entropy": "the loss goes through the logits in chunks",
+    "qat": "fake quantisation keeps copies of weights and activations",
+    "quantize_moe_experts": "experts are quantised while they load and unpacked while they compute",
+    "use_onebitllms": "BitNet's linear layers",
+    "dpo_use_liger_kernel": "Liger's fused DPO loss",
+    "relora": "ReLoRA merges and resets adapters while it trains",
+    "lisa_n_layers": "LISA picks other layers every few steps",
+    "ebft": "energy-based fine-tuning generates and embeds beside the step",
+    "process_reward_model": "a head per token",
+    "flash_optimum": "BetterTransformer's layers",
+    "max_memory": "layers are spread over devices by hand",
+    "gpu_memory_limit": "layers are spread over devices by hand",
+}
+_PLUGINS = {
+    "SpectrumPlugin": "Spectrum picks layers by a file of its own",
+    "KDPlugin": "a teacher's logits stand beside the student's",
+    "LLMCompressorPlugin": "recipes change weights while they train",
+    "HatcheryPlugin": "the training runs on somebody else's machines",
+    "DiffusionPlugin": "diffusion masks its own inputs",
+    "DensemixerPlugin": "every expert runs on every token",
+}
+
+
+_STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
+
+
+def apply_unmodelled(fields: Fields, config: Config) -> None:
+    """The first feature that keeps what nobody here has counted, said in place of a figure."""
+    for key, reason in _UNMODELLED.items():
+        value: Any = config.own.get(key)
+        if value and as_bool(value) is not False:
+            fields.put("stack.unmodelled", f"`{key}`: {reason}", config.own.origin(key))
+            return
+    for name in config.plugins:
+        if name in _PLUGINS:
+            fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
+            return
+    stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
+    if stored in _STORED and not as_bool(config.below("model_quantization_config_kwargs").get("dequantize")):
+        reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
+        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
