@@ -19,7 +19,8 @@ from memlint.selectors import is_selector
 from memlint.source.document import Comment, Span
 
 PACKAGES = (
-    *("accelerate", "deepspeed", "flash-linear-attention", "llamafactory", "peft", "torch", "transformers", "trl"),
+    *("accelerate", "axolotl", "deepspeed", "flash-linear-attention", "llamafactory", "peft", "torch", "transformers"),
+    "trl",
 )
 KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGES)
 COUNTS = ("gpus", "gpus_per_node")

@@ -66,9 +66,9 @@ def _count(value: float) -> str:
 
 
 def _join(values: Any, separator: str = ", ") -> Any:
-    if len(values) > 20 or not all(isinstance(item, (str, int, float)) for item in values):
+    if not all(isinstance(item, (str, int, float)) for item in values[:20]):
         return UNKNOWN
-    return separator.join(str(item) for item in values)
+    return separator.join([*map(str, values[:20]), *(["..."] if len(values) > 20 else [])])
 
 
 def _number(value: Any) -> Any:

@@ -17,7 +17,7 @@ from memlint.run import Origin
 Version = tuple[int, ...]
 
 KERNELS = "flash-linear-attention"  # whose presence alone says something
-FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", KERNELS)
+FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", KERNELS)
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
 FILES = (*_LOCKS, *_LISTS)

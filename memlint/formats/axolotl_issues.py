@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.axolotl_config import SCHEMA, Config
+from memlint.formats.axolotl_config import NAME, SCHEMA, Config
 from memlint.formats.axolotl_model import fsdp_version
 from memlint.formats.axolotl_training import PLUGIN_OF
 from memlint.formats.base import Issue
@@ -20,12 +20,24 @@ from memlint.formats.validate import schema_issues
 def axolotl_issues(config: Config) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
-    kept = (issue for issue in found if _is_worth_it(issue))
-    return (*kept, *_placeholders(config), *_conflicts(config), *_without_plugin(config))
+    kept = (_judged(issue, config) for issue in found)
+    own = (*_placeholders(config), *_conflicts(config), *_without_plugin(config))
+    return (*(issue for issue in kept if issue is not None), *own)
 
 
-def _is_worth_it(issue: Issue) -> bool:
-    return issue.code != "unknown-key" or bool(issue.suggestion)
+_NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequence_len", "lora_r", "eval_batch_size"))
+
+
+def _judged(issue: Issue, config: Config) -> Issue | None:
+    """An issue of the schema with the severity it deserves: while nobody says which release is in use, an older one may
+    take what the newest refuses or ignores."""
+    if issue.code == "unknown-key" and not issue.suggestion:
+        return None
+    if NAME in config.context.versions or (issue.pointer and issue.pointer[0] in _NUMBERS):
+        return issue
+    if issue.code in ("removed-key", "renamed-key", "removed-value"):
+        return issue._replace(severity="info")
+    return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
 def _placeholders(config: Config) -> Iterator[Issue]:
