@@ -17,7 +17,7 @@ from memlint.formats import recognise
 from memlint.source import load
 
 SUFFIXES = (".yaml", ".yml", ".json")
-COLUMNS = ("llamafactory", "deepspeed", "accelerate", "trainer", "none", "unreadable")
+COLUMNS = ("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "none", "unreadable")
 
 
 def verdict(path: Path) -> str:
