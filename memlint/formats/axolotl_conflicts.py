@@ -5,6 +5,7 @@ They raise after the queue and before the first step. Warnings of the same valid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -107,6 +108,19 @@ def _only_fsdp2(said: Said, *optimizers: str) -> bool:
     return sharded and any(said.config.own.word("optimizer").startswith(name) for name in optimizers)
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_broken(pattern: Any) -> bool:
+    try:
+        return isinstance(pattern, str) and len(pattern) < _LONGEST and not re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return True
+
+
+_LONGEST = 1_000
+
 ADAPTERS = (
     Conflict(  # peft.py:165
         "load_in_8bit load_in_4bit",
@@ -185,6 +199,29 @@ ADAPTERS = (
         "`model_quantization_config` does not go with `load_in_8bit` or `load_in_4bit`",
         lambda s: s("model_quantization_config") and _any(s, _BITS),
     ),
+    Conflict(  # config.py:2172
+        "qat",
+        "quantisation-aware training does not go with `peft`, `load_in_8bit` or `load_in_4bit`",
+        lambda s: s("qat") and _any(s, ("peft", *_BITS)),
+    ),
+    Conflict(  # config.py:1764
+        "ple_cpu_offload",
+        "`ple_cpu_offload` requires bitsandbytes' QLoRA or 8-bit LoRA, and takes neither FSDP nor DeepSpeed",
+        lambda s: (
+            s("ple_cpu_offload")
+            and (
+                _any(s, ("fsdp", "fsdp_config", "deepspeed"))
+                or not (
+                    s("load_in_4bit" if s.says("adapter", "qlora") else "load_in_8bit") and s.says("adapter", *_LORA)
+                )
+            )
+        ),
+    ),
+    Conflict(  # config.py:1807
+        "lora_target_modules",
+        "`lora_target_modules` has a pattern that is no regular expression",
+        lambda s: any(_is_broken(item) for item in _listed(s.raw.get("lora_target_modules"))),
+    ),
     Conflict("revision_of_model", "GPTQ models take no `revision_of_model`", lambda s: s("gptq", "revision_of_model")),
 )
 
@@ -234,6 +271,11 @@ CHECKPOINTING = (
         "selective_checkpointing",
         "`selective_checkpointing` requires `gradient_checkpointing` with `use_reentrant: false`",
         lambda s: s("selective_checkpointing") and (not s("gradient_checkpointing") or _reentrant(s)),
+    ),
+    Conflict(  # 1648
+        "activation_offloading",
+        "offloaded hidden states of a partly frozen model need `use_reentrant: false`",
+        lambda s: s.says("activation_offloading", "hidden_states") and s("unfrozen_parameters") and _reentrant(s),
     ),
     Conflict(  # 1569
         "gradient_checkpointing",
@@ -380,11 +422,17 @@ def _flash2(said: Said) -> bool:
     return said("flash_attention") or str(said.raw.get("attn_implementation", "")).startswith("flash_attention_2")
 
 
+_WITHOUT_DATA = frozenset(("LigerPlugin", "CutCrossEntropyPlugin", "SpectrumPlugin", "LLMCompressorPlugin"))
+
 DATA = (
     Conflict(  # 83
         "base_model",
         "either `datasets` or `pretraining_dataset` is required",
-        lambda s: s.raw.get("datasets") is None is s.raw.get("pretraining_dataset") and not s.held("datasets"),
+        lambda s: (
+            s.raw.get("datasets") is None is s.raw.get("pretraining_dataset")
+            and not s.held("datasets")
+            and set(s.config.plugins) <= _WITHOUT_DATA
+        ),
     ),
     Conflict(  # 104
         "push_dataset_to_hub",
@@ -469,6 +517,11 @@ SCHEDULE = (
         "`save_strategy: best` requires `metric_for_best_model`",
         lambda s: s.says("save_strategy", "best") and not s("metric_for_best_model"),
     ),
+    Conflict(  # 502
+        "do_causal_lm_eval",
+        "`do_causal_lm_eval` requires `eval_sample_packing: false`",
+        lambda s: s("do_causal_lm_eval", "eval_sample_packing"),
+    ),
     Conflict(  # 1711
         "neftune_noise_alpha",
         "`neftune_noise_alpha` must be above 0",
@@ -499,6 +552,11 @@ PREFERENCES = (
         "trl",
         "`rl: gdpo` does not sum before it normalizes",
         lambda s: s.says("rl", "gdpo") and s.inside("trl", "multi_objective_aggregation") == "sum_then_normalize",
+    ),
+    Conflict(  # 724
+        "trl",
+        "GRPO with Liger's loss does not take context parallelism",
+        lambda s: s.says("rl", "grpo") and _context(s) > 1 and bool(s.inside("trl", "use_liger_loss")),
     ),
     Conflict("rl", "`rl: ebft` requires an `ebft` section", lambda s: s.says("rl", "ebft") and not s("ebft")),  # 1943
     Conflict(  # 1732
