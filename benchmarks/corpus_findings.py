@@ -27,7 +27,7 @@ from memlint.findings import Finding
 from memlint.hardware import find
 from memlint.run import UNKNOWN, Origin
 
-KINDS = ("llamafactory", "deepspeed", "trainer", "accelerate")
+KINDS = ("llamafactory", "deepspeed", "trainer", "accelerate", "axolotl")
 SUFFIXES = (".yaml", ".yml", ".json")
 CARD = "A100-80GB"
 DATA = Path(__file__).parent / "data"

@@ -70,6 +70,7 @@ class Quantization(NamedTuple):
     storage_dtype: str = "uint8"
     prequantized: bool = False
     group_size: int = 0
+    stacked_experts: bool = False  # experts held in one tensor are quantised as well (Axolotl)
     upcast_rest_to_fp32: bool = False  # peft.prepare_model_for_kbit_training
 
 

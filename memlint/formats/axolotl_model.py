@@ -94,18 +94,33 @@ def _quantization(config: Config) -> tuple[Quantization, Origin]:
     """4 bits for `adapter: qlora`, 8 for `adapter: lora` (loaders/model.py, _set_quantization_config)."""
     stored = getattr(config.architecture, "stored", None)
     method = getattr(stored, "method", "none")
-    if stored is not None and method in ("gptq", "awq", "bnb"):
+    if stored is not None and method != "none" and not dequantizes(config):
         found = Quantization(method, stored.bits, stored.kind, stored.double_quant, "uint8", True, stored.group_size)
+        found = found._replace(stacked_experts=_quantizes_experts(config))
         return found, Origin("catalog", detail=f"the checkpoint is stored as {method}")
+    experts = _quantizes_experts(config)
     if config.adapter == "qlora" and config.own.flag("load_in_4bit"):
         more = config.below("bnb_config_kwargs")
         double = as_bool(more.get("bnb_4bit_use_double_quant"))
         kind = more.get("bnb_4bit_quant_type")
-        found = Quantization("bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16")
+        found = Quantization(
+            "bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16", stacked_experts=experts
+        )
         return found, config.own.origin("load_in_4bit")
     if config.adapter == "lora" and config.own.flag("load_in_8bit"):
-        return Quantization("bnb", 8, "int8"), config.own.origin("load_in_8bit")
+        return Quantization("bnb", 8, "int8", stacked_experts=experts), config.own.origin("load_in_8bit")
     return Quantization(), config.own.origin("load_in_4bit")
+
+
+def _quantizes_experts(config: Config) -> bool:
+    """bitsandbytes replaces linear layers alone, which experts are in remote code and in `Linearized` checkpoints."""
+    linear = config.own.flag("trust_remote_code") or "linearized" in config.text("base_model").lower()
+    return linear or config.own.flag("quantize_moe_experts")
+
+
+def dequantizes(config: Config) -> bool:
+    """`model_quantization_config_kwargs: {dequantize: true}` unpacks a stored checkpoint while it loads."""
+    return bool(as_bool(config.below("model_quantization_config_kwargs").get("dequantize")))
 
 
 def _asked_attention(config: Config) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.formats.axolotl_config import NAME, Config, default_origin, evaluates
+from memlint.formats.axolotl_model import dequantizes
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.run import Origin
 
@@ -223,6 +224,6 @@ def apply_unmodelled(fields: Fields, config: Config) -> None:
             fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
             return
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
-    if stored in _STORED and not as_bool(config.below("model_quantization_config_kwargs").get("dequantize")):
+    if stored in _STORED and not dequantizes(config):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
         fields.put("stack.unmodelled", reason, config.own.origin("base_model"))

@@ -24,7 +24,7 @@ _BLOCK_ABSMAX = 256  # second level of `compress_statistics`, functional.py:940
 # Frameworks' quantisers replace nn.Linear modules and skip the head: `get_keys_to_not_convert`,
 # transformers 5.23 quantizers/base.py:259.
 _LINEAR_ONLY = ("bnb", "hqq", "eetq", "gptq", "awq", "aqlm", "quanto")
-_STACKED_TOO = ("fp8", "mxfp4")  # these checkpoints store 3-D experts quantised as well
+_STACKED_TOO = ("fp8", "mxfp4", "nvfp4")  # these checkpoints store 3-D experts quantised as well
 
 
 def rounded(count: int) -> int:
@@ -48,7 +48,7 @@ def is_quantized(
     if method == "none":
         return False
     if weight.kind == "experts" and stacked:
-        return method in _STACKED_TOO
+        return method in _STACKED_TOO or quantization.stacked_experts
     if weight.kind == "experts":
         return method in _LINEAR_ONLY or method in _STACKED_TOO
     if weight.kind != "linear" or (method not in _LINEAR_ONLY and method not in _STACKED_TOO):
@@ -60,7 +60,7 @@ def dtype_name(quantization: Quantization) -> str:
     """The stored dtype of a quantised tensor: nf4, fp4, int8, gptq4, awq4, fp8, ..."""
     if quantization.method == "bnb":
         return quantization.kind or ("nf4" if quantization.bits <= 4 else "int8")
-    if quantization.method in ("fp8", "mxfp4"):
+    if quantization.method in _STACKED_TOO:
         return quantization.method
     return f"{quantization.method}{quantization.bits:g}"
 
@@ -93,6 +93,8 @@ def _grouped_bytes(shape: tuple[int, ...], count: int, quantization: Quantizatio
         return rounded(packed) + rounded(4 * (shape[0] if method != "fp8" else -(-count // 16384)))
     if method == "mxfp4":
         return rounded(packed) + rounded(count // 32)  # one 8-bit exponent per 32 values
+    if method == "nvfp4":
+        return rounded(count // 2) + rounded(count // 16)  # one 8-bit scale per 16 values
     group = quantization.group_size or (64 if method == "hqq" else 128)
     groups = -(-count // group)
     if method == "hqq":
