@@ -151,9 +151,12 @@ def removed_values(name: str, found: Found) -> dict[str, str]:
 
 
 def with_removed_values(schema: Schema, gone: dict[str, str]) -> Schema:
-    """Values that are gone are reported as such, and not as unknown ones."""
-    for part in schema.get("anyOf", [schema]):
+    """Values that are gone are reported as such, and not as unknown ones; a message does not offer them."""
+    for part in schema.get("anyOf", [schema]) if gone else ():
         if "enum" in part:
+            words = [word for word in part["enum"] if word is not None and word not in gone]
+            null = " or null" if None in part["enum"] else ""
+            part["x-memlint-says"] = (f"one of {', '.join(words)}" if len(words) > 1 else words[0]) + null
             part["enum"] = list(dict.fromkeys([*part["enum"], *gone]))
     return {**schema, **({"x-memlint-removed-values": gone} if gone else {})}
 
@@ -199,9 +202,7 @@ def definition(name: str, all_releases: list[Release], compiler: Compiler) -> Sc
         "PretrainingDataset": ("PretrainingDataset", DATASETS[0]),
     }
     keys = merged(all_releases, several.get(name, (name,)), compiler)
-    for key, values in REMOVED_VALUES.get(name, {}).items():
-        keys[key] = {**keys[key], "x-memlint-value-aliases": VALUE_ALIASES.get(f"{name}.{key}", {})}
-        keys[key] = with_removed_values(keys[key], values)
+    known_values(name, keys)
     if name == "FSDPConfig":
         keys = with_prefix(keys)
     if name == "Dataset":
@@ -213,6 +214,14 @@ def definition(name: str, all_releases: list[Release], compiler: Compiler) -> Sc
     if name not in several and "forbid" in config_of(name, compiler.sources):
         schema["x-memlint-unknown"] = "error"
     return schema
+
+
+def known_values(model: str, keys: dict[str, Schema]) -> None:
+    """Values of a model's keys that are gone, and what others are called here."""
+    for key, aliases in VALUE_ALIASES[model].items() if model in VALUE_ALIASES else ():
+        keys[key] = {**keys[key], "x-memlint-value-aliases": aliases}
+    for key, gone in REMOVED_VALUES[model].items() if model in REMOVED_VALUES else ():
+        keys[key] = with_removed_values(keys[key], gone)
 
 
 def with_prefix(keys: dict[str, Schema]) -> dict[str, Schema]:
@@ -244,6 +253,7 @@ def top_level(all_releases: list[Release], compiler: Compiler) -> dict[str, Sche
     keys["optimizer"] = optimizer(compiler, keys["optimizer"])
     keys["lr_scheduler"] = {"enum": [*SCHEDULERS, None], "default": "cosine"}
     compiler.models.setdefault("PretrainingDataset", [])
+    known_values(TOP, keys)
     return {**keys, **EXTRA}
 
 
@@ -253,9 +263,7 @@ def optimizer(compiler: Compiler, schema: Schema) -> Schema:
     names = [word for part in trainer["anyOf"] for word in part.get("enum", ())]
     own = members(compiler.sources.classes["CustomSupportedOptimizers"])
     kept = {key: value for key, value in schema.items() if note(key)}
-    aliases = {"x-memlint-value-aliases": VALUE_ALIASES[f"{TOP}.optimizer"]}
-    wanted = {"enum": [*dict.fromkeys([*names, *own]), None], **kept, **aliases}
-    return with_removed_values(wanted, REMOVED_VALUES[TOP]["optimizer"])
+    return {"enum": [*dict.fromkeys([*names, *own]), None], **kept}
 
 
 def renamed(keys: dict[str, Schema]) -> None:

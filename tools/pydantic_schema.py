@@ -92,7 +92,7 @@ class Compiler:
         for extra in parts[1:]:
             words = {word.arg: ast.literal_eval(word.value) for word in getattr(extra, "keywords", [])}
             if "pattern" in words:
-                schema = {**schema, "pattern": words["pattern"]}
+                schema = {**schema, "pattern": words["pattern"], "x-memlint-says": f"text like {words['pattern']}"}
             elif ast.unparse(extra).startswith("MinLen"):
                 schema = {**schema, "minItems": 1}
         return schema

@@ -79,6 +79,7 @@ def test_taken(value: dict[str, Any]) -> None:
         ({"rope_scaling": {}}, [("removed-key", "warning")], "axolotl 0.5.0"),
         ({"unsloth_rope": True}, [("removed-key", "warning")], "axolotl 0.17.0"),
         ({"gradient_checkpointing": "unsloth"}, [("removed-value", "warning")], "axolotl 0.9.2"),
+        ({"rl": "kto_pair"}, [("removed-value", "warning")], "axolotl 0.5.0: use `kto`"),
         ({"optimizer": "ao_adamw_8bit"}, [("removed-value", "warning")], "use `adamw_torch_8bit`"),
         ({"datasets": [{"path": "a", "type": "sharegpt"}]}, [("removed-value", "warning")], "use `chat_template`"),
     ],
@@ -86,6 +87,11 @@ def test_taken(value: dict[str, Any]) -> None:
 def test_remarks(value: dict[str, Any], codes: list[tuple[str, str]], text: str) -> None:
     assert found(value) == codes
     assert text in issues(value)[0].message
+
+
+def test_messages_do_not_offer_what_is_gone() -> None:
+    assert "kto_pair" not in issues({"rl": "x"})[0].message
+    assert "unsloth" not in issues({"gradient_checkpointing": 4})[0].message
 
 
 def test_the_release_in_use_counts() -> None:
