@@ -35,14 +35,6 @@ OVERRIDES: dict[str, Schema] = {
             {"enum": [*_ATTENTION, None]},
             {"type": "string", "pattern": "/", "x-memlint-says": "a kernel's name on the hub"},
         ],
-        "x-memlint-value-aliases": {
-            "flash": "flash_attention_2",
-            "fa2": "flash_attention_2",
-            "flash_attn": "flash_attention_2",
-            "fa3": "flash_attention_3",
-            "flex": "flex_attention",
-            "sdp": "sdpa",
-        },
     },
     "large_head_attention": {"enum": [*_LARGE_HEAD, *(word.upper() for word in _LARGE_HEAD), None]},
     "image_resize_algorithm": {
@@ -161,13 +153,15 @@ DEPRECATED: dict[str, tuple[str, str]] = {
 # Model -> key -> value -> the first release that refuses it.
 REMOVED_VALUES: dict[str, dict[str, dict[str, str]]] = {
     "AxolotlInputConfig": {
+        "bf16": {"full": "axolotl 0.5.0"},
+        "rl": {"kto_pair": "axolotl 0.5.0"},
         "optimizer": {
             "ao_adamw_4bit": "axolotl 0.12.0",  # still in the enum, but core/builders/base.py: "Unhandled optimizer"
             "ao_adamw_8bit": "axolotl 0.12.0",
             "lion_pytorch": "axolotl 0.8.0",
             "adamw_hf": "axolotl 0.8.0",  # the first that pins a transformers without it
             "adamw_apex_fused": "axolotl 0.17.0",
-        }
+        },
     },
     "Dataset": {  # validation.py: deprecate_sharegpt_datasets
         "type": {
@@ -177,24 +171,36 @@ REMOVED_VALUES: dict[str, dict[str, dict[str, str]]] = {
     },
 }
 
-# What other spellings, and values that are gone, are now.
-VALUE_ALIASES: dict[str, dict[str, str]] = {
-    "AxolotlInputConfig.optimizer": {
-        "adam": "adamw_torch",
-        "adamw": "adamw_torch",
-        "adamw_hf": "adamw_torch",
-        "adamw_apex_fused": "adamw_torch_fused",
-        "adamw8bit": "adamw_bnb_8bit",
-        "8bit_adam": "adamw_bnb_8bit",
-        "paged_adamw": "paged_adamw_32bit",
-        "paged_adam_8bit": "paged_adamw_8bit",
-        "ao_adamw_4bit": "adamw_torch_4bit",
-        "ao_adamw_8bit": "adamw_torch_8bit",
-        "lion": "lion_32bit",
-        "lion_pytorch": "lion_32bit",
-        "came": "came_pytorch",
+# Model -> key -> another spelling, or a value that is gone -> what it is now.
+VALUE_ALIASES: dict[str, dict[str, dict[str, str]]] = {
+    "AxolotlInputConfig": {
+        "attn_implementation": {
+            "flash": "flash_attention_2",
+            "fa2": "flash_attention_2",
+            "flash_attn": "flash_attention_2",
+            "fa3": "flash_attention_3",
+            "flex": "flex_attention",
+            "sdp": "sdpa",
+        },
+        "bf16": {"full": "true"},
+        "rl": {"kto_pair": "kto"},
+        "optimizer": {
+            "adam": "adamw_torch",
+            "adamw": "adamw_torch",
+            "adamw_hf": "adamw_torch",
+            "adamw_apex_fused": "adamw_torch_fused",
+            "adamw8bit": "adamw_bnb_8bit",
+            "8bit_adam": "adamw_bnb_8bit",
+            "paged_adamw": "paged_adamw_32bit",
+            "paged_adam_8bit": "paged_adamw_8bit",
+            "ao_adamw_4bit": "adamw_torch_4bit",
+            "ao_adamw_8bit": "adamw_torch_8bit",
+            "lion": "lion_32bit",
+            "lion_pytorch": "lion_32bit",
+            "came": "came_pytorch",
+        },
     },
-    "Dataset.type": {f"sharegpt{ending}": "chat_template" for ending in ("", ".load_role")},
+    "Dataset": {"type": {f"sharegpt{ending}": "chat_template" for ending in ("", ".load_role")}},
 }
 
 # Not in a model, but read by a validator before the models drop it (peft.py: validate_adapter).

@@ -31,43 +31,15 @@ from axolotl_overlay import (
     VALUE_ALIASES,
 )
 from llamafactory_schema import dump, git
-from pydantic_models import ModelField, Sources, config_of, fields, is_enum, members, read
-from schema_parts import SCHEMAS, Schema, any_of, kinds_of
+from pydantic_models import ModelField, Sources, config_of, fields, members, read
+from pydantic_schema import SCALARS, Compiler, bounded, merged_union, once
+from schema_parts import SCHEMAS, Schema
 
 TOP = "AxolotlInputConfig"
 FIRST = "0.5.0"
 DATASETS = ("SFTDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset", "SyntheticDataset")
 DATASET_TYPES = ("UserDefinedPrompterType", "UserDefinedDPOType", "UserDefinedKTOType")
 FILES = re.compile(r"src/axolotl/(utils/schemas/|utils/config/models/input/v0|integrations/).*\.py")
-
-# pydantic's lax mode (conversion table): words and 0/1 for booleans, text for numbers, booleans for numbers.
-_WORDS = ("true", "t", "yes", "y", "on", "false", "f", "no", "n", "off")
-_ANY_CASE = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in _WORDS)
-_DIGITS = r"[0-9]+(_[0-9]+)*"
-INTEGER_TEXT = rf"^\s*[+-]?{_DIGITS}(\.0+)?\s*$"
-NUMBER_TEXT = (
-    rf"^\s*[+-]?({_DIGITS}(\.({_DIGITS})?)?([eE][+-]?{_DIGITS})?|\.{_DIGITS}([eE][+-]?{_DIGITS})?"
-    r"|[iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])\s*$"
-)
-SCALARS: dict[str, Schema] = {
-    "flag": {
-        "anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, {"type": "string", "pattern": f"^({_ANY_CASE}|0|1)$"}],
-        "x-memlint-says": "true or false",
-    },
-    "integer": {
-        "anyOf": [{"type": ["integer", "boolean"]}, {"type": "string", "pattern": INTEGER_TEXT}],
-        "x-memlint-says": "an integer",
-    },
-    "number": {
-        "anyOf": [{"type": ["number", "boolean"]}, {"type": "string", "pattern": NUMBER_TEXT}],
-        "x-memlint-says": "a number",
-    },
-}
-PLAIN = {"str": "string", "dict": "object", "Dict": "object", "list": "array", "List": "array", "None": "null"}
-REFERENCES = {"bool": "flag", "int": "integer", "float": "number"}
-LIST, MAPPING = ("items", "minItems", "maxItems"), ("properties", "additionalProperties", "x-memlint-unknown")
-DETAILS = {"array": LIST, "object": MAPPING}
-NAMED = {"integer": "an integer", "number": "a number"}
 
 
 class Release(NamedTuple):
@@ -114,132 +86,9 @@ def plugins(name: str, text: str) -> Iterator[tuple[str, str]]:
                         yield str(word.value.value).rpartition(".")[2], ".".join([*package, node.name])
 
 
-class Compiler:
-    """Schemas of the annotations of one release; models become `$defs`, with the kinds of value beside a mapping."""
-
-    def __init__(self, sources: Sources) -> None:
-        self.sources = sources
-        self.models: dict[str, list[str]] = {}
-
-    def of(self, annotation: ast.expr) -> Schema:
-        if isinstance(annotation, ast.Constant):
-            text = annotation.value
-            return self.of(ast.parse(text, mode="eval").body) if isinstance(text, str) else {"type": "null"}
-        if isinstance(annotation, ast.BinOp):
-            return self.union([annotation.left, annotation.right])
-        if isinstance(annotation, ast.Subscript):
-            return self.subscript(annotation)
-        return self.name(ast.unparse(annotation).rpartition(".")[2])
-
-    def union(self, parts: list[ast.expr], *more: Schema) -> Schema:
-        """One schema wherever possible: a message about a part of `anyOf` says little."""
-        branches = once([*(self.of(part) for part in parts), *more])
-        named = [branch for branch in branches if "$ref" in branch and model_of(branch) in self.models]
-        if len(named) != 1:
-            return merged_union(branches)
-        kinds = [kind for branch in branches if branch is not named[0] for kind in kinds_beside(branch)]
-        self.models[model_of(named[0])] = list(dict.fromkeys([*self.models[model_of(named[0])], *kinds]))
-        return named[0]
-
-    def subscript(self, annotation: ast.Subscript) -> Schema:
-        head = ast.unparse(annotation.value).rpartition(".")[2]
-        inside = annotation.slice
-        parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-        if head == "Literal":
-            return {"enum": [ast.literal_eval(part) for part in parts]}
-        if head in ("Optional", "Union"):
-            return self.union(parts, *([{"type": "null"}] if head == "Optional" else []))
-        if head == "Annotated":
-            return self.annotated(parts)
-        if head in ("list", "List"):
-            return {"type": "array", "items": self.of(parts[0])}
-        if head in ("tuple", "Tuple"):
-            return {"type": "array", "minItems": len(parts), "maxItems": len(parts), "items": self.of(parts[0])}
-        if head in ("dict", "Dict"):
-            value = self.of(parts[1])
-            return {"type": "object", **({"additionalProperties": value} if value else {})}
-        return {}
-
-    def annotated(self, parts: list[ast.expr]) -> Schema:
-        schema = self.of(parts[0])
-        for extra in parts[1:]:
-            words = {word.arg: ast.literal_eval(word.value) for word in getattr(extra, "keywords", [])}
-            if "pattern" in words:
-                schema = {**schema, "pattern": words["pattern"]}
-            elif ast.unparse(extra).startswith("MinLen"):
-                schema = {**schema, "minItems": 1}
-        return schema
-
-    def name(self, name: str) -> Schema:
-        if name in TYPES:
-            return dict(TYPES[name])
-        if name in REFERENCES:
-            return {"$ref": f"#/$defs/{REFERENCES[name]}"}
-        if name in PLAIN:
-            return {"type": PLAIN[name]}
-        if name in self.sources.classes:
-            node = self.sources.classes[name]
-            return {"enum": members(node)} if is_enum(node) else self.model(name)
-        if name in self.sources.assigned:
-            return self.of(self.sources.assigned[name])
-        return {}
-
-    def model(self, name: str) -> Schema:
-        kept = "Dataset" if name in DATASETS else "DatasetType" if name in DATASET_TYPES else name
-        self.models.setdefault(kept, [])
-        return {"$ref": f"#/$defs/{kept}"}
-
-
-def model_of(reference: Schema) -> str:
-    return str(reference["$ref"]).rpartition("/")[2]
-
-
-def kinds_beside(branch: Schema) -> list[str]:
-    """`Model | bool | None`: the kinds of value beside the mapping."""
-    return kinds_of(branch) if "type" in branch else ["boolean", "integer", "string"]
-
-
-def once(parts: list[Schema]) -> list[Schema]:
-    """The alternatives, laid flat, none twice, and no words beside any text."""
-    flat = [branch for part in parts for branch in alternatives(part)]
-    found = [branch for index, branch in enumerate(flat) if branch not in flat[:index]]
-    if {"type": "string"} in found:
-        found = [branch for branch in found if not all(isinstance(word, str) for word in branch.get("enum", (0,)))]
-    return found
-
-
-def alternatives(schema: Schema) -> list[Schema]:
-    if set(schema) == {"anyOf"}:
-        return [part for branch in schema["anyOf"] for part in alternatives(branch)]
-    if not isinstance(schema.get("type"), list):
-        return [schema]
-    details = {key: value for key, value in schema.items() if key != "type"}
-    return [
-        {"type": kind, **{key: details[key] for key in DETAILS.get(kind, ()) if key in details}}
-        for kind in schema["type"]
-    ]
-
-
-def merged_union(branches: list[Schema]) -> Schema:
-    """Lists and mappings share one schema with plain types: their keywords leave other values alone."""
-    if {} in branches:
-        return {}
-    kinds = [branch["type"] for branch in branches if "type" in branch and set(branch) <= {"type", *LIST, *MAPPING}]
-    rest = [branch for branch in branches if branch.get("type") not in kinds]
-    if len(set(kinds)) < len(kinds):
-        return any_of(branches)
-    together = {key: value for branch in branches if branch not in rest for key, value in branch.items()}
-    whole = [{**together, "type": kinds[0] if len(kinds) == 1 else kinds}] if kinds else []
-    return (rest + whole)[0] if len(rest + whole) == 1 else {"anyOf": rest + whole}
-
-
-def bounded(schema: Schema, bounds: Schema) -> Schema:
-    """A number within bounds, or text: one schema without alternatives, so that a message can name the bound."""
-    branches = schema.get("anyOf", [schema])
-    kinds = [str(branch["$ref"]).rpartition("/")[2] for branch in branches if "$ref" in branch]
-    null = ["null"] if {"type": "null"} in branches else []
-    says = NAMED[kinds[0]] + (" or null" if null else "")
-    return {"type": [kinds[0], "string", *null], **bounds, "x-memlint-says": says}
+def compiler_of(sources: Sources) -> Compiler:
+    groups = {**dict.fromkeys(DATASETS, "Dataset"), **dict.fromkeys(DATASET_TYPES, "DatasetType")}
+    return Compiler(sources, TYPES, groups)
 
 
 def schema_of(field: ModelField, compiler: Compiler) -> Schema:
@@ -248,7 +97,7 @@ def schema_of(field: ModelField, compiler: Compiler) -> Schema:
     else:
         schema = compiler.of(field.annotation)
         bounds = {**field.bounds, **LIMITS.get(field.name, {})}
-        schema = bounded(schema, bounds) if bounds else schema
+        schema = bounded(schema, bounds)
     if field.default is not ... and field.default is not None:
         schema["default"] = field.default
     return schema
@@ -290,7 +139,7 @@ def removed_values(name: str, found: Found) -> dict[str, str]:
     """Values of a key that some release took and the newest does not -> the release that dropped them."""
     choices = []
     for version, keys, sources in found:
-        schema = Compiler(sources).of(keys[name].annotation) if name in keys else {}
+        schema = compiler_of(sources).of(keys[name].annotation) if name in keys else {}
         words = {word for part in schema.get("anyOf", [schema]) for word in part.get("enum", ())}
         choices.append((version, {word for word in words if isinstance(word, str)}))
     now = choices[-1][1]
@@ -302,18 +151,21 @@ def removed_values(name: str, found: Found) -> dict[str, str]:
 
 
 def with_removed_values(schema: Schema, gone: dict[str, str]) -> Schema:
-    """Values that are gone are reported as such, and not as unknown ones."""
-    for part in schema.get("anyOf", [schema]):
+    """Values that are gone are reported as such, and not as unknown ones; a message does not offer them."""
+    for part in schema.get("anyOf", [schema]) if gone else ():
         if "enum" in part:
+            words = [word for word in part["enum"] if word is not None and word not in gone]
+            null = " or null" if None in part["enum"] else ""
+            part["x-memlint-says"] = (f"one of {', '.join(words)}" if len(words) > 1 else words[0]) + null
             part["enum"] = list(dict.fromkeys([*part["enum"], *gone]))
     return {**schema, **({"x-memlint-removed-values": gone} if gone else {})}
 
 
-def model_schema(keys: dict[str, Schema], kinds: Iterable[str] = (), required: Iterable[str] = ()) -> Schema:
+def model_schema(keys: dict[str, Schema], kinds: Schema, required: Iterable[str] = ()) -> Schema:
     """A model's mapping, or a value of other kinds beside it. pydantic drops the keys that a model does not have."""
     needed = sorted(required)
     return {
-        "type": ["object", *kinds] if kinds else "object",
+        **kinds,
         "properties": dict(sorted(keys.items())),
         **({"required": needed} if needed else {}),
         "additionalProperties": False,
@@ -350,9 +202,7 @@ def definition(name: str, all_releases: list[Release], compiler: Compiler) -> Sc
         "PretrainingDataset": ("PretrainingDataset", DATASETS[0]),
     }
     keys = merged(all_releases, several.get(name, (name,)), compiler)
-    for key, values in REMOVED_VALUES.get(name, {}).items():
-        keys[key] = {**keys[key], "x-memlint-value-aliases": VALUE_ALIASES.get(f"{name}.{key}", {})}
-        keys[key] = with_removed_values(keys[key], values)
+    known_values(name, keys)
     if name == "FSDPConfig":
         keys = with_prefix(keys)
     if name == "Dataset":
@@ -360,10 +210,18 @@ def definition(name: str, all_releases: list[Release], compiler: Compiler) -> Sc
     needed = (
         [] if name in several else [field.name for field in fields(name, compiler.sources).values() if field.required]
     )
-    schema = model_schema(keys, compiler.models[name], needed)
+    schema = model_schema(keys, {}, needed)
     if name not in several and "forbid" in config_of(name, compiler.sources):
         schema["x-memlint-unknown"] = "error"
     return schema
+
+
+def known_values(model: str, keys: dict[str, Schema]) -> None:
+    """Values of a model's keys that are gone, and what others are called here."""
+    for key, aliases in VALUE_ALIASES[model].items() if model in VALUE_ALIASES else ():
+        keys[key] = {**keys[key], "x-memlint-value-aliases": aliases}
+    for key, gone in REMOVED_VALUES[model].items() if model in REMOVED_VALUES else ():
+        keys[key] = with_removed_values(keys[key], gone)
 
 
 def with_prefix(keys: dict[str, Schema]) -> dict[str, Schema]:
@@ -379,9 +237,7 @@ def definitions(all_releases: list[Release], compiler: Compiler) -> dict[str, Sc
     while set(compiler.models) - set(found):
         for name in [name for name in compiler.models if name not in found]:
             found[name] = definition(name, all_releases, compiler)
-    for name, kinds in compiler.models.items():
-        found[name]["type"] = ["object", *kinds] if kinds else "object"
-    return dict(sorted(found.items()))
+    return {name: {**compiler.kinds(name), **schema} for name, schema in sorted(found.items())}
 
 
 def top_level(all_releases: list[Release], compiler: Compiler) -> dict[str, Schema]:
@@ -397,6 +253,7 @@ def top_level(all_releases: list[Release], compiler: Compiler) -> dict[str, Sche
     keys["optimizer"] = optimizer(compiler, keys["optimizer"])
     keys["lr_scheduler"] = {"enum": [*SCHEDULERS, None], "default": "cosine"}
     compiler.models.setdefault("PretrainingDataset", [])
+    known_values(TOP, keys)
     return {**keys, **EXTRA}
 
 
@@ -406,9 +263,7 @@ def optimizer(compiler: Compiler, schema: Schema) -> Schema:
     names = [word for part in trainer["anyOf"] for word in part.get("enum", ())]
     own = members(compiler.sources.classes["CustomSupportedOptimizers"])
     kept = {key: value for key, value in schema.items() if note(key)}
-    aliases = {"x-memlint-value-aliases": VALUE_ALIASES[f"{TOP}.optimizer"]}
-    wanted = {"enum": [*dict.fromkeys([*names, *own]), None], **kept, **aliases}
-    return with_removed_values(wanted, REMOVED_VALUES[TOP]["optimizer"])
+    return {"enum": [*dict.fromkeys([*names, *own]), None], **kept}
 
 
 def renamed(keys: dict[str, Schema]) -> None:
@@ -430,7 +285,7 @@ def removed(keys: dict[str, Schema]) -> None:
 
 def build(newest: Path, checkout: str) -> Schema:
     all_releases = releases(newest, checkout)
-    compiler = Compiler(all_releases[-1].sources)
+    compiler = compiler_of(all_releases[-1].sources)
     keys = top_level(all_releases, compiler)
     renamed(keys)
     removed(keys)
@@ -439,7 +294,7 @@ def build(newest: Path, checkout: str) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Axolotl",
         "description": f"Derived by tools/axolotl_schema.py from Axolotl {FIRST} to {all_releases[-1].version}.",
-        **model_schema(keys, required=needed),
+        **model_schema(keys, {"type": "object"}, needed),
         "x-memlint-aliases": ALIASES,
         "$defs": {**SCALARS, **definitions(all_releases, compiler)},
     }

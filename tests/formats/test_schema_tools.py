@@ -10,7 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
+import pydantic_models
 from dataclass_fields import Field, enums, fields, schema_of
+from pydantic_schema import Compiler
 
 SOURCE = '''
 class Mode(StrEnum):
@@ -58,3 +60,49 @@ def test_annotations(annotation: str, schema: dict[str, Any]) -> None:
 def test_schemas_of_equal_annotations_are_not_shared() -> None:
     schema_of("int", {})["x"] = 1
     assert schema_of("int", {}) == {"type": "integer"}
+
+
+MODELS = """
+Recipe = Literal["rowwise", "tensorwise"]
+
+class Base(BaseModel):
+    size: int = Field(default=4, ge=1)
+    name: str
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    on: bool = False
+
+class Config(Base):
+    name: str | None = Field(None, alias="title", deprecated="use another")
+    recipe: Recipe | None = None
+    part: Part | bool | None = None
+    parts: Annotated[list[Part], MinLen(1)] | None = None
+    either: list[str] | str | None = None
+    pair: tuple[int, int] | int = 1
+    made: dict[str, str] = Field(default_factory=dict)
+"""
+
+
+def test_pydantic_fields_are_inherited_and_overridden() -> None:
+    found = pydantic_models.fields("Config", pydantic_models.read([MODELS]))
+    assert [(name, field.required) for name, field in found.items()][:2] == [("size", False), ("name", False)]
+    assert found["size"].bounds == {"minimum": 1}
+    assert (found["name"].aliases, found["name"].deprecated, found["name"].default) == (("title",), "use another", None)
+    assert not found["made"].required
+    assert pydantic_models.fields("Base", pydantic_models.read([MODELS]))["name"].required
+
+
+def test_pydantic_annotations_become_one_schema_where_possible() -> None:
+    sources = pydantic_models.read([MODELS])
+    compiler = Compiler(sources, {}, {})
+    found = {name: compiler.of(field.annotation) for name, field in pydantic_models.fields("Config", sources).items()}
+    reference = {"$ref": "#/$defs/Part"}
+    assert found["recipe"] == {"enum": ["rowwise", "tensorwise", None]}
+    assert found["part"] == reference
+    assert found["parts"] == {"type": ["array", "null"], "items": reference, "minItems": 1}
+    assert found["either"] == {"type": ["array", "string", "null"], "items": {"type": "string"}}
+    assert found["made"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert found["pair"]["anyOf"][0] == {"$ref": "#/$defs/integer"}
+    assert compiler.kinds("Part")["type"] == ["object", "boolean", "null", "integer", "string"]
+    assert "forbid" in pydantic_models.config_of("Part", sources)
