@@ -207,6 +207,14 @@ VALUE_ALIASES: dict[str, dict[str, dict[str, str]]] = {
     "Dataset": {"type": {f"sharegpt{ending}": "chat_template" for ending in ("", ".load_role")}},
 }
 
+# Model -> key -> what to know of it.
+MODEL_NOTES: dict[str, dict[str, str]] = {
+    "TRLConfig": {
+        f"vllm_{key}": f"`vllm.{key}` is there"
+        for key in ("device", "dtype", "gpu_memory_utilization", "max_model_len")
+    }
+}
+
 # Not in a model, but read by a validator before the models drop it (peft.py: validate_adapter).
 EXTRA: dict[str, Schema] = {"inference": {"$ref": "#/$defs/flag"}}
 
