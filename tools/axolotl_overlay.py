@@ -27,6 +27,8 @@ _INDUCTOR = (
     *("decompose_mem_bound_mm", "triton.cudagraphs"),
 )
 
+_RATES = [f"{digit}e-{zero}{power}" for zero in ("", "0") for power in range(1, 8) for digit in range(1, 10)]
+
 # The whole schema of a key, where a validator takes more or less than the annotation.
 OVERRIDES: dict[str, Schema] = {
     # utils/schemas/config.py: validate_attn_implementation; a name with a slash is a kernel on the hub
@@ -40,7 +42,9 @@ OVERRIDES: dict[str, Schema] = {
     "image_resize_algorithm": {
         "anyOf": [{"enum": [*_RESIZE, *(word.upper() for word in _RESIZE), None]}, TYPES["Resampling"]]
     },
-    "learning_rate": {"$ref": "#/$defs/number"},  # text is converted: training.py, convert_learning_rate
+    # Text is converted (training.py: convert_learning_rate). PyYAML makes text of 2e-5; spelled out, as the cheap check
+    # of a file (memlint/formats/schema_check.py) knows no patterns.
+    "learning_rate": {"anyOf": [{"$ref": "#/$defs/number"}, {"enum": _RATES}], "x-memlint-says": "a number"},
     # mora/args.py: normalize_mora_type
     "mora_type": {"enum": ["sharing", "rope", 1, 6, "1", "6"]},
     "save_safetensors": {
@@ -201,6 +205,14 @@ VALUE_ALIASES: dict[str, dict[str, dict[str, str]]] = {
         },
     },
     "Dataset": {"type": {f"sharegpt{ending}": "chat_template" for ending in ("", ".load_role")}},
+}
+
+# Model -> key -> what to know of it.
+MODEL_NOTES: dict[str, dict[str, str]] = {
+    "TRLConfig": {
+        f"vllm_{key}": f"`vllm.{key}` is there"
+        for key in ("device", "dtype", "gpu_memory_utilization", "max_model_len")
+    }
 }
 
 # Not in a model, but read by a validator before the models drop it (peft.py: validate_adapter).

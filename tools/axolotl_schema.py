@@ -22,6 +22,7 @@ from axolotl_overlay import (
     EXTRA,
     FSDP_GONE,
     LIMITS,
+    MODEL_NOTES,
     OVERRIDES,
     REMOVED,
     REMOVED_VALUES,
@@ -130,8 +131,9 @@ def properties(found: Found, compiler: Compiler) -> dict[str, Schema]:
             schema["x-memlint-removed-in"] = f"axolotl {found[present[-1] + 1][0]}"
         else:
             schema = with_removed_values(schema, removed_values(name, found))
-        for alias in (name, *field.aliases):
-            result[alias] = {**schema}
+        for alias in (name, *field.aliases):  # an alias may be the name of a field that an older release had
+            since = {"x-memlint-since"} if alias in result and "x-memlint-since" not in result[alias] else set()
+            result[alias] = {key: value for key, value in schema.items() if key not in since}
     return result
 
 
@@ -203,6 +205,8 @@ def definition(name: str, all_releases: list[Release], compiler: Compiler) -> Sc
     }
     keys = merged(all_releases, several.get(name, (name,)), compiler)
     known_values(name, keys)
+    for key, what in MODEL_NOTES[name].items() if name in MODEL_NOTES else ():
+        keys[key]["x-memlint-note"] = what
     if name == "FSDPConfig":
         keys = with_prefix(keys)
     if name == "Dataset":
@@ -228,6 +232,8 @@ def with_prefix(keys: dict[str, Schema]) -> dict[str, Schema]:
     """fsdp_config: the prefix is taken off before the model sees a key (check_fsdp_config_kwargs_prefix)."""
     gone = {"x-memlint-removed-in": "axolotl 0.13.0", "x-memlint-note": "ignored"}
     both = {**dict.fromkeys(FSDP_GONE, gone), **keys}
+    for name in ("fsdp_version", "version"):
+        both[name].pop("x-memlint-since")  # the free mapping of older releases had it
     return {**both, **{f"fsdp_{name}": schema for name, schema in both.items() if not name.startswith("fsdp_")}}
 
 

@@ -17,7 +17,7 @@ from memlint.formats.schema_check import compile_check
 from memlint.formats.suggest import distance, nearest
 from memlint.formats.validate import compiled_schema, schema_issues
 
-NAMES = ("llamafactory.json#v0", "llamafactory.json#v1", "deepspeed.json")
+NAMES = ("llamafactory.json#v0", "llamafactory.json#v1", "deepspeed.json", "axolotl.json")
 V0 = "llamafactory.json#v0"
 
 scalars = st.one_of(
