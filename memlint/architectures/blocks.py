@@ -48,13 +48,14 @@ def grouped_query(
     out: str = "o_proj",
     qk_norm: str = "none",
     window: int = 0,
+    heads: int = 0,
     **traits: Any,
 ) -> tuple[Attention, Weights]:
     """Separate q, k and v projections; fewer key and value heads than query heads where the config says so.
 
-    `qk_norm`: "head" normalises each head (weights of head_dim), "full" all heads together.
+    `qk_norm`: "head" normalises each head (weights of head_dim), "full" all heads together. `heads` where layers differ.
     """
-    hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), head_size(c)
+    hidden, heads, dim = c.integer("hidden_size"), heads or c.integer("num_attention_heads"), head_size(c)
     kv = c.integer("num_key_value_heads", heads)
     weights = (
         linear(f"{prefix}.q_proj", heads * dim, hidden, bias)

@@ -161,6 +161,10 @@ def _spellings(part: str) -> Iterator[Spelling]:
         yield Spelling(literal(words), None, TUNED, sizes(words))
 
 
+# The words that may end a listed name after its size: the chat model can have fewer positions than its base.
+_LAST_WORDS = frozenset({"instruct", "chat", "it"})
+
+
 def _beginnings(part: str) -> list[str]:
     """`part` with its last words left out, longest first; nothing where a word left out changes the shape."""
     words = re.split(r"([-_])", part)
@@ -169,7 +173,7 @@ def _beginnings(part: str) -> list[str]:
         if words[-1].lower() in _RESHAPING or not words[-1]:
             break
         words = words[:-2]
-        if any(character.isdigit() for character in words[-1]):
+        if words[-1].lower() in _LAST_WORDS or any(character.isdigit() for character in words[-1]):
             found.append("".join(words))
     return found
 

@@ -132,6 +132,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "qwen3_moe": [{**EXPERTS, "head_dim": 16, "mlp_only_layers": [1]}],
     "olmoe": [EXPERTS],
+    "laguna": [
+        {
+            **EXPERTS,
+            "head_dim": 16,
+            "shared_expert_intermediate_size": 24,
+            "num_attention_heads_per_layer": [6, 8, 8],
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+            "sliding_window": 8,
+            "gating": "per-head",
+        }
+    ],
     "granitemoe": [{**SMALL, "num_local_experts": 3, "tie_word_embeddings": True}],
     "granitemoeshared": [{**SMALL, "num_local_experts": 3, "shared_intermediate_size": 72}],
     "phimoe": [{**SMALL, "num_local_experts": 3, "attention_bias": True, "lm_head_bias": True}],

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, mixture, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import LARGEST_EXTENT, Config, UnsupportedConfig
 from memlint.architectures.families.latent import dense_first, shared_mixture
 from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
 from memlint.architectures.windows import alternating, window_size, windows
@@ -373,17 +373,28 @@ def laguna(c: Config) -> Architecture:
         shared=c.integer("shared_expert_intermediate_size", size),
         extra=correction,
     )
-    attention_bias, per_head = c.flag("attention_bias"), c.get("gating") in (True, "per-head")
+    bias, per_head = c.flag("attention_bias"), c.get("gating") in (True, "per-head")
+    shapes = list(zip(windows(c), _heads_per_layer(c)))
+    distinct = list(dict.fromkeys(shapes))
 
-    def attention(window: int) -> MixerBlock:
+    def attention(key: int) -> MixerBlock:
+        window, heads = distinct[key]
         mixer, weights = grouped_query(
-            c, bias=attention_bias, out_bias=attention_bias, qk_norm="head", window=window, output_gate=True
+            c, bias=bias, out_bias=bias, qk_norm="head", window=window, heads=heads, output_gate=True
         )
         gates = mixer.heads if per_head else mixer.heads * mixer.head_dim
         return mixer, weights + linear("self_attn.g_proj", gates, hidden)
 
-    kinds = dense_first(c, 1)
-    return sparse(c, "Laguna", moe, attention=attention, kinds=kinds)
+    keys = [distinct.index(shape) for shape in shapes]
+    return sparse(c, "Laguna", moe, attention=attention, kinds=dense_first(c, 1), keys=keys)
+
+
+def _heads_per_layer(c: Config) -> list[int]:
+    """The query heads of each layer: sliding layers may have more of them."""
+    heads = c.items("num_attention_heads_per_layer") or [c.integer("num_attention_heads")] * c.layers()
+    if len(heads) != c.layers() or not all(type(count) is int and 0 < count <= LARGEST_EXTENT for count in heads):
+        raise UnsupportedConfig("`num_attention_heads_per_layer` of this laguna config is not a number for each layer")
+    return heads
 
 
 def cohere2_moe(c: Config) -> Architecture:
