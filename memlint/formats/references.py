@@ -70,11 +70,19 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
         if files.is_file(real):
             if inside(real, root):
                 return real
-            return Missing("outside", f"`{_short(reference)}` is a link that leads outside of {root}", tried)
+            return Missing(
+                "outside", f"`{_short(reference)}` is a link that leads outside of {root}", _shown(tried, cwd)
+            )
         folder = folder or (place if files.exists(real) else "")
     if folder:
-        return Missing("not-a-file", f"`{_short(reference)}` is not a file", tried)
-    return Missing("missing", f"no file `{_short(reference)}`", tried)
+        return Missing("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
+    return Missing("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
+
+
+def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+    """Places as people know them: below the working directory without it."""
+    below = cwd.rstrip("/") + "/"
+    return tuple(place[len(below) :] if place.startswith(below) else place for place in places)
 
 
 def _refuse(reference: str) -> Missing | None:

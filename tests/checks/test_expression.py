@@ -43,6 +43,7 @@ from memlint.run import UNKNOWN, Origin, Stack
         ('version("transformers") == "4.57.0.0"', True),
         ('"4.57.0.0" == version("transformers")', True),
         ("join(" + str(list(range(20))) + ")", ", ".join(map(str, range(20)))),
+        ("join(" + str(list(range(30))) + ")", ", ".join(map(str, range(20))) + ", ..."),
         (r"""matches("aab", r"a*b?a*")""", True),
         (r"""matches("ac", r"a(?:b|c)")""", True),
         (r"""matches("aaa", r"^a{3}$")""", True),
