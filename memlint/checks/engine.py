@@ -217,9 +217,12 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
     return confidence, "warning" if lowered else rule.severity
 
 
-def internal_error(place: Location, error: Exception, what: str, culprit: str = "memlint") -> Finding:
+def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:
     """A mistake of memlint's own, or of a plug-in, as a finding, with the report to paste into an issue."""
-    message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in {culprit}, not in the file"
+    named = f"{type(error).__name__}: {error}"
+    if isinstance(error, extensions.Fault):
+        named, culprit, error = str(error), "a plug-in", error.__cause__ or error
+    message = f"memlint failed {what}: {named}. This is a bug in {culprit}, not in the file"
     report = "\n".join(_frames(error.__traceback__))
     return Finding(
         rule=INTERNAL_ERROR,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from memlint import __version__
 from memlint.commands import gather, options
 from memlint.commands.output import to_stdout, write
-from memlint.commands.plugging import named, plug_in
+from memlint.commands.plugging import plugged
 from memlint.commands.pool import linted
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linted, Linter, files, job
@@ -22,7 +22,7 @@ NEEDS_RULES = ("sarif", "html")
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
-    plug_in(named(given))
+    plugged(given)
     pairs = options.formats(given)
     if given.show_settings:
         from memlint.commands.show_settings import show_settings

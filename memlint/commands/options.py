@@ -70,8 +70,16 @@ def add_settings(to: argparse.ArgumentParser) -> None:
     group.add_argument("--settings", metavar="FILE", help="use this settings file and no other")
     group.add_argument("--isolated", action="store_true", help="read no settings file")
     group.add_argument("--show-settings", metavar="FILE", help="print the settings of FILE and where each came from")
-    group.add_argument("--plugin", action="append", default=[], metavar="NAME", help="load a module or a .py file")
-    group.add_argument("--allow-plugins", action="store_true", help="load the plug-ins that a repository names")
+    add_plugin(group)
+    add_allow_plugins(group)
+
+
+def add_plugin(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--plugin", action="append", default=[], metavar="NAME", help="load a module or a .py file")
+
+
+def add_allow_plugins(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--allow-plugins", action="store_true", help="load the plug-ins that a repository names")
 
 
 def add_rules(to: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ def named(given: options.Options) -> tuple[str, ...]:
     What a repository's settings name is only told unless --allow-plugins is given: Python there runs with the rights of
     whoever lints, and configs are often somebody else's.
     """
-    asked = [_full(name) for name in getattr(given, "plugin", [])]
+    asked = [full_name(name) for name in getattr(given, "plugin", [])]
     isolated = getattr(given, "isolated", False)
     try:
         own = [] if isolated else list(user_plugins())
@@ -36,6 +36,16 @@ def named(given: options.Options) -> tuple[str, ...]:
             )
         theirs = []
     return tuple(dict.fromkeys((*asked, *own, *theirs)))
+
+
+def plugged(given: options.Options) -> tuple[str, ...]:
+    """Loads what an invocation names, once: `--gpu` may be a plug-in's card. Raises CommandError."""
+    if not hasattr(given, "plugged"):
+        names = named(given)
+        plug_in(names)
+        given.plugged = names
+    found: tuple[str, ...] = given.plugged
+    return found
 
 
 def plug_in(names: tuple[str, ...]) -> None:
@@ -60,5 +70,6 @@ def _of_repositories(given: options.Options) -> Iterable[str]:
         yield from settings_of(os.path.abspath(beside), asked).plugins
 
 
-def _full(name: str) -> str:
+def full_name(name: str) -> str:
+    """What the command line calls a plug-in, from wherever it is read later."""
     return os.path.abspath(name) if name.endswith(".py") else name

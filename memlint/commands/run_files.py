@@ -20,7 +20,7 @@ from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
 from memlint.commands.measurements import folder_of, known
-from memlint.commands.plugging import named, plug_in
+from memlint.commands.plugging import plug_in, plugged
 from memlint.commands.selection import check_selection
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
@@ -72,8 +72,7 @@ class Linted(NamedTuple):
 def job(given: options.Options, fixes: bool = True) -> Job:
     """Raises CommandError for what cannot be meant."""
     stdin = "-" in given.paths
-    plugins = named(given)
-    plug_in(plugins)
+    plugins = plugged(given)
     return Job(
         sources(given),
         tuple(path for path in given.paths or ["."] if path != "-"),
@@ -239,6 +238,7 @@ def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:
 
 def files(given: options.Options) -> list[Found]:
     """The files to read, in order; a hook's named files are candidates. Raises CommandError for a root that is none."""
+    plugged(given)
     roots = [_shown(path) for path in given.paths or ["."] if path != "-"]
     hook, force = getattr(given, "hook", False), given.force_exclude
     cut = compile_globs(given.exclude)
