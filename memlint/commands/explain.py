@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import CommandError, options, rule_page
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Finding
-from memlint.report.model import RunReport
+from memlint.formats.suggest import nearest
+from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for
 from memlint.report.units import gib
@@ -31,15 +34,28 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     given = parser.parse_args(arguments)
     given.force_exclude, given.exclude, given.paths = False, [], []
+    if answered(given):
+        return 0
     linter = Linter(job(given))
-    known = next((item for item in rule_facts(linter) if given.what in (item.id, item.name)), None)
+    rules = rule_facts(linter)
+    known = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
     if known is None:
+        _refuse_a_slip(given.what, rules)
         told = explained(given)
         to_stdout(_json(told) if given.format == "json" else "\n".join(_derivations(told, given)) + "\n")
         return 0
     said = rule_page.facts(known, next((item for item in linter.rules() if item.id == known.id), None))
     to_stdout(as_json.dump(said) if given.format == "json" else "\n".join(rule_page.text(said)) + "\n")
     return 0
+
+
+def _refuse_a_slip(what: str, rules: tuple[RuleFacts, ...]) -> None:
+    """Raises CommandError for what is neither a file nor a rule."""
+    if os.path.exists(what) or os.path.exists(_place(what)[0]):
+        return
+    near = nearest(what, [word for item in rules for word in (item.id, item.name)])
+    hint = f"did you mean {near}?" if near else "`memlint rules --all` lists the rules"
+    raise CommandError(f"{what}: no rule is called so, and there is no such file or folder; {hint}")
 
 
 class Explained(NamedTuple):

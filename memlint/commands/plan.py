@@ -9,6 +9,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Fix
@@ -36,6 +37,8 @@ def run(program: str, arguments: list[str]) -> int:
     """Exit codes: 0 where something fits, 1 where nothing does."""
     given = _parser(program).parse_args(arguments)
     given.exclude, given.force_exclude = [], False
+    if answered(given):
+        return 0
     linter = Linter(job(given, fixes=False))
     rows = []
     for item in files(given):
@@ -111,7 +114,7 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"  unknown: {', '.join(row['unknown']) or 'the estimate'}"
         return
     if not row["budget_bytes"]:
-        yield f"  {gib(row['device_high_bytes'])} needed; no card is known: name one with --gpu"
+        yield f"  up to {gib(row['device_high_bytes'])} GiB needed; no card is known: name one with --gpu"
         return
     needed, usable = gib(row["device_high_bytes"]), gib(row["budget_bytes"])
     yield f"  {row['verdict'].replace('_', ' ')}: up to {needed} GiB needed, {usable} GiB usable"
