@@ -178,14 +178,15 @@ def _data(rule: Rule, facts: Facts) -> dict[str, Any]:
 def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
     confidence, severity = _weight(rule, run)
     texts = rule.texts()
+    place = finder.first((hit.at, *rule.at) if hit.at else rule.at)
     related = ((finder.find(name), label) for name, label in rule.related)
     return Finding(
         rule=rule.id,
         name=rule.name,
         severity=severity,
         message=hit.message,
-        location=finder.first((hit.at, *rule.at) if hit.at else rule.at),
-        related=tuple((place, label) for place, label in related if place is not None),
+        location=place,
+        related=tuple((other, label) for other, label in related if other is not None and other != place),
         confidence=confidence,
         why=texts.why,
         key=f"{rule.id}:{hit.at}",

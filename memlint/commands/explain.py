@@ -18,9 +18,12 @@ from memlint.formats.suggest import nearest
 from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for
+from memlint.report.text import describe_fix
 from memlint.report.units import gib
 from memlint.run import Run
 
+# Names of rules' variables that count bytes without saying so.
+BYTES = ("weights", "gradients", "states", "activations", "scores", "logits", "temporaries", "gathered", "others")
 # Terms that the table shows phase by phase: one figure of them would be another moment's.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 
@@ -109,8 +112,9 @@ def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterato
             yield from _finding(finding)
         for run, report in file.runs:
             yield from run_lines(report, style_for(sys.stdout, colour=given.colour))
-            yield "\nTerms"
             terms = {name: value for name, value in report.estimate.details.items() if value and name not in IN_TABLE}
+            if terms:
+                yield "\nTerms"
             yield from (f"  {name:32} {_number(name, value)}" for name, value in terms.items())
             yield "\nWhere the values came from"
             yield from _origins(run, report)
@@ -118,20 +122,38 @@ def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterato
 
 def _finding(finding: Finding) -> Iterator[str]:
     yield f"{finding.location.path}:{finding.location.line}: {finding.rule} {one_line(finding.message)}"
-    yield from (f"  {name} = {_number(name, value)}" for name, value in finding.data.items())
-    yield from (f"  fix {number}: {fix.title}" for number, fix in enumerate(finding.fixes, 1))
+    numbers = {name: value for name, value in finding.data.items() if not isinstance(value, (bool, str))}
+    yield from (f"  {name} = {_number(name, value)}" for name, value in numbers.items())
+    yield from (f"  fix {number}: {describe_fix(fix)}" for number, fix in enumerate(finding.fixes, 1))
     yield ""
 
 
 def _number(name: str, value: object) -> str:
-    is_bytes = isinstance(value, int) and name.endswith("bytes") and not isinstance(value, bool)
-    return f"{value} ({gib(int(str(value)))})" if is_bytes else one_line(str(value))
+    counts_bytes = name.endswith(("bytes", "peak")) or name in BYTES
+    is_bytes = counts_bytes and isinstance(value, int) and not isinstance(value, bool)
+    return f"{value} ({gib(int(str(value)))} GiB)" if is_bytes else one_line(str(value))
+
+
+def _shown(value: object) -> str:
+    """A value as a config would write it: true, none, a list; of a record what is set in it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if hasattr(value, "_asdict"):
+        if getattr(value, "method", "") == "none":
+            return "none"
+        told = {name: item for name, item in value._asdict().items() if item not in (None, "", False, "none")}
+        return ", ".join(f"{name} {_shown(item)}" for name, item in told.items()) or "none"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_shown, value)) or "none"
+    return one_line(str(value))[:60]
 
 
 def _origins(run: Run, report: RunReport) -> Iterator[str]:
     """Each value with its origin; what nobody can know, with the reason."""
     for field, value, origin in report.estimate.assumptions:
-        yield f"  {field} = {one_line(str(value))[:60]}  <- {one_line(origin)}"
+        yield f"  {field} = {_shown(value)}  <- {one_line(origin)}"
     for field, place in sorted(run.origins.items()):
         if place.kind == "unknown":
             yield f"  {field} = unknown  <- {one_line(place.detail)}"
