@@ -8,6 +8,7 @@ from memlint.formats.base import Issue, Parsed
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document
 
+MOST_FIXED = 20  # each fix is tried on the whole file: one with more slips is no config, or a hostile one
 _VALUES = ("bad-value", "removed-value", "wrong-type")
 _NAMES = ("unknown-key", "renamed-key")
 
@@ -15,7 +16,10 @@ _NAMES = ("unknown-key", "renamed-key")
 def issue_findings(parsed: Parsed) -> list[Finding]:
     """The issues of a parsed file as findings, each at its place in the file it is about."""
     documents = {document.path: document for document in parsed.documents}
-    return [_finding(issue, documents) for issue in parsed.issues]
+    found = [_finding(issue, documents) for issue in parsed.issues]
+    if sum(bool(one.fixes) for one in found) <= MOST_FIXED:
+        return found
+    return [one._replace(fixes=()) for one in found]
 
 
 def _finding(issue: Issue, documents: dict[str, Document]) -> Finding:
