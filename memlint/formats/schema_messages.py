@@ -86,10 +86,16 @@ def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mappi
         wanted, noun = _SIZES[kind]
         many = error.kind.limit
         return Issue(code, f"{name} has to have {wanted} {many} {noun}{'s' * (many != 1)}, {got}", path, pointer)
+    if code == "wrong-type" and wanted.startswith("one of ") and _is_number(error.instance):
+        code = "bad-value"  # `stage: 7` is a number as wanted
     guess = other or _choice(error, kind)
     hint = f" (did you mean `{guess}`?)" if guess else ""
     edit = _unquoted(error.instance, wanted, path, pointer) if code == "wrong-type" and not guess else None
     return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, edit=edit, suggestion=guess)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _unquoted(value: Any, wanted: str, path: str, pointer: Path) -> Edit | None:
