@@ -13,10 +13,15 @@ rules: list[Any] = []  # checks.rule.Rule
 optimizers: dict[str, Mapping[str, Any]] = {}  # lower-case name -> entry as in memory/optimizers.yaml
 outputs: dict[str, Callable[[Any], str]] = {}  # name of a --format -> render(report)
 gpus: dict[str, Any] = {}  # lower-case name -> hardware.model.Gpu
+documents: dict[str, Any] = {}  # id of a rule -> source.document.Document, as it is written
 loaded: dict[str, str] = {}  # plug-in as it was named -> the file it came from
+
+
+class Fault(Exception):
+    """A plug-in's own mistake while it was at work; the message names the plug-in and the place."""
 
 
 def clear() -> None:
     """Forgets every plug-in (for tests)."""
-    for part in (formats, rules, optimizers, outputs, gpus, loaded):
+    for part in (formats, rules, optimizers, outputs, gpus, documents, loaded):
         part.clear()

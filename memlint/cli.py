@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
         return _told(usage())
     verb, rest = split_verb(arguments)
-    return _guarded(verb, rest)
+    return _guarded(verb, rest, _slip(arguments))
 
 
 def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
@@ -56,6 +56,12 @@ def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
     if arguments and arguments[0] in VERBS:
         return arguments[0], arguments[1:]
     return DEFAULT, arguments
+
+
+def _slip(arguments: list[str]) -> str:
+    """A first word that may be a slip of a verb: no path, no option, and letters alone."""
+    word = arguments[0] if arguments else ""
+    return word if word.replace("-", "").isalpha() and word not in VERBS and not os.path.exists(word) else ""
 
 
 def usage() -> str:
@@ -82,7 +88,7 @@ def _told(text: str) -> int:
     return 0
 
 
-def _guarded(verb: str, rest: list[str]) -> int:
+def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
     from memlint.commands import CommandError, load
 
     try:
@@ -91,7 +97,8 @@ def _guarded(verb: str, rest: list[str]) -> int:
             settle()
         return run(f"memlint {verb}", rest)
     except CommandError as error:
-        sys.stderr.write(f"memlint: {error}\n")
+        hint = _verb_meant(slip) if slip and str(error).startswith(f"{slip}: ") else ""
+        sys.stderr.write(f"memlint: {error}{hint}\n")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -102,6 +109,13 @@ def _guarded(verb: str, rest: list[str]) -> int:
 
         sys.stderr.write(report(error, [verb, *rest]))
         return 2
+
+
+def _verb_meant(word: str) -> str:
+    from memlint.formats.suggest import nearest
+
+    near = nearest(word, VERBS)
+    return f", and no verb; did you mean `memlint {near}`?" if near else ", and no verb (`memlint --help` lists them)"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from memlint.cli import DEFAULT, VERBS, main, split_verb
 
@@ -65,3 +66,22 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = [target for target in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
 
     assert [target for target in targets if not (page.parent / target).exists() and "mailto:" not in target] == []
+
+
+def _scripts(value: object) -> Iterator[object]:
+    """The items of `script`, `before_script`, `after_script`, `run` and `entry`, wherever they stand."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("script", "before_script", "after_script", "run", "entry"):
+                yield from item if isinstance(item, list) else [item]
+            yield from _scripts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _scripts(item)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/integrations").glob("*.md")), ids=lambda page: page.stem)
+def test_a_pipelines_commands_are_texts(page: Path) -> None:
+    """An unquoted `-H "TOKEN: x"` is a mapping in YAML, and GitLab refuses the job."""
+    for text in re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        assert all(isinstance(item, str) for item in _scripts(yaml.safe_load(text)))

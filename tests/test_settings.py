@@ -184,6 +184,7 @@ def test_extends_comes_first_and_counts_from_its_own_folder(repository: Path) ->
         ("versions: {transformers: 4.57}", "1:26", "string"),
         ("versions: {transformers: latest}", "1:26", "no version"),
         ("host_memory: lots", "1:14", "no size"),
+        ("host_memory: 512", "1:14", "write it with its unit"),
         ("budgets: {max_device_share: 1.5}", "1:29", "at most 1"),
         ("rules_dirs: [ok, ../../x]", "1:18", "outside"),
         ("exclude: [../x]", "1:11", "folder"),
@@ -255,7 +256,10 @@ def test_suppressions_by_file_and_pointer() -> None:
 
 def test_show_tells_where_each_value_came_from() -> None:
     plant({"memlint.yaml": "gpus: 4\nseverity: {MEM001: off}\n"})
-    rows = {row.name: (row.value, row.origin.kind, row.origin.line) for row in show("x.yaml", load_settings("x.yaml"))}
+    rows = {
+        row.name: (row.value, row.origin.kind, row.origin.line)
+        for row in show(effective(load_settings("x.yaml"), "x.yaml"))
+    }
 
     assert rows["gpus"] == (4, "setting", 1)
     assert rows["severity.MEM001"] == ("off", "setting", 2)

@@ -178,14 +178,15 @@ def _data(rule: Rule, facts: Facts) -> dict[str, Any]:
 def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
     confidence, severity = _weight(rule, run)
     texts = rule.texts()
+    place = finder.first((hit.at, *rule.at) if hit.at else rule.at)
     related = ((finder.find(name), label) for name, label in rule.related)
     return Finding(
         rule=rule.id,
         name=rule.name,
         severity=severity,
         message=hit.message,
-        location=finder.first((hit.at, *rule.at) if hit.at else rule.at),
-        related=tuple((place, label) for place, label in related if place is not None),
+        location=place,
+        related=tuple((other, label) for other, label in related if other is not None and other != place),
         confidence=confidence,
         why=texts.why,
         key=f"{rule.id}:{hit.at}",
@@ -217,9 +218,12 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
     return confidence, "warning" if lowered else rule.severity
 
 
-def internal_error(place: Location, error: Exception, what: str, culprit: str = "memlint") -> Finding:
+def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:
     """A mistake of memlint's own, or of a plug-in, as a finding, with the report to paste into an issue."""
-    message = f"memlint failed {what}: {type(error).__name__}: {error}. This is a bug in {culprit}, not in the file"
+    named = f"{type(error).__name__}: {error}"
+    if isinstance(error, extensions.Fault):
+        named, culprit, error = str(error), "a plug-in", error.__cause__ or error
+    message = f"memlint failed {what}: {named}. This is a bug in {culprit}, not in the file"
     report = "\n".join(_frames(error.__traceback__))
     return Finding(
         rule=INTERNAL_ERROR,

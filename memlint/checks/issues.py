@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from memlint.checks.places import location
-from memlint.findings import Finding, Fix, Location
+from memlint.findings import Edit, Finding, Fix, Location
 from memlint.formats.base import Issue, Parsed
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document
+
+MOST_FIXED = 20  # each fix is tried on the whole file: one with more slips is no config, or a hostile one
+_VALUES = ("bad-value", "removed-value", "wrong-type")
+_NAMES = ("unknown-key", "renamed-key")
 
 
 def issue_findings(parsed: Parsed) -> list[Finding]:
     """The issues of a parsed file as findings, each at its place in the file it is about."""
     documents = {document.path: document for document in parsed.documents}
-    return [_finding(issue, documents) for issue in parsed.issues]
+    found = [_finding(issue, documents) for issue in parsed.issues]
+    if sum(bool(one.fixes) for one in found) <= MOST_FIXED:
+        return found
+    return [one._replace(fixes=()) for one in found]
 
 
 def _finding(issue: Issue, documents: dict[str, Document]) -> Finding:
@@ -25,7 +32,7 @@ def _finding(issue: Issue, documents: dict[str, Document]) -> Finding:
         location=_location(documents, issue.path, issue.pointer, issue.on_key),
         related=tuple((_location(documents, path, pointer, False), label) for path, pointer, label in issue.related),
         why=known.why,
-        fixes=_fixes(issue),
+        fixes=_fixes(issue, documents),
         key=f"{known.rule}:{'.'.join(str(part) for part in issue.pointer)}",
     )
 
@@ -37,9 +44,24 @@ def _location(documents: dict[str, Document], path: str, pointer: tuple[str | in
     return location(document, pointer, on_key)
 
 
-def _fixes(issue: Issue) -> tuple[Fix, ...]:
+def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
+    """What mends the file for certain is safe; the word that was probably meant is not."""
     if issue.edit is None:
-        return ()
+        return _meant(issue, documents)
     what = {"remove": "remove the key", "rename": f"rename it to `{issue.edit.value}`"}
     title = what.get(issue.edit.action, f"write `{issue.suggestion or issue.edit.value}`")
     return (Fix(title=title, edits=(issue.edit,), safe=True),)
+
+
+def _meant(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
+    """The key or the value that was probably meant, unless the key is there already."""
+    document = documents.get(issue.path)
+    if not issue.suggestion or not issue.pointer or document is None:
+        return ()
+    if issue.code in _VALUES:
+        edit = Edit(issue.path, issue.pointer, "set", issue.suggestion)
+        return (Fix(title=f"write `{issue.suggestion}`", edits=(edit,)),)
+    if issue.code in _NAMES and (*issue.pointer[:-1], issue.suggestion) not in document.places:
+        edit = Edit(issue.path, issue.pointer, "rename", issue.suggestion)
+        return (Fix(title=f"rename it to `{issue.suggestion}`", edits=(edit,)),)
+    return ()

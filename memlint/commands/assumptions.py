@@ -46,6 +46,8 @@ def told(origin: Origin) -> str:
         place = f"{origin.path}:{origin.line}:{origin.column}" if origin.line else origin.path
         return f"{place} ({origin.detail})" if origin.detail else place
     word = "default of" if origin.kind == "default" else origin.kind.replace("_", " ") + (":" if origin.detail else "")
+    if origin.detail.startswith(word):  # catalog: Qwen/Qwen2.5-0.5B
+        return origin.detail
     return f"{word} {origin.detail}" if origin.detail else word
 
 

@@ -6,6 +6,7 @@ import os
 
 from memlint._files import NotWritten
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.measurements import folder_of
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, job
@@ -30,6 +31,8 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)
+    if answered(given):
+        return 0
     if len(given.paths) != 1 or not given.measured:
         raise CommandError("calibrate wants one file and --measured SIZE")
     path = given.paths[0]

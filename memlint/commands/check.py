@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint.commands import gather, options
-from memlint.commands.output import to_stdout, write
-from memlint.commands.plugging import named, plug_in
+from memlint.commands.answers import answered
+from memlint.commands.output import write
 from memlint.commands.pool import linted
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linted, Linter, files, job
@@ -22,16 +22,10 @@ NEEDS_RULES = ("sarif", "html")
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
-    plug_in(named(given))
-    pairs = options.formats(given)
-    if given.show_settings:
-        from memlint.commands.show_settings import show_settings
-
-        return show_settings(given.show_settings, given)
-    found = files(given)
-    if given.list_files:
-        to_stdout("".join(f"{item.path}\n" for item in found))
+    if answered(given):
         return 0
+    pairs = options.formats(given)
+    found = files(given)
     if given.hook:
         from memlint.commands.dependents import with_dependents
 

@@ -20,6 +20,7 @@ from memlint.report.model import location_key
 from memlint.report.terminal import style_for
 
 RENDER = {"markdown": diff_markdown.render, "json": diff_json.render}
+FORMATS = ("text", *RENDER)
 EPILOG = """\
 Compares with the commit where the branch left BASE (the merge base), so that what happened on BASE since does
 not count. Without HEAD the working tree is compared, untracked files included. A config is affected when it
@@ -31,7 +32,7 @@ settings) changes. --fail-on regression exits 1 where a verdict gets worse or a 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
     options.fill(given)
-    pairs = _outputs(given)
+    pairs = options.formats(given, FORMATS, "diff")
     root = os.fsdecode(git(".", "rev-parse", "--show-toplevel")).strip()
     base, notes = _base(root, given.base, given.head or "HEAD", given.direct)
     head = _revision(root, given.head) if given.head else None
@@ -56,19 +57,17 @@ def _parser(program: str) -> options.Parser:
     parser.add_argument("--direct", action="store_true", help="compare with BASE itself, not with the merge base")
     options.add_hardware(parser)
     options.add_rules(parser)
+    plugged = parser.add_argument_group("plug-ins")
+    options.add_plugin(plugged)
+    options.add_allow_plugins(plugged)
     group = parser.add_argument_group("output")
-    group.add_argument("--format", action="append", default=[], metavar="NAME", help="text, markdown, json")
+    group.add_argument(
+        "--format", action="append", default=[], metavar="NAME", help=f"{', '.join(FORMATS)} (default: text)"
+    )
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
     group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     group.add_argument("--fail-on", choices=("regression", "never"), default="never", help="what exits 1")
     return parser
-
-
-def _outputs(given: options.Options) -> tuple[tuple[str, str | None], ...]:
-    for name in given.format:
-        if name not in ("text", *RENDER):
-            raise CommandError(f"unknown format {name!r} for diff: text, markdown or json")
-    return options.formats(given)
 
 
 def _revision(root: str, name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from memlint import __version__
-from memlint.commands import CommandError, options
+from memlint.commands import options
+from memlint.commands.answers import answered
 from memlint.commands.output import configs, to_file, to_stdout
 from memlint.commands.pool import linted
 from memlint.commands.run_files import files, job
@@ -21,21 +22,22 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_paths(parser)
     options.add_hardware(parser)
     options.add_settings(parser)
-    options.add_output(parser)
+    options.add_output(parser, FORMATS)
     given = parser.parse_args(arguments)
-    wanted = (given.format or ["text"])[-1]
-    if wanted not in FORMATS:
-        raise CommandError(f"unknown format {wanted!r} for estimate: text or json")
+    if answered(given):
+        return 0
+    pairs = options.formats(given, FORMATS, "estimate")
     found = files(given)
     told = linted(job(given, fixes=False)._replace(assumptions=True), found, given.jobs)
     report = Report(tuple(item.report for item in told), (), __version__)
-    text = json.render_estimates(report) if wanted == "json" else _table(report, given)
-    if not given.output or given.output[-1] == "-":
-        to_stdout(text)
-    else:
-        to_file((text,), given.output[-1], configs(report.files, found))
+    for name, path in pairs:
+        text = json.render_estimates(report) if name == "json" else _table(report, given, path)
+        if path is None:
+            to_stdout(text)
+        else:
+            to_file((text,), path, configs(report.files, found))
     return 2 if any(not file.readable for file in report.files) else 0
 
 
-def _table(report: Report, given: options.Options) -> str:
-    return table.render(report, style_for(sys.stdout, colour=False if given.output else given.colour))
+def _table(report: Report, given: options.Options, path: str | None) -> str:
+    return table.render(report, style_for(sys.stdout, colour=given.colour if path is None else False))

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import CommandError, options, rule_page
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Finding
-from memlint.report.model import RunReport
+from memlint.formats.suggest import nearest
+from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for
+from memlint.report.text import describe_fix
 from memlint.report.units import gib
 from memlint.run import Run
 
+# Names of rules' variables that count bytes without saying so.
+BYTES = ("weights", "gradients", "states", "activations", "scores", "logits", "temporaries", "gathered", "others")
 # Terms that the table shows phase by phase: one figure of them would be another moment's.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 
@@ -31,15 +37,28 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     given = parser.parse_args(arguments)
     given.force_exclude, given.exclude, given.paths = False, [], []
+    if answered(given):
+        return 0
     linter = Linter(job(given))
-    known = next((item for item in rule_facts(linter) if given.what in (item.id, item.name)), None)
+    rules = rule_facts(linter)
+    known = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
     if known is None:
+        _refuse_a_slip(given.what, rules)
         told = explained(given)
         to_stdout(_json(told) if given.format == "json" else "\n".join(_derivations(told, given)) + "\n")
         return 0
     said = rule_page.facts(known, next((item for item in linter.rules() if item.id == known.id), None))
     to_stdout(as_json.dump(said) if given.format == "json" else "\n".join(rule_page.text(said)) + "\n")
     return 0
+
+
+def _refuse_a_slip(what: str, rules: tuple[RuleFacts, ...]) -> None:
+    """Raises CommandError for what is neither a file nor a rule."""
+    if os.path.exists(what) or os.path.exists(_place(what)[0]):
+        return
+    near = nearest(what, [word for item in rules for word in (item.id, item.name)])
+    hint = f"did you mean {near}?" if near else "`memlint rules --all` lists the rules"
+    raise CommandError(f"{what}: no rule is called so, and there is no such file or folder; {hint}")
 
 
 class Explained(NamedTuple):
@@ -93,8 +112,9 @@ def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterato
             yield from _finding(finding)
         for run, report in file.runs:
             yield from run_lines(report, style_for(sys.stdout, colour=given.colour))
-            yield "\nTerms"
             terms = {name: value for name, value in report.estimate.details.items() if value and name not in IN_TABLE}
+            if terms:
+                yield "\nTerms"
             yield from (f"  {name:32} {_number(name, value)}" for name, value in terms.items())
             yield "\nWhere the values came from"
             yield from _origins(run, report)
@@ -102,20 +122,38 @@ def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterato
 
 def _finding(finding: Finding) -> Iterator[str]:
     yield f"{finding.location.path}:{finding.location.line}: {finding.rule} {one_line(finding.message)}"
-    yield from (f"  {name} = {_number(name, value)}" for name, value in finding.data.items())
-    yield from (f"  fix {number}: {fix.title}" for number, fix in enumerate(finding.fixes, 1))
+    numbers = {name: value for name, value in finding.data.items() if not isinstance(value, (bool, str))}
+    yield from (f"  {name} = {_number(name, value)}" for name, value in numbers.items())
+    yield from (f"  fix {number}: {describe_fix(fix)}" for number, fix in enumerate(finding.fixes, 1))
     yield ""
 
 
 def _number(name: str, value: object) -> str:
-    is_bytes = isinstance(value, int) and name.endswith("bytes") and not isinstance(value, bool)
-    return f"{value} ({gib(int(str(value)))})" if is_bytes else one_line(str(value))
+    counts_bytes = name.endswith(("bytes", "peak")) or name in BYTES
+    is_bytes = counts_bytes and isinstance(value, int) and not isinstance(value, bool)
+    return f"{value} ({gib(int(str(value)))} GiB)" if is_bytes else one_line(str(value))
+
+
+def _shown(value: object) -> str:
+    """A value as a config would write it: true, none, a list; of a record what is set in it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if hasattr(value, "_asdict"):
+        if getattr(value, "method", "") == "none":
+            return "none"
+        told = {name: item for name, item in value._asdict().items() if item not in (None, "", False, "none")}
+        return ", ".join(f"{name} {_shown(item)}" for name, item in told.items()) or "none"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_shown, value)) or "none"
+    return one_line(str(value))[:60]
 
 
 def _origins(run: Run, report: RunReport) -> Iterator[str]:
     """Each value with its origin; what nobody can know, with the reason."""
     for field, value, origin in report.estimate.assumptions:
-        yield f"  {field} = {one_line(str(value))[:60]}  <- {one_line(origin)}"
+        yield f"  {field} = {_shown(value)}  <- {one_line(origin)}"
     for field, place in sorted(run.origins.items()):
         if place.kind == "unknown":
             yield f"  {field} = unknown  <- {one_line(place.detail)}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.commands.patch import patch
@@ -23,6 +24,8 @@ BUG = "This is a bug in memlint, not in your config: nothing was written. Please
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
+    if answered(given):
+        return 0
     if "-" in given.paths:
         raise CommandError("fix writes files: standard input is none")
     if given.interactive and not sys.stdin.isatty():

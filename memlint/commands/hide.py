@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED, finding
@@ -12,6 +12,7 @@ from memlint.commands import CommandError, options
 from memlint.commands.session import Outcome
 from memlint.findings import Finding
 from memlint.settings import FileSettings
+from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document
 
 
@@ -24,9 +25,16 @@ class Hidden(NamedTuple):
 
 
 def hidden(
-    outcome: Outcome, settings_of: Callable[[str], FileSettings], known: Known = (), in_force: Known | None = None
+    outcome: Outcome,
+    settings_of: Callable[[str], FileSettings],
+    known: Known = (),
+    in_force: Known | None = None,
+    is_there: Callable[[str, str], bool] = lambda name, path: True,
 ) -> Hidden:
-    """The findings of a file after the comments and settings of every file that takes part in it."""
+    """The findings of a file after the comments and settings of every file that takes part in it.
+
+    `is_there(name, path)`: whether the file at `path` can name the file `name`.
+    """
     findings, suppressed, used = outcome.findings, 0, frozenset[Waiver]()
     extra: list[Finding] = []
     own = {analysis.document.path for analysis in outcome.analyses}
@@ -34,7 +42,7 @@ def hidden(
         told = apply(findings, document, settings_of(document.path), today(), known, in_force)
         findings, suppressed, used = told.kept, suppressed + len(told.suppressed), used | told.used
         if document.path in own and outcome.format:
-            extra += (*told.extra, *_unknown_cards(document))
+            extra += (*told.extra, *_unusable(document, is_there))
     return Hidden((*findings, *extra), suppressed, used)
 
 
@@ -52,12 +60,24 @@ def _documents(outcome: Outcome) -> Iterator[Document]:
                 yield document
 
 
-def _unknown_cards(document: Document) -> Iterator[Finding]:
-    """A card that a comment names and nobody knows: said there, as the estimate goes on without one."""
-    said = read_directives(document).facts.get("gpu")
-    if said is None:
-        return
+def _unusable(document: Document, is_there: Callable[[str, str], bool]) -> Iterator[Finding]:
+    """What a comment says and memlint cannot use: told there, as the estimate goes on without it."""
+    own = read_directives(document)
+    for name, (value, span) in own.facts.items():
+        if name in _JUDGED and (wrong := _JUDGED[name](value)):
+            yield finding(MALFORMED, wrong, document.path, span)
+    for names, span in own.companions:
+        for name in filter(None, names.split(",")):
+            if not is_there(name, document.path):
+                yield finding(MALFORMED, f"`with={name}`: there is no such file", document.path, span)
+
+
+def _unknown_card(name: str) -> str:
     try:
-        options.gpu(said[0])
+        options.gpu(name)
     except CommandError as error:
-        yield finding(MALFORMED, str(error), document.path, said[1])
+        return str(error)
+    return ""
+
+
+_JUDGED: Mapping[str, Callable[[str], str]] = {"gpu": _unknown_card, "host_memory": host_memory_mistake}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import memlint._extensions as extensions
@@ -70,8 +71,16 @@ def add_settings(to: argparse.ArgumentParser) -> None:
     group.add_argument("--settings", metavar="FILE", help="use this settings file and no other")
     group.add_argument("--isolated", action="store_true", help="read no settings file")
     group.add_argument("--show-settings", metavar="FILE", help="print the settings of FILE and where each came from")
-    group.add_argument("--plugin", action="append", default=[], metavar="NAME", help="load a module or a .py file")
-    group.add_argument("--allow-plugins", action="store_true", help="load the plug-ins that a repository names")
+    add_plugin(group)
+    add_allow_plugins(group)
+
+
+def add_plugin(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--plugin", action="append", default=[], metavar="NAME", help="load a module or a .py file")
+
+
+def add_allow_plugins(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--allow-plugins", action="store_true", help="load the plug-ins that a repository names")
 
 
 def add_rules(to: argparse.ArgumentParser) -> None:
@@ -82,10 +91,10 @@ def add_rules(to: argparse.ArgumentParser) -> None:
     group.add_argument("--preview", action="store_true", help="rules that are still being tried out, too")
 
 
-def add_output(to: argparse.ArgumentParser, default: str = "text") -> None:
+def add_output(to: argparse.ArgumentParser, names: Iterable[str] = OUTPUTS) -> None:
     group = to.add_argument_group("output")
-    names = ", ".join(OUTPUTS)
-    group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{names} (default: {default})")
+    listed = ", ".join(names)
+    group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{listed} (default: text)")
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
     group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: by number of files)")
@@ -144,12 +153,14 @@ def unknown_gpu(name: str) -> str:
     return f"unknown GPU {name!r}: {hint}"
 
 
-def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | None], ...]:
-    """Pairs of format and file (None: standard output). Raises CommandError."""
-    names: list[str] = options.format or [default]
+def formats(options: Options, known: Iterable[str] = (), verb: str = "") -> tuple[tuple[str, str | None], ...]:
+    """Pairs of format and file (None: standard output). `known` empty: a report's. Raises CommandError."""
+    names: list[str] = options.format or ["text"]
+    listed = tuple(known) or (*OUTPUTS, *extensions.outputs)
     for name in names:
-        if name not in OUTPUTS and name not in extensions.outputs:
-            raise CommandError(f"unknown format {name!r}: one of {', '.join((*OUTPUTS, *extensions.outputs))}")
+        if name not in listed:
+            where = f" for {verb}" if verb else ""
+            raise CommandError(f"unknown format {name!r}{where}: {_either(listed)}")
     files: list[str | None] = list(options.output)
     if len(files) > len(names):
         raise CommandError("more --output than --format: give one --format for each")
@@ -157,6 +168,10 @@ def formats(options: Options, default: str = "text") -> tuple[tuple[str, str | N
     if sum(file in (None, "-") for _, file in pairs) > 1:
         raise CommandError("two formats would go to standard output: give each of them an --output FILE")
     return tuple((name, None if file == "-" else file) for name, file in pairs)
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) <= 3 else f"one of {', '.join(words)}"
 
 
 def fill(given: Options) -> None:

@@ -59,13 +59,20 @@ def _job_summary(report: Report) -> None:
 def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> Iterable[str]:
     """The report's text in pieces: many small ones from a module that has `pieces`, else one."""
     if name in extensions.outputs:
-        return (extensions.outputs[name](report),)
+        return (_of_plugin(name, report),)
     module = import_module(f"memlint.report.{OUTPUTS[name]}")
     style = (style_for(sys.stdout, colour=colour),) if name in STYLED and not plain else ()
     if hasattr(module, "pieces"):
         found: Iterable[str] = module.pieces(report, *style)
         return found
     return (module.render(report, *style),)
+
+
+def _of_plugin(name: str, report: Report) -> str:
+    try:
+        return extensions.outputs[name](report)
+    except extensions.Fault as error:
+        raise CommandError(f"--format {name}: {error}") from None
 
 
 def _large(pieces: Iterable[str]) -> Iterator[str]:

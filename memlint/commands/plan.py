@@ -9,6 +9,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Fix
@@ -16,6 +17,7 @@ from memlint.fixes.attach import LIMIT, Estimator
 from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
+from memlint.report.terminal import one_line
 from memlint.report.units import gib
 from memlint.run import UNKNOWN, Run
 
@@ -36,6 +38,8 @@ def run(program: str, arguments: list[str]) -> int:
     """Exit codes: 0 where something fits, 1 where nothing does."""
     given = _parser(program).parse_args(arguments)
     given.exclude, given.force_exclude = [], False
+    if answered(given):
+        return 0
     linter = Linter(job(given, fixes=False))
     rows = []
     for item in files(given):
@@ -68,6 +72,7 @@ def _row(what: What, number: int, given: options.Options) -> dict[str, Any]:
     row: dict[str, Any] = {"path": what.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
     row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
+    row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
     search = Search(what.estimator)
@@ -108,10 +113,10 @@ def _text(rows: list[dict[str, Any]]) -> str:
 def _lines(row: dict[str, Any]) -> Iterator[str]:
     yield row["path"]
     if row["device_high_bytes"] is None:
-        yield f"  unknown: {', '.join(row['unknown']) or 'the estimate'}"
+        yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
         return
     if not row["budget_bytes"]:
-        yield f"  {gib(row['device_high_bytes'])} needed; no card is known: name one with --gpu"
+        yield f"  up to {gib(row['device_high_bytes'])} GiB needed; no card is known: name one with --gpu"
         return
     needed, usable = gib(row["device_high_bytes"]), gib(row["budget_bytes"])
     yield f"  {row['verdict'].replace('_', ' ')}: up to {needed} GiB needed, {usable} GiB usable"

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from memlint.commands import CommandError, options
-from memlint.commands.facts import Sources, settings_of
-from memlint.settings import SettingsError, user_plugins
+from memlint.settings import SettingsError, named_plugins, user_plugins
 
 # Roots whose settings are asked for plug-ins: a hook names hundreds of files of one repository.
 MOST_ROOTS = 64
@@ -20,13 +19,13 @@ def named(given: options.Options) -> tuple[str, ...]:
     What a repository's settings name is only told unless --allow-plugins is given: Python there runs with the rights of
     whoever lints, and configs are often somebody else's.
     """
-    asked = [_full(name) for name in getattr(given, "plugin", [])]
+    asked = [full_name(name) for name in getattr(given, "plugin", [])]
     isolated = getattr(given, "isolated", False)
     try:
         own = [] if isolated else list(user_plugins())
+        theirs = [] if isolated else list(_of_repositories(given))
     except SettingsError as error:
         raise CommandError(f"settings: {error}") from None
-    theirs = [] if isolated else list(_of_repositories(given))
     if theirs and not getattr(given, "allow_plugins", False):
         left = [name for name in theirs if name not in (*asked, *own)]
         if left:
@@ -36,6 +35,16 @@ def named(given: options.Options) -> tuple[str, ...]:
             )
         theirs = []
     return tuple(dict.fromkeys((*asked, *own, *theirs)))
+
+
+def plugged(given: options.Options) -> tuple[str, ...]:
+    """Loads what an invocation names, once: `--gpu` may be a plug-in's card. Raises CommandError."""
+    if not hasattr(given, "plugged"):
+        names = named(given)
+        plug_in(names)
+        given.plugged = names
+    found: tuple[str, ...] = given.plugged
+    return found
 
 
 def plug_in(names: tuple[str, ...]) -> None:
@@ -54,11 +63,11 @@ def plug_in(names: tuple[str, ...]) -> None:
 
 
 def _of_repositories(given: options.Options) -> Iterable[str]:
-    asked = Sources(settings_file=getattr(given, "settings", None))  # the card may be a plug-in's
     for path in [path for path in given.paths or ["."] if path != "-"][:MOST_ROOTS]:
         beside = os.path.join(path, "x.yaml") if os.path.isdir(path) else path
-        yield from settings_of(os.path.abspath(beside), asked).plugins
+        yield from named_plugins(os.path.abspath(beside), getattr(given, "settings", None))
 
 
-def _full(name: str) -> str:
+def full_name(name: str) -> str:
+    """What the command line calls a plug-in, from wherever it is read later."""
     return os.path.abspath(name) if name.endswith(".py") else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import memlint._extensions as extensions
 from memlint._data import folder
 from memlint.checks.python import MODULES
 from memlint.checks.rule import Rule
@@ -81,9 +82,9 @@ def _fields(rule: Rule) -> Mapping[str, Any]:
     module = next((one for one in MODULES if one.FIELDS["id"] == rule.id), None)
     if module is not None:
         return module.FIELDS
-    if rule.check is not None:  # a plug-in's
-        written = rule.texts()
-        return {"why": written.why, "sources": written.sources, "formats": rule.formats}
+    plugged = extensions.documents.get(rule.id)
+    if plugged is not None:
+        return plugged.value if isinstance(plugged.value, dict) else {}
     own = rule.path.startswith("rules/")
     path = f"{folder('rules')}/{rule.path.partition('/')[2]}" if own else rule.path
     value = read_document(path, rule.path).value

@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint.checks.rule import PROFILES, Rule
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import fixed
 from memlint.commands.run_files import Linter, job
@@ -25,6 +26,8 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     given = parser.parse_args([*arguments])
     options.fill(given)
+    if answered(given):
+        return 0
     linter = Linter(job(given))
     settings = linter.settings(os.path.join(os.getcwd(), "config.yaml"))
     written = [_row(rule, settings) for rule in linter.rules(settings.rules_dirs)]

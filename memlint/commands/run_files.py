@@ -20,13 +20,14 @@ from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
 from memlint.commands.measurements import folder_of, known
-from memlint.commands.plugging import named, plug_in
-from memlint.commands.selection import check_selection
+from memlint.commands.plugging import plug_in, plugged
+from memlint.commands.selection import check_selection, place_of
 from memlint.commands.session import UNREADABLE, Outcome, Session
 from memlint.commands.summary import run_report
 from memlint.commands.whatif import what_if
 from memlint.discovery import Found, discover
 from memlint.findings import Finding, Location
+from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
 from memlint.memory.calibrated import calibrated
@@ -72,8 +73,7 @@ class Linted(NamedTuple):
 def job(given: options.Options, fixes: bool = True) -> Job:
     """Raises CommandError for what cannot be meant."""
     stdin = "-" in given.paths
-    plugins = named(given)
-    plug_in(plugins)
+    plugins = plugged(given)
     return Job(
         sources(given),
         tuple(path for path in given.paths or ["."] if path != "-"),
@@ -99,6 +99,7 @@ class Linter:
     ) -> None:
         """`workspace` and `read_settings` stand for the files on disk: another commit's, for example."""
         self.job = what
+        self._on_disk = read_settings is None
         plug_in(what.plugins)  # a worker may be a fresh process
         # Asked for some five times a file.
         self._read_settings = lru_cache(maxsize=64)(
@@ -154,7 +155,7 @@ class Linter:
             tuple(settings.severity.items()),
         )
         if key not in self._engines:
-            check_selection(settings, self.known(settings))
+            check_selection(settings, self.known(settings), (*self.job.select, *self.job.ignore))
             rules = self.rules(settings.rules_dirs)
             chosen = (r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
             self._engines[key] = Engine(tuple(chosen), calibrated(measured)) if measured else Engine(tuple(chosen))
@@ -180,7 +181,8 @@ class Linter:
     def judged(self, path: str, outcome: Outcome) -> Linted:
         """What is left of an outcome after suppressions and the choice of rules."""
         settings = self.settings(path)
-        kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings))
+        self._refuse_missing(path, settings)
+        kept = hidden(outcome, self.settings, self.known(settings), self.in_force(settings), self._is_there)
         findings = tuple(sorted(self._weighed(kept.findings, settings), key=location_key))
         runs = (
             run_report(run, estimate, self.job.assumptions)._replace(what_if=what_if(run, self.job.what_if))
@@ -197,6 +199,23 @@ class Linter:
             readable=outcome.readable,
         )
         return Linted(report, settings.waivers, kept.used)
+
+    def _is_there(self, name: str, path: str) -> bool:
+        """Whether the file at `path` may name `name` as its companion."""
+        return not isinstance(self.session.workspace(path).context().read(name, path), Missing)
+
+    def _refuse_missing(self, path: str, settings: FileSettings) -> None:
+        """Raises CommandError for a file or folder that settings name and that is not there.
+
+        Those of another commit may well name what the working tree has no more.
+        """
+        if not self._on_disk:
+            return
+        gone = [("rules_dirs", name) for name in settings.rules_dirs if not os.path.isdir(name)]
+        gone += [("companions", name) for name in settings.companions if not self._is_there(name, path)]
+        for key, name in gone:
+            word = "with" if key == "companions" else key
+            raise CommandError(f"{place_of(settings, key)}`{word}`: {_shown(name)} is not there")
 
     def known(self, settings: FileSettings) -> tuple[tuple[str, str], ...]:
         """Every rule that a suppression may name."""
@@ -239,6 +258,7 @@ def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:
 
 def files(given: options.Options) -> list[Found]:
     """The files to read, in order; a hook's named files are candidates. Raises CommandError for a root that is none."""
+    plugged(given)
     roots = [_shown(path) for path in given.paths or ["."] if path != "-"]
     hook, force = getattr(given, "hook", False), given.force_exclude
     cut = compile_globs(given.exclude)

@@ -3,30 +3,72 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from memlint.checks.directives import PACKAGES
+from memlint.checks.suppressions import read_directives
 from memlint.checks.workspace import on_disk
-from memlint.commands import CommandError
-from memlint.commands.options import Options
+from memlint.commands.facts import COMMAND_LINE, Sources, settings_of, sources
+from memlint.commands.options import Options, words
 from memlint.commands.output import to_stdout
 from memlint.commands.session import project_root
 from memlint.report.terminal import one_line
 from memlint.run import Origin
-from memlint.settings import SettingsError, Waiver, load_settings, show
-from memlint.settings.effective import Shown
+from memlint.settings import FileSettings, Shown, Waiver, changed_by, show, with_profile
+from memlint.source import load
+from memlint.source.encoding import MAX_BYTES
 
 
 def show_settings(path: str, given: Options) -> int:
-    try:
-        rows = show(path, load_settings(path, given.settings))
-    except SettingsError as error:
-        raise CommandError(f"settings: {error}") from None
-    rows = (*rows, *_pinned(path, {row.name for row in rows}))
-    told = [(row.name, value_text(row.value), origin_text(row.origin)) for row in rows]
+    """Prints what holds for a file: settings, above them its own comments, above those the command line."""
+    given_facts = sources(given)
+    rows = {row.name: row for row in show(_settings(path, given, given_facts))}
+    rows |= {row.name: row for row in _commented(path)}
+    rows |= {row.name: row for row in _asked(given, given_facts)}
+    if any(name.startswith("versions.") for name in rows):
+        rows.pop("versions", None)
+    shown = (*rows.values(), *(() if given_facts.isolated else _pinned(path, set(rows))))
+    told = [(row.name, _text(row), origin_text(row.origin)) for row in shown]
     widths = [max((len(row[column]) for row in told), default=0) for column in (0, 1)]
     to_stdout("".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}\n" for name, value, origin in told))
     return 0
+
+
+def _settings(path: str, given: Options, given_facts: Sources) -> FileSettings:
+    """The settings of a file with what the command line says of rules. Raises CommandError."""
+    found = settings_of(path, given_facts)
+    origins = dict(found.origins)
+    profile, ignore = getattr(given, "profile", None), words(getattr(given, "ignore", []))
+    if profile:
+        found = with_profile(found, profile)
+        origins["profile"] = COMMAND_LINE
+        origins |= {name: COMMAND_LINE._replace(detail=f"profile {profile}") for name in changed_by(profile, origins)}
+    if ignore:
+        found, origins["ignore"] = found._replace(ignore=(*found.ignore, *ignore)), COMMAND_LINE
+    return found._replace(origins=origins)
+
+
+def _asked(given: Options, facts: Sources) -> Iterator[Shown]:
+    """What the command line says, where it takes the place of what settings say."""
+    counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node}
+    values: dict[str, Any] = {"gpu": facts.gpu.name if facts.gpu else "", **counts, "model": facts.model}
+    values |= {"companions": facts.companions, "select": words(getattr(given, "select", []))}
+    values |= {name: getattr(given, name, None) for name in ("preview", "fail_on", "baseline")}
+    values |= {f"versions.{name}": number for name, number in facts.versions.items()}
+    return (Shown(name, value, COMMAND_LINE) for name, value in values.items() if value)
+
+
+def _commented(path: str) -> Iterator[Shown]:
+    """What the file's own `# memlint:` comments say."""
+    try:
+        with open(path, "rb") as stream:
+            document = load(stream.read(MAX_BYTES + 1), os.path.relpath(path).replace(os.sep, "/"))[0]
+    except OSError:  # settings hold for files that are yet to be written
+        return
+    for name, (value, span) in read_directives(document).facts.items():
+        row = {"with": "companions"}.get(name, f"versions.{name}" if name in PACKAGES else name)
+        yield Shown(row, value, Origin("directive", document.path, span.line, span.column))
 
 
 def _pinned(path: str, stated: set[str]) -> tuple[Shown, ...]:
@@ -37,6 +79,12 @@ def _pinned(path: str, stated: set[str]) -> tuple[Shown, ...]:
     return tuple(
         Shown(f"versions.{name}", pin.version, pin.origin) for name, pin in found if f"versions.{name}" not in stated
     )
+
+
+def _text(row: Shown) -> str:
+    if row.name == "host_memory" and isinstance(row.value, int) and row.value:
+        return f"{row.value / 2**30:g}GiB"
+    return value_text(row.value)
 
 
 def value_text(value: Any) -> str:
@@ -60,8 +108,11 @@ def _item(item: Any) -> str:
 
 def origin_text(origin: Origin) -> str:
     """ "memlint.yaml:3:5", "profile ci (memlint.yaml:1:10)", or "default"."""
-    if origin.kind == "default" or not origin.path:
+    if origin.kind == "default":
         return origin.kind
+    if not origin.path:
+        word = origin.kind.replace("_", " ")
+        return f"{origin.detail} ({word})" if origin.detail else word
     place = f"{_relative(origin.path)}:{origin.line}:{origin.column}"
     return f"{origin.detail} ({place})" if origin.detail else place
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import CommandError, options
+from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
 from memlint.commands.summary import run_report
@@ -33,6 +34,8 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     given = parser.parse_args(arguments)
+    if answered(given):
+        return 0
     linter = Linter(job(given, fixes=False))
     style = style_for(sys.stdout, colour=given.colour)
     blocks, failed = [], False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import memlint._extensions as extensions
 from memlint._data import folder
 from memlint.checks import examples
 from memlint.checks.python import MODULES
@@ -14,13 +15,21 @@ from memlint.checks.rule_folder import ordered, read_document, rule_files
 from memlint.checks.rule_sources import fields_document
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
+from memlint.commands.plugging import full_name, plug_in
 from memlint.source.document import Document
 
 
 def run(program: str, arguments: list[str]) -> int:
     parser = options.parser(program, "Runs the failing, passing and fixed examples inside rule files.")
-    parser.add_argument("rules", nargs="*", metavar="RULE_FILE", help="files and folders (default: the shipped rules)")
+    parser.add_argument(
+        "rules",
+        nargs="*",
+        metavar="RULE_FILE",
+        help="files and folders (default: the rules of the plug-ins, else the shipped rules)",
+    )
+    options.add_plugin(parser)
     given = parser.parse_args(arguments)
+    plug_in(tuple(full_name(name) for name in given.plugin))
     counted = broken = 0
     for rule, document in _rules(given.rules):
         outcomes = list(examples.run(rule, examples.examples(document)))
@@ -45,6 +54,9 @@ def _rules(paths: list[str]) -> list[tuple[Rule, Document]]:
 
 
 def _read(paths: list[str]) -> Iterator[tuple[Rule, Document]]:
+    if extensions.loaded and not paths:
+        yield from ((rule, extensions.documents[rule.id]) for rule in extensions.rules)
+        return
     for path in paths or [folder("rules")]:
         for name in _files(path):
             document = read_document(name, name)

@@ -62,10 +62,10 @@ def _floats(value: float) -> list[str]:
     mantissa, _, exponent = text.partition("e")
     if not exponent:
         return [text]
-    # YAML 1.1 wants a point and a signed exponent: 1e-05 is a string there, 1.0e-05 a number.
+    # YAML 1.1 wants a point and a signed exponent: 1e-05 is a string there, 1.0e-5 a number.
     dotted = mantissa if "." in mantissa else f"{mantissa}.0"
-    signed = exponent if exponent[0] in "+-" else f"+{exponent}"
-    return [f"{dotted}e{signed}", text]
+    sign = "-" if exponent.startswith("-") else "+"
+    return [f"{dotted}e{sign}{exponent.lstrip('+-0')}", text]
 
 
 def _strings(value: str, quote: str) -> list[str]:

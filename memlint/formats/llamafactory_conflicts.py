@@ -292,7 +292,7 @@ def conflicts(view: View) -> Iterator[Issue]:
     rules = _ALWAYS + _TRAINING if runs else _ALWAYS
     for key, message, refused in rules:
         if refused(view):
-            place = key if view.config.own.written(key) else ""
+            place = view.config.own.written(key) or view.config.hf.written(key)  # a key may have its old name
             keys = (place,) if place else ()
             severity = "warning" if message.startswith(ABSENT) else "error"
             text = f"LLaMA-Factory refuses this: {message}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memlint.findings import Edit
 from memlint.formats.base import Issue
+from memlint.formats.fields import as_number
 from memlint.formats.schema_check import Schema, follow
 from memlint.formats.suggest import nearest
 from memlint.source.document import Path
@@ -19,6 +21,7 @@ _NOUNS = {
     "array": "a list",
     "object": "a mapping",
 }
+_TRUTHS = {"true": True, "false": False}
 _CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
 _KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
 _BOUNDS = {
@@ -83,9 +86,30 @@ def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mappi
         wanted, noun = _SIZES[kind]
         many = error.kind.limit
         return Issue(code, f"{name} has to have {wanted} {many} {noun}{'s' * (many != 1)}, {got}", path, pointer)
+    if code == "wrong-type" and wanted.startswith("one of ") and _is_number(error.instance):
+        code = "bad-value"  # `stage: 7` is a number as wanted
     guess = other or _choice(error, kind)
     hint = f" (did you mean `{guess}`?)" if guess else ""
-    return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, suggestion=guess)
+    edit = _unquoted(error.instance, wanted, path, pointer) if code == "wrong-type" and not guess else None
+    return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, edit=edit, suggestion=guess)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _unquoted(value: Any, wanted: str, path: str, pointer: Path) -> Edit | None:
+    """Text that spells the number or truth value that is wanted, as what it spells: `"2"` is 2."""
+    if not isinstance(value, str):
+        return None
+    text = value.strip().lower()
+    if text in _TRUTHS and _NOUNS["boolean"] in wanted:
+        return Edit(path, pointer, "set", _TRUTHS[text])
+    if text.isdecimal() and text.isascii() and len(text) < 16:
+        numeric = _NOUNS["integer"] in wanted or _NOUNS["number"] in wanted
+        return Edit(path, pointer, "set", int(text)) if numeric else None
+    number = as_number(value)
+    return Edit(path, pointer, "set", number) if number is not None and _NOUNS["number"] in wanted else None
 
 
 def _choice(error: Any, kind: str) -> str:
@@ -107,7 +131,11 @@ def unknown_key(
         wanted = name
     hint = f": did you mean `{wanted}`?" if wanted else ""
     shown = key if len(key) <= 80 else key[:77] + "..."
-    return Issue("unknown-key", f"unknown key `{shown}`{hint}", path, pointer, severity, on_key=True, suggestion=name)
+    # `load_in_4bit: true` is no `quantization_bit: true`: another name alone would not do.
+    renamed = "" if alias and "value" in alias else name
+    return Issue(
+        "unknown-key", f"unknown key `{shown}`{hint}", path, pointer, severity, on_key=True, suggestion=renamed
+    )
 
 
 def key_of(pointer: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memlint.findings import Finding
 from memlint.report.model import FileReport, Report, RunReport, totals
 from memlint.report.terminal import Style, one_line
-from memlint.report.text import describe_fix, summary
+from memlint.report.text import describe_fix, plural, summary
 from memlint.report.units import gib
 
 MARKS = {"fits": "fits", "tight": "**tight**", "out_of_memory": "**out of memory**", "unknown": "unknown"}
@@ -45,7 +45,7 @@ def row(run: RunReport) -> str:
 
 def _file(file: FileReport) -> Iterator[str]:
     yield ""
-    yield f"<details><summary>{html(file.path)}: {len(file.findings)} findings</summary>"
+    yield f"<details><summary>{html(file.path)}: {plural(len(file.findings), 'finding')}</summary>"
     yield ""
     for item in file.findings:
         yield from finding_lines(item)

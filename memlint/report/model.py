@@ -72,6 +72,7 @@ class Totals(NamedTuple):
     suppressed: int
     baselined: int
     verdicts: Mapping[str, int]
+    cardless: int = 0  # runs whose memory is known and whose GPU nobody named
 
 
 class RuleFacts(NamedTuple):
@@ -112,16 +113,17 @@ def each_finding(report: Report) -> Iterator[Finding]:
 def totals(report: Report) -> Totals:
     severities = dict.fromkeys(reversed(SEVERITIES), 0)
     verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
-    recognised = suppressed = baselined = 0
+    recognised = suppressed = baselined = cardless = 0
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
         for run in file.runs:
             verdicts[run.estimate.verdict] += 1
+            cardless += run.hardware.gpu is None and run.estimate.device_bytes is not None
         recognised += bool(file.format)
         suppressed += file.suppressed
         baselined += file.baselined
-    return Totals(len(report.files), recognised, severities, suppressed, baselined, verdicts)
+    return Totals(len(report.files), recognised, severities, suppressed, baselined, verdicts, cardless)
 
 
 def location_key(finding: Finding) -> tuple[Any, ...]:

@@ -91,7 +91,7 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     word, role = VERDICTS[estimate.verdict]
     budget = estimate.budget_bytes or hardware.usable_bytes or 0
     if estimate.device_high_bytes is None or estimate.device_low_bytes is None:
-        yield f"  {style.paint(word, role)}"
+        yield f"  {style.paint('not estimated' if estimate.unknown else word, role)}"
         return
     inner = f"allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)}"
     span = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)} GiB on the card ({inner})"

@@ -29,7 +29,20 @@ def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
         yield "\n".join(table) + "\n\n"
     if report.statistics and (counted := list(statistics(report, style))):
         yield "\n".join(counted) + "\n\n"
-    yield "\n".join([*map(one_line, report.notes), summary(totals(report), style)]) + "\n"
+    count = totals(report)
+    yield "\n".join([*map(one_line, report.notes), *hints(count), summary(count, style)]) + "\n"
+
+
+def hints(count: Totals) -> Iterator[str]:
+    """What would let memlint say more."""
+    if count.files and not count.recognised:
+        yield "no config that memlint knows: it reads LLaMA-Factory, DeepSpeed, Trainer/TRL and accelerate files"
+    if count.cardless:
+        whose = "the run" if count.cardless == 1 else f"{count.cardless} runs"
+        yield (
+            f"no GPU is named for {whose}, so nothing is held against one: --gpu H100-80GB, `gpu:` in memlint.yaml, or "
+            "a comment `# memlint: gpu=H100-80GB gpus=8`"
+        )
 
 
 def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:
@@ -58,9 +71,11 @@ def describe_fix(fix: Fix) -> str:
     """The title, what it does to the peak, and what it costs."""
     parts = [one_line(fix.title)]
     if fix.peak_after:
-        parts.append(f"peak {gib(fix.peak_before)} -> {gib(fix.peak_after)} GiB")
-    if fix.verdict_after:
-        parts.append(fix.verdict_after.replace("_", " "))
+        before, after = gib(fix.peak_before), gib(fix.peak_after)
+        parts.append(f"peak {before} -> {after} GiB" if before != after else f"peak {after} GiB")
+    if fix.verdict_after and fix.verdict_after != "unknown":
+        still = "still " if fix.verdict_after == "out_of_memory" and fix.peak_after <= fix.peak_before else ""
+        parts.append(still + fix.verdict_after.replace("_", " "))
     cost = _cost(fix)
     if cost:
         parts.append(cost)
@@ -130,14 +145,14 @@ def _width(text: str) -> int:
 
 def summary(count: Totals, style: Style) -> str:
     """ "3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
-    found = [_plural(number, severity) for severity, number in count.by_severity.items() if number]
+    found = [plural(number, severity) for severity, number in count.by_severity.items() if number]
     verdicts = [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
     hidden = [f"{count.suppressed} suppressed"] * bool(count.suppressed)
     hidden += [f"{count.baselined} in the baseline"] * bool(count.baselined)
-    head = f"{_plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"
+    head = f"{plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"
     role = "error" if count.by_severity["error"] else "warning" if found else "good"
     return "; ".join([style.paint(head, role), *([", ".join(verdicts)] if verdicts else []), *hidden])
 
 
-def _plural(number: int, word: str) -> str:
+def plural(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 or word == 'info' else 's'}"

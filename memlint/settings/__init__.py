@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memlint.settings.effective import Shown, effective, is_in_force, severity_of, show, with_profile
-from memlint.settings.files import forget, load_settings
+from memlint.settings.effective import Shown, changed_by, effective, is_in_force, severity_of, show, with_profile
+from memlint.settings.files import forget, load_settings, named_plugins
 from memlint.settings.model import FileSettings, Layer, Mistake, Settings, SettingsError, Waiver
 from memlint.settings.user import user_plugins
 
@@ -15,10 +15,12 @@ __all__ = [
     "SettingsError",
     "Shown",
     "Waiver",
+    "changed_by",
     "effective",
     "forget",
     "is_in_force",
     "load_settings",
+    "named_plugins",
     "severity_of",
     "show",
     "user_plugins",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -47,14 +47,18 @@ def effective(settings: Settings, file: str) -> FileSettings:
 
 def with_profile(found: FileSettings, profile: str) -> FileSettings:
     """The settings under another profile: what the old one had set follows, what people wrote stays."""
-    written = {name for name, source in found.origins.items() if not source.detail.startswith("profile ")}
-    new = {name: value for name, value in PROFILES[profile].items() if name not in written}
+    new = {name: PROFILES[profile][name] for name in changed_by(profile, found.origins)}
     return found._replace(profile=profile, **new)
 
 
-def show(file: str, settings: Settings) -> tuple[Shown, ...]:
-    """Every value that holds for `file` and where it came from, for `--show-settings`."""
-    found = effective(settings, file)
+def changed_by(profile: str, origins: Mapping[str, Origin]) -> tuple[str, ...]:
+    """What a profile sets and people have not written themselves."""
+    written = {name for name, source in origins.items() if not source.detail.startswith("profile ")}
+    return tuple(name for name in PROFILES[profile] if name not in written)
+
+
+def show(found: FileSettings) -> tuple[Shown, ...]:
+    """Every value that holds for a file and where it came from, for `--show-settings`."""
     rows: list[Shown] = []
     for name in FileSettings._fields:
         value = getattr(found, name)

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from memlint.formats.validate import schema_issues
-from memlint.settings.meaning import mistakes_of
+from memlint.settings.meaning import mistakes_of, strings
 from memlint.settings.model import NAMES, Layer, Mistake, Settings, SettingsError, mistake
 from memlint.settings.toml import section
 from memlint.source import load
@@ -26,11 +26,29 @@ def load_settings(path: str, settings_file: str | None = None) -> Settings:
     """
     if settings_file is not None:
         return _read(os.path.abspath(settings_file))
-    folder = os.path.abspath(path)
-    if not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    found = nearest(folder)
+    found = nearest(_folder(path))
     return _read(found) if found else Settings()
+
+
+def named_plugins(path: str, settings_file: str | None = None) -> tuple[str, ...]:
+    """The plug-ins that the settings for `path` name; files by their path.
+
+    Asked before the rest is judged: a card that settings name may be one that a plug-in brings.
+
+    :raises SettingsError: for a file that cannot be read as settings at all.
+    """
+    found = os.path.abspath(settings_file) if settings_file else nearest(_folder(path))
+    layers = _layers(found, _root(os.path.dirname(found)), (), meant=False) if found else []
+    return tuple(
+        os.path.normpath(os.path.join(layer.folder, name)) if name.endswith(".py") else name
+        for layer in layers
+        for name in strings((layer.document.value or {}).get("plugins", ()))
+    )
+
+
+def _folder(path: str) -> str:
+    folder = os.path.abspath(path)
+    return folder if os.path.isdir(folder) else os.path.dirname(folder)
 
 
 def forget() -> None:
@@ -67,10 +85,10 @@ def _read(path: str) -> Settings:
     return Settings(tuple(_layers(path, _root(os.path.dirname(path)), ())))
 
 
-def _layers(path: str, root: str, below: tuple[str, ...]) -> list[Layer]:
-    """The file's layer behind those that it extends. `below`: the files that led here."""
+def _layers(path: str, root: str, below: tuple[str, ...], meant: bool = True) -> list[Layer]:
+    """The file's layer behind those that it extends. `below`: the files that led here; `meant`: values are judged."""
     layer = Layer(_document(path), os.path.dirname(path), root)
-    mistakes = _mistakes(layer)
+    mistakes = _mistakes(layer, meant)
     if mistakes:
         raise SettingsError(tuple(mistakes))
     extended = (layer.document.value or {}).get("extends", ())
@@ -81,7 +99,7 @@ def _layers(path: str, root: str, below: tuple[str, ...]) -> list[Layer]:
         wrong = _not_extendable(target, root, (*below, os.path.realpath(path)))
         if wrong:
             raise SettingsError((mistake(layer.document, pointer, f"{name}: {wrong}"),))
-        layers += _layers(target, root, (*below, os.path.realpath(path)))
+        layers += _layers(target, root, (*below, os.path.realpath(path)), meant)
         if len(layers) > MAX_EXTENDS:
             raise SettingsError((mistake(layer.document, pointer, f"extends more than {MAX_EXTENDS} files"),))
     return [*layers, layer]
@@ -131,8 +149,8 @@ def _shown(path: str) -> str:
     return path.removeprefix(prefix).replace(os.sep, "/")
 
 
-def _mistakes(layer: Layer) -> list[Mistake]:
-    """What is wrong with a file, by its text, its shape, then its meaning."""
+def _mistakes(layer: Layer, meant: bool) -> list[Mistake]:
+    """What is wrong with a file, by its text, its shape, then (where `meant`) its meaning."""
     document = layer.document
     found = [_of_problem(document, index) for index in range(len(document.problems))]
     if document.documents > 1:
@@ -141,7 +159,7 @@ def _mistakes(layer: Layer) -> list[Mistake]:
         return found
     issues = schema_issues(document.value if document.value is not None else {}, document.path, "settings.json")
     found = [mistake(document, issue.pointer, issue.message, issue.on_key) for issue in issues]
-    return found or mistakes_of(layer)
+    return found or (mistakes_of(layer) if meant else [])
 
 
 def _of_problem(document: Document, index: int) -> Mistake:

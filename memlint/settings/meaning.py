@@ -51,6 +51,9 @@ def is_date(text: str) -> bool:
         return False
 
 
+_LEAST_HOST = 1 << 28  # a bare 512 is meant as GiB and means bytes
+
+
 def strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
@@ -107,7 +110,15 @@ def _gpu(layer: Layer, name: str) -> str:
 
 
 def _memory(layer: Layer, value: str | int) -> str:
-    return "" if size(value) is not None else _no_size(value)
+    return host_memory_mistake(value)
+
+
+def host_memory_mistake(value: str | int) -> str:
+    """Why `value` is no machine's memory, or ""."""
+    found = size(value)
+    if found is None:
+        return _no_size(value)
+    return "" if found >= _LEAST_HOST else f"{found} bytes are no machine's memory; write it with its unit, like 512GiB"
 
 
 def _no_size(value: object) -> str:

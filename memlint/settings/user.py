@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from memlint.settings.files import load_settings
-from memlint.settings.meaning import strings
+from memlint.settings.files import named_plugins
 
 
 def user_plugins() -> tuple[str, ...]:
@@ -14,9 +13,4 @@ def user_plugins() -> tuple[str, ...]:
     path = os.path.join(home, "memlint", "memlint.yaml")
     if not os.path.isfile(path):
         return ()
-    layers = load_settings(path, settings_file=path).layers
-    return tuple(
-        os.path.join(layer.folder, name) if name.endswith(".py") else name
-        for layer in layers
-        for name in strings((layer.document.value or {}).get("plugins", ()))
-    )
+    return named_plugins(path, path)

@@ -107,7 +107,15 @@ REFUSED = {
     "no finding to explain": (("explain", "train.yaml:999", *CARD), "train.yaml:999: no finding there"),
     "a plug-in that is not there": (("--plugin", "gone.py"), "there is no such file"),
     "a plug-in that breaks": (("--plugin", "plugin.py"), "plugin.py: ValueError: of its own (plugin.py:1)"),
-    "a path that is not there": (("gone",), "gone: "),
+    "a path that is not there": (("gone",), "gone: no such file or folder, and no verb (`memlint --help` lists them)"),
+    "a file that is not there": (("gone.yaml",), "gone.yaml: no such file or folder"),
+    "a slip in a verb": (
+        ("estimte", "train.yaml"),
+        "estimte: no such file or folder, and no verb; did you mean",
+    ),
+    "a slip in a rule's id": (("explain", "MEM0001"), "MEM0001: no rule is called so, and there is no such file"),
+    "a slip in a rule's name": (("explain", "memory/over-the-crd"), "did you mean memory/over-the-card?"),
+    "a diff as HTML": (("diff", "main", "--format", "html"), "for diff: text, markdown or json"),
 }
 
 
@@ -162,6 +170,46 @@ def test_without_git_a_diff_says_so_and_a_check_goes_on(tmp_path: Path) -> None:
 
     hooked = memlint(tmp_path, "--hook", "train.yaml", *CARD, environment=nowhere)
     assert (hooked.code, hooked.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "verb", ["check", "fix", "estimate", "simulate", "calibrate", "plan train.yaml", "explain x", "rules"]
+)
+def test_every_verb_shows_the_settings_instead_of_its_own_work(verb: str, folder: Path) -> None:
+    done = memlint(folder, *verb.split(), "--show-settings", "train.yaml")
+
+    assert (done.code, done.err) == (0, "") and done.out.startswith("profile ")
+
+
+@pytest.mark.parametrize("verb", ["check", "fix", "estimate", "simulate", "calibrate"])
+def test_every_verb_lists_files_instead_of_its_own_work(verb: str, tmp_path: Path) -> None:
+    slip = LLAMA.replace("learning_rate", "learning_rat")
+    write(tmp_path, {"train.yaml": slip})
+    done = memlint(tmp_path, verb, ".", "--list-files")
+
+    assert (done.code, done.out, done.err) == (0, "train.yaml\n", "")
+    assert (tmp_path / "train.yaml").read_text() == slip
+
+
+@pytest.mark.parametrize("verb", ["check", "estimate", "diff"])
+def test_the_help_lists_the_formats_that_the_verb_takes(verb: str, folder: Path) -> None:
+    page = memlint(folder, verb, "--help").out.rpartition("--format NAME  ")[2].partition("--output FILE")[0]
+    assert ("sarif" in page) == (verb == "check")
+    assert "(default: text)" in page
+
+
+def test_explain_takes_a_rules_id_in_any_case(folder: Path) -> None:
+    assert memlint(folder, "explain", "mem001").out == memlint(folder, "explain", "MEM001").out
+
+
+def test_an_estimate_goes_to_several_outputs(folder: Path, tmp_path: Path) -> None:
+    told = str(tmp_path / "e.json")
+    done = memlint(folder, "estimate", "train.yaml", "--format", "json", "--output", told, "--format", "text")
+    assert '"runs"' in Path(told).read_text() and "GiB" in done.out
+
+
+def test_a_plan_without_a_card_says_the_unit(folder: Path) -> None:
+    assert " GiB needed; no card is known" in memlint(folder, "plan", "train.yaml").out
 
 
 def broken_by(error: BaseException) -> Callable[[str], Callable[[str, list[str]], int]]:

@@ -17,7 +17,7 @@ CASES = {
     "a value keeps its line's comment": ("a: 1  # why\nb: 2\n", ("a",), "set", 3, "a: 3  # why\nb: 2\n"),
     "quotes stay": ("a: 'x'\n", ("a",), "set", "y", "a: 'y'\n"),
     "a word that would read as a bool is quoted": ("a: x\n", ("a",), "set", "yes", 'a: "yes"\n'),
-    "a small float reads back as a float": ("lr: 1\n", ("lr",), "set", 1e-5, "lr: 1.0e-05\n"),
+    "a small float reads back as a float": ("lr: 1\n", ("lr",), "set", 1e-5, "lr: 1.0e-5\n"),
     "a value without text": ("a:\nb: 2\n", ("a",), "set", True, "a: true\nb: 2\n"),
     "a value without text, with a comment": ("a:  # none yet\nb: 2\n", ("a",), "set", 1, "a: 1  # none yet\nb: 2\n"),
     "a new key at the end": ("a: 1\nb: 2  # two\n", ("c",), "set", 3, "a: 1\nb: 2  # two\nc: 3\n"),

@@ -1,0 +1,76 @@
+"""Slips in keys and values: what is offered, and what fixing makes of the file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from history import LLAMA
+from running import memlint, write
+
+TRAINER = """\
+model_name_or_path: Qwen/Qwen2.5-0.5B
+per_device_train_batch_size: 1
+output_dir: out
+do_train: true
+bf16: true
+"""
+SLIPS = {  # (a config, what is written for it)
+    "a key": (LLAMA + "warmup_ratoi: 0.1\n", "warmup_ratio: 0.1\n", False),
+    "a key of another name": (LLAMA + "evaluation_strategy: 'no'\n", "eval_strategy: 'no'\n", False),
+    "a choice": (LLAMA + "lr_scheduler_type: cosin\n", "lr_scheduler_type: cosine\n", False),
+    "a number in quotes": (LLAMA + 'save_steps: "20"\n', "save_steps: 20\n", True),
+    "a number that is text": (TRAINER + "learning_rate: 1e-5\n", "learning_rate: 1.0e-5\n", True),
+    "a number that is text, in capitals": (TRAINER + "learning_rate: 2E-4\n", "learning_rate: 0.0002\n", True),
+    "a key of the Trainer": (
+        TRAINER + "gradient_accumulation_step: 16\n",
+        "gradient_accumulation_steps: 16\n",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLIPS)
+def test_a_slip_is_mended(case: str, tmp_path: Path) -> None:
+    text, wanted, safe = SLIPS[case]
+    write(tmp_path, {"train.yaml": text})
+    before = text.splitlines(keepends=True)[:-1]
+
+    memlint(tmp_path, "fix", "train.yaml", "--rule", "config")
+    assert (tmp_path / "train.yaml").read_text() == ("".join([*before, wanted]) if safe else text)
+    memlint(tmp_path, "fix", "train.yaml", "--unsafe", "--rule", "config")
+    assert (tmp_path / "train.yaml").read_text() == "".join([*before, wanted])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["load_in_4bit: true\n", "lora_rnk: 8\nlora_rank: 16\n", "quite_another_thing: 1\n"],
+    ids=["another value with the other name", "the key is there already", "nothing is near"],
+)
+def test_a_key_that_cannot_be_renamed_stays(line: str, tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA + line})
+    found = json.loads(memlint(tmp_path, "check", "train.yaml", "--format", "json").out)["findings"]
+    assert [item["fixes"] for item in found if item["rule"] == "CFG001"] == [[]]
+
+
+def test_a_slip_in_a_file_that_the_config_names_is_mended_there(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "train.yaml": LLAMA + "deepspeed: ds.json\n",
+            "ds.json": '{"zero_optimization": {"stage": 2, "overlap_com": true}}\n',
+        },
+    )
+    memlint(tmp_path, "fix", "train.yaml", "--unsafe", "--rule", "CFG001")
+    assert json.loads((tmp_path / "ds.json").read_text())["zero_optimization"] == {"stage": 2, "overlap_comm": True}
+
+
+def test_a_refusal_about_evaluation_points_to_the_old_name_of_the_key(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA + "evaluation_strategy: steps\n"})
+    told = memlint(tmp_path, "check", "train.yaml", "--format", "concise").out
+    line = LLAMA.count("\n") + 1
+    assert f"train.yaml:{line}:22: warning CFG008" in told

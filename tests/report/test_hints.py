@@ -1,0 +1,59 @@
+"""What the last lines of the text say of what memlint could not judge, and how ways out are described."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "commands"))
+from history import LLAMA
+from running import memlint, write
+
+from memlint.findings import Fix
+from memlint.report.text import describe_fix
+
+GIB = 1 << 30
+
+
+def test_a_run_without_a_card_is_told_how_to_name_one(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA})
+    assert "no GPU is named for the run, so nothing is held against one: --gpu " in memlint(tmp_path, ".").out
+    assert "no GPU is named" not in memlint(tmp_path, ".", "--gpu", "H100-80GB").out
+
+
+def test_files_that_are_no_configs_are_told_as_such(tmp_path: Path) -> None:
+    write(tmp_path, {"compose.yaml": "services: {}\n"})
+    assert "no config that memlint knows" in memlint(tmp_path, "compose.yaml").out
+    assert "no config that memlint knows" not in memlint(tmp_path, ".", "--exclude", "*.yaml").out
+
+
+def test_a_way_out_says_what_changes() -> None:
+    less = Fix("x", peak_before=100 * GIB, peak_after=90 * GIB, verdict_after="out_of_memory")
+    assert describe_fix(less) == "x; peak 100.0 -> 90.00 GiB; still out of memory"
+    other_card = Fix("use H200", peak_before=100 * GIB, peak_after=100 * GIB, verdict_after="fits")
+    assert describe_fix(other_card) == "use H200; peak 100.0 GiB; fits"
+    no_card = Fix("x", peak_before=100 * GIB, peak_after=90 * GIB, verdict_after="unknown")
+    assert describe_fix(no_card) == "x; peak 100.0 -> 90.00 GiB"
+    more = Fix("x", peak_before=90 * GIB, peak_after=100 * GIB, verdict_after="out_of_memory")
+    assert describe_fix(more) == "x; peak 90.00 -> 100.0 GiB; out of memory"
+
+
+def test_a_place_is_not_shown_twice(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA.replace("finetuning_type: lora", "finetuning_type: full")})
+    told = memlint(tmp_path, "train.yaml", "--gpu", "A100-80GB", "--gpus", "1", "--select", "OPT001").out
+    assert "OPT001" in told and "see train.yaml:8:18" not in told
+
+
+def test_explain_shows_values_and_not_the_insides_of_rules(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA.replace("finetuning_type: lora", "finetuning_type: full")})
+    told = memlint(tmp_path, "explain", "train.yaml", "--gpu", "A100-80GB", "--gpus", "1").out
+    assert "certain = True" not in told and "Quantization(" not in told and "catalog: catalog" not in told
+    assert "states = 64242238976 (59.83 GiB)" in told
+    assert "model.quantization = none" in told
+    assert "  fix 1: " in told and "; peak " in told
+
+
+def test_a_run_that_cannot_be_estimated_says_why(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA.replace("meta-llama/Meta-Llama-3-8B", "us/our-own")})
+    assert "not estimated: model.architecture: `us/our-own` is not in" in memlint(tmp_path, "plan", "train.yaml").out
+    assert "\nTerms" not in memlint(tmp_path, "explain", "train.yaml").out
