@@ -71,6 +71,7 @@ class Quantization(NamedTuple):
     prequantized: bool = False
     group_size: int = 0
     upcast_rest_to_fp32: bool = False  # peft.prepare_model_for_kbit_training
+    vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16, after the former: embeddings and head
 
 
 class Model(NamedTuple):
