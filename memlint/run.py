@@ -310,6 +310,7 @@ class Evaluation(NamedTuple):
     accumulation_steps: int | None = None
     predict_with_generate: bool = False
     keeps_logits: bool = True  # prediction_loss_only false and metrics computed
+    fused_loss: bool = False  # the trainer has Liger's models skip the logits here too
     full_half_precision: bool = False  # bf16_full_eval / fp16_full_eval
     max_new_tokens: int = 0
     num_beams: int = 1
