@@ -72,6 +72,7 @@ class Quantization(NamedTuple):
     group_size: int = 0
     stacked_experts: bool = False  # experts held in one tensor are quantised as well (Axolotl)
     upcast_rest_to_fp32: bool = False  # peft.prepare_model_for_kbit_training
+    vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16, after the former: embeddings and head
 
 
 class Model(NamedTuple):
@@ -312,6 +313,7 @@ class Evaluation(NamedTuple):
     accumulation_steps: int | None = None
     predict_with_generate: bool = False
     keeps_logits: bool = True  # prediction_loss_only false and metrics computed
+    fused_loss: bool = False  # the trainer has Liger's models skip the logits here too
     full_half_precision: bool = False  # bf16_full_eval / fp16_full_eval
     max_new_tokens: int = 0
     num_beams: int = 1

@@ -53,7 +53,8 @@ def grouped_query(
 ) -> tuple[Attention, Weights]:
     """Separate q, k and v projections; fewer key and value heads than query heads where the config says so.
 
-    `qk_norm`: "head" normalises each head (weights of head_dim), "full" all heads together. `heads` where layers differ.
+    `qk_norm`: "head" normalises each head (weights of head_dim), "full" all heads together. `heads`: where layers
+    differ.
     """
     hidden, heads, dim = c.integer("hidden_size"), heads or c.integer("num_attention_heads"), head_size(c)
     kv = c.integer("num_key_value_heads", heads)

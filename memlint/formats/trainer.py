@@ -16,6 +16,7 @@ from memlint.formats.hardware import apply_hardware
 from memlint.formats.trainer_config import SCHEMA, Config, config_of
 from memlint.formats.trainer_edits import trainer_edits
 from memlint.formats.trainer_issues import trainer_issues
+from memlint.formats.trainer_kbit import apply_preparation
 from memlint.formats.trainer_model import apply_adapter, apply_model, model_name
 from memlint.formats.trainer_parallel import Companions, apply_parallel, companions_of
 from memlint.formats.trainer_recognise import recognise
@@ -61,6 +62,7 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     if as_bool(config.section.value.get("use_unsloth")):
         fields.put("stack.use_unsloth", True, config.section.origin("use_unsloth"))
     sections = apply_parallel(fields, config, companions)
+    apply_preparation(fields, config)
     _under_zero3(fields, config)
     _data_parallel_size(fields)
     return sections

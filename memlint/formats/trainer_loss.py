@@ -12,6 +12,10 @@ _SINCE_FUSED_HEAD = (1, 15)
 # `chunked_nll`: an option from 1.4 on, what SFTConfig means by None from 1.7 to 1.14 (sft_config.py, __post_init__).
 _SINCE_CHUNKED_DEFAULT = (1, 7)
 _SINCE_CHUNKED = (1, 4)
+# `skip_logits` for Liger's models in evaluation: transformers trainer.py, prediction_step, and before it SFTTrainer
+# (trl 0.29 sft_trainer.py:1204). Left to themselves they build the logits whenever they do not train.
+_SKIPS_LOGITS = (5, 15)
+_SFT_SKIPS_LOGITS = (0, 29)
 
 
 def apply_loss(fields: Fields, config: Config, stage: str) -> None:
@@ -24,6 +28,8 @@ def apply_loss(fields: Fields, config: Config, stage: str) -> None:
         _chunked(fields, 256, f"{config.args.source}: chunked_nll, 256 tokens at a time", detail)
     else:
         _logits(fields, config, stage)
+    skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")
+    fields.infer("evaluation.fused_loss", skips, f"{config.args.source}: skip_logits in evaluation")
     if as_bool(config.section.value.get("activation_offloading")):
         fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))
 

@@ -156,9 +156,6 @@ def _four_bits(fields: Fields, config: Config, key: str) -> None:
     storage, where = config.text("bnb_4bit_quant_storage")
     if storage:
         fields.put("model.quantization.storage_dtype", DTYPES.get(storage, storage), config.section.origin(where))
-    if config.trl and config.trl < (0, 29):  # gone between 0.26.2 (models/utils.py) and 0.29.0
-        reason = "trl before 0.29 calls prepare_model_for_kbit_training"
-        fields.infer("model.quantization.upcast_rest_to_fp32", True, reason)
 
 
 def apply_adapter(fields: Fields, config: Config) -> None:
@@ -178,7 +175,7 @@ def apply_adapter(fields: Fields, config: Config) -> None:
     for name in ("use_dora", "use_rslora"):
         if as_bool(config.section.value.get(name)):
             fields.put(f"method.{name}", True, config.section.origin(name))
-    _adapter_dtype(fields, config)
+    fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
 
 
 def _lora_key(config: Config) -> str:
@@ -228,14 +225,3 @@ def _targets(fields: Fields, config: Config) -> None:
     parameters = as_words(config.section.value.get("lora_target_parameters"))
     if parameters:
         fields.put("method.target_parameters", parameters, config.section.origin("lora_target_parameters"))
-
-
-def _adapter_dtype(fields: Fields, config: Config) -> None:
-    """peft makes adapters fp32 (autocast_adapter_dtype); TRL makes QLoRA's bf16. DeepSpeed casts them all later."""
-    quantized = "model.quantization.method" in fields.values
-    if config.trl >= (0, 29) and quantized:
-        fields.infer("method.adapter_dtype", "bfloat16", "trl turns QLoRA's adapters into bf16 (sft_trainer.py:900)")
-    elif config.trl and quantized and config.args.flag("bf16"):
-        fields.infer("method.adapter_dtype", "bfloat16", "trl's peft_module_casting_to_bf16")
-    else:
-        fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))

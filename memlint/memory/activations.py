@@ -58,4 +58,4 @@ def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
     if mode.reentrant:  # gradients of zeros for what nobody read (torch 2.13 utils/checkpoint.py, CheckpointFunction)
         again.drop(y, *returned, *zeros)
     again.drop(x)
-    return Profile(forward, held_forward, held, again.take_moments(), again.now())
+    return Profile(forward, held_forward, held, again.take_moments(), again.now(), y.width)

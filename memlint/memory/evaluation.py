@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlint.architectures.model import Architecture, Layer
+from memlint.memory.loss import kind_of
 from memlint.memory.model import ModelState, Phase, Unit
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
 from memlint.memory.step import Step, step, stretches
@@ -17,7 +18,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     if run.evaluation.enabled is not True:
         return None
     batch = run.evaluation.batch_size if isinstance(run.evaluation.batch_size, int) else DEFAULT_BATCH
-    shared = step(run, units, simulated, batch)
+    shared = step(_builds_logits(run), units, simulated, batch)
     forward, logits = forward_without_gradients(shared, units, state)
     parts = dict.fromkeys(COMPONENTS, 0)
     parts["weights"] = state.weights
@@ -31,6 +32,15 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
             shared.architecture, batch, shared.tokens.length + new, shared.regime.half or _HALF
         )
     return phase("evaluation", parts)
+
+
+def _builds_logits(run: Run) -> Run:
+    """The run with the loss that it has here: Liger's models fuse it where they train and, unless told to skip the
+    logits, take the plain one elsewhere (liger_kernel 0.8.5 transformers/model/qwen2.py, `skip_logits`; the same since
+    0.1, `if self.training`). LLaMA-Factory, which patches models by itself, never tells them."""
+    if kind_of(run) != "liger" or run.evaluation.fused_loss:
+        return run
+    return run._replace(loss=run.loss._replace(kind="plain"))
 
 
 def kept_logits(run: Run, shared: Step) -> int:

@@ -161,7 +161,8 @@ def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> 
 
     The input is saved only for the weight's gradient, the weight (or its cast) for the input's.
     A 4-bit or 8-bit base weight is dequantised inside the op, forward and backward (bitsandbytes 0.50.2
-    autograd/_functions.py, MatMul4Bit).
+    autograd/_functions.py, MatMul4Bit), and the result takes the dtype of the input as it came, fp32 behind fp32 norms
+    (nn/modules.py, Linear4bit.forward: `.to(inp_dtype)`).
     """
     given = cast(tape, x, half or x.width)
     held = _operand(tape, weight, given.width)
@@ -177,6 +178,12 @@ def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> 
     tape.drop(given)
     if held is not None and not weight.trains:
         tape.release(held)
+    return _as_given(tape, found, x.width) if weight.quantized else found
+
+
+def _as_given(tape: Tape, product: Value, width: int) -> Value:
+    found = cast(tape, product, width)
+    tape.drop(product)
     return found
 
 

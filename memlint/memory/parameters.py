@@ -13,6 +13,8 @@ from memlint.run import UNKNOWN, Quantization, Run
 
 _EMBEDDING_KINDS = ("embedding", "position")
 _APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is about
+# What trl 0.25.1 models/utils.py:556, peft_module_casting_to_bf16, looks for in the names of modules.
+VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
 
 
 class Missing(Exception):
@@ -224,6 +226,8 @@ class _Builder:
             name = dtype_name(quantization)
             return Tensor(weight.name, numel(weight.shape), weight.shape, weight.kind, False, name, size, weight.copies)
         upcast = self.quantizes and quantization.upcast_rest_to_fp32
+        if upcast and quantization.vocabulary_to_bf16 and any(name in weight.name for name in VOCABULARY_NAMES):
+            return self._tensor(weight, weight.name, trained, self.trainable_dtype if trained else "bfloat16")
         # LLaMA-Factory 0.9.5 model_utils/checkpointing.py:158: vectors of norms.
         upcast = upcast or (self.run.precision.upcast_layernorm and weight.kind == "norm")
         dtype = self.trainable_dtype if trained else "float32" if upcast else self.frozen_dtype

@@ -20,6 +20,7 @@ class Profile(NamedTuple):
     held: Moments
     backward: Moments
     after: Moments
+    width: int = 0  # bytes of one element of a layer's output
 
 
 class Mode(NamedTuple):
@@ -41,4 +42,4 @@ def finish(tape: Tape, output: Value) -> Profile:
     tape.drop(output)
     tape.take_moments()
     tape.backward(output)
-    return Profile(forward, held_forward, held, tape.take_moments(), tape.now())
+    return Profile(forward, held_forward, held, tape.take_moments(), tape.now(), output.width)

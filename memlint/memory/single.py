@@ -39,11 +39,25 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
         gradients_at_step=(master or gradients) if stays else 0,
         step_temporaries=0 if layerwise else held.step_temporaries,
         communication_at_step=gradients if data_parallel else 0,
-        load_peak=weights,
+        load_peak=max(weights, _prepared(run, units)),
         host_bytes=held.managed + held.host,
         notes=MANAGED if held.managed else (),
     )
 
+
+def _prepared(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes while peft makes fp32 of what is not quantised (utils/other.py, prepare_model_for_kbit_training: parameter
+    by parameter, so that the largest is there twice), before trl makes bf16 of the vocabulary's and adds adapters."""
+    quantization = run.model.quantization
+    if not quantization.upcast_rest_to_fp32 or run.model.weights_dtype == "float32":
+        return 0
+    frozen = [(unit.repeat, tensor) for unit in units for tensor in unit.tensors if not tensor.trainable]
+    halves = [tensor.numel for _, tensor in frozen if tensor.dtype in _PLAIN]
+    wide = sum(rounded(4 * t.numel if t.dtype in _PLAIN else t.stored_bytes) * t.copies * n for n, t in frozen)
+    return wide + rounded(2 * max(halves, default=0))
+
+
+_PLAIN = ("float32", "bfloat16")
 
 # Managed memory is on the card while there is room and on the host otherwise.
 MANAGED = ("paged optimizer states are managed memory: they leave the card when it is full",)

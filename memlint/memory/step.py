@@ -162,6 +162,7 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[
             cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
         for run, one in _alternating(shared, unit):
             found += _layer_stretches(shared._replace(run=run), one, placed, *cached[key], flowing)
+            shared = shared._replace(width=found[-1].profile.width)
         flowing = flowing or _trains(unit)
     found.append(_head_stretch(shared, units, state, flowing))
     return found
@@ -185,7 +186,8 @@ def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
 def _layer_stretches(
     shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], flowing: bool
 ) -> list[Stretch]:
-    """The first layer of a run of equal ones may have an input that wants no gradient."""
+    """The first layer of a run of equal ones may have an input that wants no gradient, or a narrower one: what 4-bit
+    layers add to a half-precision stream behind fp32 norms is fp32."""
     shape = shared.architecture.kinds[shared.architecture.pattern[unit.layer_index]]
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
@@ -196,10 +198,12 @@ def _layer_stretches(
         )
     moved = checkpoint.offload or shared.run.offload.activations != "none"
     mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, moved)
-    if flowing or checkpointed or not _trains(unit) or unit.repeat == 1:
-        return [_layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)]
-    rest = _layer(shared, shape, parts, sizes, mode._replace(input_needs_gradient=True), placed, unit, unit.repeat - 1)
-    return [_layer(shared, shape, parts, sizes, mode, placed, unit, 1), rest]
+    first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
+    follows = mode._replace(width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit))
+    if follows == mode or unit.repeat == 1:
+        return [first]
+    rest = _layer(shared, shape, parts, sizes, follows, placed, unit, unit.repeat - 1)
+    return [first._replace(repeat=1), rest]
 
 
 def _layer(

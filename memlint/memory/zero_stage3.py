@@ -18,10 +18,13 @@ _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: v
 
 def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     """Partitions, the parameters that persist, and what is gathered per unit."""
+    loaded, packed = _whole(units), any(t.dtype in _PACKED for unit in units for t in unit.tensors)
+    units = tuple(unit._replace(tensors=tuple(_as_stored(t, made.element) for t in unit.tensors)) for unit in units)
     zero = run.parallelism.zero
     shards = zero.mics_shard_size if zero.mics_shard_size > 1 else made.ranks
     threshold = known(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
     weights = _Weights(units, made.element, shards, threshold)
+    constants = loaded - _whole(units)
     states = _States(run, made, shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
     bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
@@ -30,7 +33,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     gathered = _gathered(run, units, weights)
     at_loss = secondary + made.element * gathered.at_loss
     return ModelState(
-        weights=weights.whole + partitions,
+        weights=weights.whole + constants + partitions,
         optimizer_states=states.here,
         gradients_resident=states.gradients,
         communication=bucket + weights.persistent,
@@ -39,7 +42,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
         step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
         save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
-        load_peak=weights.whole + partitions + made.element * _largest(units),
+        load_peak=loaded if packed else weights.whole + partitions + made.element * _largest(units),
         host_bytes=(states.there + _weights_there(run, weights)) * ranks_per_node(run),
         notes=_notes(run),
         gathered_at_loss=at_loss,
@@ -76,6 +79,30 @@ class _States:
         return sum(held(4 * elements, pinned) for elements in subgroups) + held(
             made.accumulation * sum(subgroups), pinned
         )
+
+
+_PACKED = ("nf4", "fp4")
+
+
+def _as_stored(tensor: Tensor, element: int) -> Tensor:
+    """A 4-bit tensor as the engine shares it: its packed bytes, in elements of the engine's dtype.
+
+    bitsandbytes' weights are parameters, which `Init(module=...)` partitions whatever their dtype is
+    (parameter_offload.py:270, partition_parameters.py:1836: `dtype=param.dtype`); the constants beside them are not.
+    Other formats' are buffers. No zero.Init meets them while they load (transformers 5.23 modeling_utils.py:3815), so
+    that the engine moves the whole model to the GPU first (engine.py:2094).
+    """
+    if tensor.dtype not in _PACKED or tensor.trainable:
+        return tensor
+    packed = -(-tensor.numel // 2)
+    return tensor._replace(numel=-(-packed // element), dtype=_BYTES_OF[element], stored_bytes=packed)
+
+
+_BYTES_OF = {2: "bfloat16", 4: "float32"}
+
+
+def _whole(units: tuple[Unit, ...]) -> int:
+    return sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
 
 
 def _weights_there(run: Run, weights: _Weights) -> int:

@@ -160,6 +160,13 @@ def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None])
             parameter.data = parameter.data.to(dtype)
 
 
+def cast_modules(model: Any, names: tuple[str, ...], dtype: torch.dtype) -> None:
+    """Gives `dtype` to the weights of modules whose name has one of `names`."""
+    for name, module in model.named_modules():
+        if any(part in name for part in names) and hasattr(module, "weight"):
+            module.weight.data = module.weight.data.to(dtype)
+
+
 def to_fake(model: Any) -> None:
     """Replaces meta parameters and buffers by tensors of the fake mode in force; ties stay ties."""
     seen: dict[int, torch.Tensor] = {}

@@ -21,6 +21,7 @@ import memlint.simulation.quantized as quantized
 import memlint.simulation.replay as replay
 import memlint.simulation.sharding as sharding
 from memlint._record import NamedTuple
+from memlint.memory.parameters import VOCABULARY_NAMES
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.stages import STAGES
@@ -61,6 +62,7 @@ class Settings(NamedTuple):
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
+    vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
     loss: str = "plain"  # plain, upcast (transformers before 4.49), fused_ce, fused_ce_upcast, liger, chunked
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
@@ -110,6 +112,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
         quantized.quantise(model, settings.quantized_bits, settings.double_quant, frozen)
     if settings.upcast_rest:
         build.cast(model, lambda parameter: torch.float32)
+    if settings.vocabulary_to_bf16:
+        build.cast_modules(model, VOCABULARY_NAMES, torch.bfloat16)
     if settings.trained == "lora":
         assert settings.adapter is not None
         model = build.add_adapter(model, build.excluding(model, settings.adapter, settings.frozen_modules))

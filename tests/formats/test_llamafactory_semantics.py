@@ -128,6 +128,7 @@ FACTS: list[tuple[str, str, str, Any, str]] = [
     ("val_size: 0.1\neval_strategy: steps", "lora", "evaluation.batch_size", 8, "transformers TrainingArguments"),
     ("val_size: 500\neval_strategy: steps", "lora", "evaluation.samples", 500, "hparams/data_args.py: val_size"),
     ("", "lora", "evaluation.keeps_logits", False, "train/sft/workflow.py:75: no compute_metrics"),
+    ("enable_liger_kernel: true", "lora", "evaluation.fused_loss", False, "nothing in src passes skip_logits"),
     # launch
     ("", "lora", "parallelism.world_size", UNKNOWN, "launcher.py:66"),
     ("ray_num_workers: 4", "lora", "parallelism.world_size", 4, "train/tuner.py:308"),

@@ -96,7 +96,10 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
         ({**LORA, "use_peft": False, "lora_r": 8}, {"method.kind": "full"}),
         ({**LORA, "torch_dtype": "bfloat16"}, {"method.adapter_dtype": "float32"}),
         (QLORA, {"method.adapter_dtype": "bfloat16", "model.quantization.bits": 4, "model.quantization.kind": "nf4"}),
-        (QLORA, {"model.quantization.double_quant": False, "model.quantization.upcast_rest_to_fp32": True}),
+        (
+            QLORA,
+            {"model.quantization.double_quant": False, "model.quantization.upcast_rest_to_fp32": False},
+        ),  # trl 0.26
         ({**LORA, "load_in_4bit": True, "dtype": "bfloat16"}, {"model.quantization.upcast_rest_to_fp32": False}),
         ({**QLORA, "use_bnb_nested_quant": True}, {"model.quantization.double_quant": True}),
         ({**LORA, "load_in_8bit": True}, {"model.quantization.bits": 8, "model.quantization.kind": "int8"}),
@@ -169,8 +172,12 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
     [
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
-        (QLORA, {"trl": (0, 19)}, {"model.quantization.upcast_rest_to_fp32": True, "method.adapter_dtype": "bfloat16"}),
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
+        (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
+        (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
+        (PLAIN, {"transformers": (5, 14)}, {"evaluation.fused_loss": False}),
+        (PLAIN, {"transformers": (5, 15)}, {"evaluation.fused_loss": True}),
         (TRL, {"trl": (1, 3)}, {"loss.kind": "plain"}),
         (TRL, {"trl": (1, 6)}, {"loss.kind": "plain"}),
         ({**TRL, "loss_type": "chunked_nll"}, {"trl": (1, 4)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256}),
@@ -186,6 +193,57 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
 def test_older_releases(training: dict[str, Any], versions: dict[str, Any], fields: dict[str, object]) -> None:
     run = run_of(parsed_of(training, versions=versions))
     assert {name: get(run, name) for name in fields} == fields
+
+
+GRPO = {**QLORA, "num_generations": 4}
+# (file, trl, frozen rest upcast to fp32, vocabulary back in bf16, adapters): what the trainers of that release do.
+PREPARED = [
+    (QLORA, (0, 7, 4), True, False, "float32"),  # sft_trainer.py:214 came with 0.7.5
+    (QLORA, (0, 7, 11), True, True, "bfloat16"),  # trainer/utils.py: `isinstance(module, BaseTunerLayer)`
+    (QLORA, (0, 8), True, True, "bfloat16"),
+    (QLORA, (0, 9, 6), True, True, "float32"),  # trl#1644 keeps adapters in fp32
+    (QLORA, (0, 25, 1), True, True, "float32"),  # models/utils.py, prepare_peft_model
+    (QLORA, (0, 26, 0), False, False, "bfloat16"),  # sft_trainer.py:718, `param.data.to(torch.bfloat16)`
+    (QLORA, (1, 5), False, False, "bfloat16"),
+    ({**QLORA, "bf16": False, "fp16": True}, (0, 19), True, False, "float32"),
+    ({**LORA, "load_in_8bit": True, "torch_dtype": "bfloat16"}, (0, 19), True, False, "float32"),  # 4 bits alone
+    ({**QLORA, **DPO}, (0, 7, 6), True, False, "float32"),
+    ({**QLORA, **DPO}, (0, 28), True, True, "float32"),
+    ({**QLORA, **DPO}, (0, 29), False, False, "bfloat16"),
+    (GRPO, (0, 21), False, False, "float32"),  # get_peft_model alone
+    (GRPO, (0, 22), True, True, "float32"),
+    (GRPO, (0, 26), False, False, "bfloat16"),
+    ({**QLORA, "task": "orpo"}, (1, 9), True, True, "float32"),  # experimental/orpo/orpo_trainer.py
+    ({**QLORA, "task": "rm"}, (0, 19), True, False, "float32"),
+    ({**QLORA, "task": "rm"}, (0, 24), True, True, "float32"),
+]
+
+
+@pytest.mark.parametrize(("training", "trl", "upcast", "vocabulary", "adapters"), PREPARED)
+def test_quantised_models_as_each_release_of_trl_prepares_them(
+    training: dict[str, Any], trl: tuple[int, ...], upcast: bool, vocabulary: bool, adapters: str
+) -> None:
+    run = run_of(parsed_of(training, versions={"trl": trl}))
+    quantization = run.model.quantization
+    assert (quantization.upcast_rest_to_fp32, quantization.vocabulary_to_bf16) == (upcast, vocabulary)
+    assert run.method.adapter_dtype == adapters
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_deepspeed_casts_what_trl_prepared(stage: int) -> None:
+    """engine.py, `module.bfloat16()`; and under ZeRO-3 `is_sharded_qlora` calls nothing at all."""
+    config = {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}}
+    run = run_of(parsed_of({**QLORA, "deepspeed": config}, versions={"trl": (0, 19)}))
+    assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.method.adapter_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(("storage", "adapters"), [("bfloat16", "bfloat16"), (None, "float32")])
+def test_fsdp_keeps_quantised_models_as_loaded(storage: str | None, adapters: str) -> None:
+    training = {**QLORA, "fsdp": "full_shard", "bnb_4bit_quant_storage": storage}
+    run = run_of(parsed_of(training, versions={"trl": (0, 19)}))
+    assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.method.adapter_dtype == adapters
 
 
 def test_deepspeed_behind_a_path_and_inline() -> None:

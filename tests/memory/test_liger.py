@@ -49,6 +49,19 @@ def test_liger_layers_keep_less_than_plain_ones() -> None:
     assert kept[0] < 0.75 * kept[1]
 
 
+def test_an_evaluation_builds_the_logits_unless_told_to_skip_them() -> None:
+    """A model that Liger patched fuses the loss only while it trains: lce_forward, `skip_logits = self.training and
+    labels is not None` (liger_kernel 0.8.5 transformers/model/qwen2.py)."""
+
+    def evaluated(**changes: object) -> int:
+        one, _ = case("llama", evaluation__enabled=True, evaluation__batch_size=4, **changes)
+        return next(phase.allocated_bytes for phase in estimate(one).phases if phase.name == "evaluation")
+
+    plain = evaluated(loss__kind="plain")
+    assert evaluated() == plain
+    assert evaluated(evaluation__fused_loss=True) < plain
+
+
 def test_families_whose_layers_are_not_described_stay_an_upper_bound() -> None:
     plain = estimate(run({"model_type": "phi3", "architectures": None, "pad_token_id": 0}, loss__kind="liger"))
     patched = estimate(run({"model_type": "phi3", "architectures": None, "pad_token_id": 0}, **FUSED))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.memory import zero
-from memlint.memory.model import ModelState, Unit
+from memlint.memory.model import ModelState, Tensor, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.parameters import total as parameters
 from memlint.run import UNKNOWN, Run, replace
@@ -119,15 +119,27 @@ def test_fp32_accumulation_in_stage_1_is_another_engine() -> None:
     assert place(run).gradients_resident == 4 * COUNT
 
 
-def test_a_frozen_base_has_no_gradients_and_a_4_bit_one_is_not_shared() -> None:
-    frozen = model(trainable=False)
-    adapter = tensor("lora_A", 8, 64, "adapter")
-    units = (frozen[0], frozen[1]._replace(tensors=(*frozen[1].tensors, adapter)), frozen[2])
+def test_a_frozen_base_has_no_gradients() -> None:
+    units = with_adapter()
     for stage in (2, 3):
         assert place(zero_run(stage), units).optimizer_states <= 12 * 8 * 64 * 4
-    packed = tensor("q", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048)
-    quantised = (units[0], units[1]._replace(tensors=(packed, adapter)), units[2])
-    assert place(zero_run(3, 8, param_persistence_threshold=0), quantised).weights >= 4 * 2048
+
+
+def with_adapter(*more: Tensor) -> tuple[Unit, ...]:
+    frozen = model(trainable=False)
+    layer = frozen[1]._replace(tensors=(*frozen[1].tensors, tensor("lora_A", 8, 64, "adapter"), *more))
+    return frozen[0], layer, frozen[2]
+
+
+def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
+    """`Init(module=...)` partitions parameters of every dtype (0.19.8 parameter_offload.py:270); in a run of two
+    processes each held 16,384 of a packed tensor's 32,768 bytes. The engine has all of the model on the GPU before."""
+    packed = tensor("mlp.gate_proj.weight", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048 + 640)
+    run = zero_run(3, 8, param_persistence_threshold=0)
+    without, found = place(run, with_adapter()), place(run, with_adapter(packed))
+    assert found.weights - without.weights == 4 * (2048 // 8 + 640)
+    assert found.units[1].gathered_forward > without.units[1].gathered_forward
+    assert found.load_peak == sum(t.stored_bytes * u.repeat for u in with_adapter(packed) for t in u.tensors)
 
 
 def test_what_is_not_known_is_said() -> None:
