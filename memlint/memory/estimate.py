@@ -18,7 +18,7 @@ from memlint.memory.answered import Answered
 from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
-from memlint.memory.phases import phases
+from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.recent import Recent
 from memlint.memory.releases import told_apart
 from memlint.memory.step import step
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     import memlint.memory.generation as generation
     import memlint.memory.images as images
     import memlint.memory.inference as inference
+    import memlint.memory.towers as towers
     import memlint.memory.zero as zero
 else:
     fsdp = Lazy("memlint.memory.fsdp")
     generation = Lazy("memlint.memory.generation")
     images = Lazy("memlint.memory.images")
     inference = Lazy("memlint.memory.inference")
+    towers = Lazy("memlint.memory.towers")
     zero = Lazy("memlint.memory.zero")
 
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
@@ -95,7 +97,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     placed = _placed(run)
     units, computed, state = placed.units, placed.computed, placed.state
     try:
-        refuse_unmodelled(run)
+        refuse_unmodelled(run, computed)
     except Missing as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
@@ -114,12 +116,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
     details |= _moments(found, computed, state)
-    low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
-    softer = None if simulated else _softer(run)
-    high += 0 if simulated or not run.method.freeze_vision_tower else images.most_bytes(run)
-    if softer is not None:
-        least, _ = phases(step(softer, computed), computed, state)
-        low = min(low, max(map(_allocated, least + found[len(least) :])))
+    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, found)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     return on_card(run, found, peak, details)._replace(
@@ -129,6 +126,33 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         parameters=placed.parameters,
         trainable_parameters=placed.trainable,
     )
+
+
+def _bounds(run: Run, placed: Placed, state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+    """The lowest and the highest peak, bytes, that the file leaves possible."""
+    computed = placed.computed
+    low, high = deviations.bounds(run, found)
+    softer = _softer(run)
+    if softer is not None:
+        least, _ = phases(step(softer, computed), computed, state)
+        low = min(low, max(map(_allocated, least + found[len(least) :])))
+    if not tower_trains(run, computed):
+        return low, high + images.most_bytes(run)
+    most = phases_with_images(step(run, computed), computed, state)
+    high = max(high, deviations.bounds(run, most + found[len(most) :])[1])
+    return min(low, _without_images(run, found)), high
+
+
+def _without_images(run: Run, found: tuple[Phase, ...]) -> int:
+    """The peak of a run that never sees an image: its tower gets no gradients, so that AdamW makes no states for it.
+    LLaMA-Factory puts an image of its own into steps without one (0.9.5 data/collator.py:131)."""
+    if run.stack.framework == "llamafactory" or run.parallelism.engine not in ("single", "ddp"):
+        return max(map(_allocated, found))
+    frozen = replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
+    placed = _placed(frozen)
+    state = with_extra_models(frozen, placed.units, placed.state)
+    least, _ = phases(step(frozen, placed.computed), placed.computed, state)
+    return max(map(_allocated, least))
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
@@ -287,7 +311,12 @@ def has_own_kernels(run: Run) -> bool:
     return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
 
 
-def refuse_unmodelled(run: Run) -> None:
+def tower_trains(run: Run, units: tuple[Unit, ...]) -> bool:
+    """Whether gradients reach a vision or audio tower, or its projector."""
+    return bool(run.model.architecture.towers) and towers.trains(run.model.architecture, units)
+
+
+def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
@@ -296,8 +325,8 @@ def refuse_unmodelled(run: Run) -> None:
     if run.method.kind in _UNMODELLED_METHODS:
         raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
-    if architecture.towers and run.method.kind in ("full", "lora") and not run.method.freeze_vision_tower:
-        raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
+    if architecture.towers:
+        towers.refuse_unknown(architecture, units)
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
