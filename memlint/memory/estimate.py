@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import memlint.hardware as hardware
-import memlint.memory.deviations as deviations
 import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
+import memlint.memory.interval as interval
 import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
 import memlint.memory.single as single
@@ -18,26 +18,24 @@ from memlint.memory.answered import Answered
 from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
-from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.phases import phases
 from memlint.memory.recent import Recent
 from memlint.memory.releases import told_apart
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
-from memlint.run import UNKNOWN, Run, Unknown, replace
+from memlint.run import UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import memlint.memory.fsdp as fsdp
     import memlint.memory.generation as generation
-    import memlint.memory.images as images
     import memlint.memory.inference as inference
     import memlint.memory.towers as towers
     import memlint.memory.zero as zero
 else:
     fsdp = Lazy("memlint.memory.fsdp")
     generation = Lazy("memlint.memory.generation")
-    images = Lazy("memlint.memory.images")
     inference = Lazy("memlint.memory.inference")
     towers = Lazy("memlint.memory.towers")
     zero = Lazy("memlint.memory.zero")
@@ -130,29 +128,16 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
 
 def _bounds(run: Run, placed: Placed, state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, that the file leaves possible."""
-    computed = placed.computed
-    low, high = deviations.bounds(run, found)
-    softer = _softer(run)
-    if softer is not None:
-        least, _ = phases(step(softer, computed), computed, state)
-        low = min(low, max(map(_allocated, least + found[len(least) :])))
-    if not tower_trains(run, computed):
-        return low, high + images.most_bytes(run)
-    most = phases_with_images(step(run, computed), computed, state)
-    high = max(high, deviations.bounds(run, most + found[len(most) :])[1])
-    return min(low, _without_images(run, found)), high
-
-
-def _without_images(run: Run, found: tuple[Phase, ...]) -> int:
-    """The peak of a run that never sees an image: its tower gets no gradients, so that AdamW makes no states for it.
-    LLaMA-Factory puts an image of its own into steps without one (0.9.5 data/collator.py:131)."""
-    if run.stack.framework == "llamafactory" or run.parallelism.engine not in ("single", "ddp"):
-        return max(map(_allocated, found))
-    frozen = replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
-    placed = _placed(frozen)
-    state = with_extra_models(frozen, placed.units, placed.state)
-    least, _ = phases(step(frozen, placed.computed), placed.computed, state)
-    return max(map(_allocated, least))
+    low, high = interval.of_features(run, placed.computed, state, found)
+    if not run.model.architecture.towers:
+        return low, high
+    high = max(high, interval.with_images(run, placed.computed, state, found))
+    certain = interval.without_images(run)
+    if certain is None or not towers.trains(placed.units):
+        return low, high
+    bare = _placed(certain)
+    least, _ = phases(step(certain, bare.computed), bare.computed, with_extra_models(certain, bare.units, bare.state))
+    return min(low, max(map(_allocated, least))), high
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
@@ -286,34 +271,6 @@ def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, 
 _MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
 # Adapters that no framework's keys reach here but a PEFT configuration can name; parameters and states are counted.
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
-
-
-def _softer(run: Run) -> Run | None:
-    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is
-    not modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its
-    fused kernels still need; flash-linear-attention and mamba_ssm where nobody said that they are missing."""
-    changes: dict[str, object] = {}
-    if run.checkpointing.mode == "selective" or run.stack.compile:
-        changes["checkpointing.mode"] = "full"
-    if run.offload.activations != "none" and run.checkpointing.mode == "none":
-        changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
-    if has_own_kernels(run):
-        changes["stack.linear_attention"] = "kernels"
-    if run.stack.compile and run.loss.kind == "plain":
-        changes["loss.kind"] = "fused_ce"
-    return replace(run, changes) if changes else None
-
-
-def has_own_kernels(run: Run) -> bool:
-    """Whether layers may run kernels that nobody spoke of."""
-    kinds = {layer.attention.kind for layer in run.model.architecture.kinds}
-    said = run.stack.linear_attention
-    return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
-
-
-def tower_trains(run: Run, units: tuple[Unit, ...]) -> bool:
-    """Whether gradients reach a vision or audio tower, or its projector."""
-    return bool(run.model.architecture.towers) and towers.trains(run.model.architecture, units)
 
 
 def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:

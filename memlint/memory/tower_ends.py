@@ -85,15 +85,20 @@ def is_packed(tower: Tower) -> bool:
     return tower.layer_class.startswith("Pixtral")
 
 
-def exit_shape(
-    tower: Tower, path: Path, behind: tuple[Tensor, ...], projector: tuple[Tensor, ...], dropout: bool
+def filled(
+    given: Exit,
+    tower: Tower,
+    path: Path,
+    behind: tuple[Tensor, ...],
+    projector: tuple[Tensor, ...],
+    dropout: bool,
 ) -> Exit:
-    """The exit, its widths left to the caller."""
+    """`given` with the family's path and the tensors on it."""
     parts = roles(_as_products(projector), dropout)
     uses_last = not tower.layer_class.startswith("CLIP")  # CLIP norms its class token alone
     last = _last_norm(behind)
-    return Exit(
-        path,
+    return given._replace(
+        path=path,
         linears=parts.linears,
         norm=parts.norm,
         post_norm=last is not None and uses_last,
@@ -103,7 +108,7 @@ def exit_shape(
 
 
 def exit_extents(behind: tuple[Tensor, ...], projector: tuple[Tensor, ...], merged: int) -> dict[str, int]:
-    """Elements of what `exit_shape` names; `merged` rows go through the projector."""
+    """Elements of what `filled` names; `merged` rows go through the projector."""
     last = _last_norm(behind)
     found = {"w:last_norm": last.numel if last is not None else 0}
     found |= _product_extents(_as_products(projector), merged)
@@ -158,9 +163,15 @@ def _deep_merger(name: str, tensors: tuple[Tensor, ...], dropout: bool) -> tuple
 
 
 def _own(linear: Linear, name: str) -> Linear:
-    own = {field: _own_weight(getattr(linear, field), name) for field in ("bias", "down", "up", "magnitude", "rotation")}
-    weight = linear.weight._replace(extent=_renamed(linear.weight.extent, name))
-    return linear._replace(weight=weight, rank=_renamed(linear.rank, name), **own)
+    return linear._replace(
+        weight=linear.weight._replace(extent=_renamed(linear.weight.extent, name)),
+        rank=_renamed(linear.rank, name),
+        bias=_own_weight(linear.bias, name),
+        down=_own_weight(linear.down, name),
+        up=_own_weight(linear.up, name),
+        magnitude=_own_weight(linear.magnitude, name),
+        rotation=_own_weight(linear.rotation, name),
+    )
 
 
 def _own_weight(weight: Weight | None, name: str) -> Weight | None:

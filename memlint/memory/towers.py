@@ -16,7 +16,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Tower
 from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.patches import entry_profile
-from memlint.memory.blocks.projector import exit_profile
+from memlint.memory.blocks.projector import Exit, exit_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.memory.parameters import Missing
@@ -26,9 +26,11 @@ from memlint.memory.step import Step
 from memlint.memory.storage import rounded
 from memlint.memory.walk import Sizes, Stretch
 
-# Models that ask the tower for all of its layers' outputs, and hold them while the language model runs (transformers
-# 5.23 models/llava/modeling_llava.py:142, `select_hidden_states`).
-_HOLDS_ALL = ("llava", "llava_next", "llava_next_video", "llava_onevision")
+# Models that project every patch, and merge none.
+_AS_PATCHES = ("llava", "llava_next", "llava_next_video", "llava_onevision")
+# Models that take a tower's layer by its number, and may hold the outputs of all layers while the language model runs
+# (transformers 5.23 captures the chosen ones alone: models/llava/modeling_llava.py:142, `select_hidden_states`).
+_HOLDS_ALL = (*_AS_PATCHES, "internvl", "mistral3")
 _ROTATES = ("Pixtral", "Qwen")
 
 
@@ -57,26 +59,28 @@ class Imaged(NamedTuple):
     outputs: int
 
 
-def trains(architecture: Architecture, units: tuple[Unit, ...]) -> bool:
+def trains(units: tuple[Unit, ...]) -> bool:
     """Whether a tower or its projector has anything that trains."""
-    if not architecture.towers:
-        return False
     return any(tower_ends.trains(unit.tensors) for unit in units if unit.name in ("tower", "projector"))
+
+
+def are_known(architecture: Architecture) -> bool:
+    """Whether somebody has read what the model's towers do."""
+    only = architecture.towers[0] if len(architecture.towers) == 1 else None
+    return only is not None and only.layer_class != "" and architecture.family in tower_ends.PATHS
 
 
 def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
     """Raise `Missing` where a tower trains whose operations nobody has read."""
-    if not trains(architecture, units):
+    if are_known(architecture) or not trains(units):
         return
-    if [tower.kind for tower in architecture.towers] != ["vision"]:
-        raise Missing("method.freeze_vision_tower", "activations of an audio tower that trains are not modelled")
-    if architecture.family not in tower_ends.PATHS or not architecture.towers[0].layer_class:
-        reason = f"activations of a tower of {architecture.family} that trains are not modelled"
-        raise Missing("method.freeze_vision_tower", reason)
+    kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
+    reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
+    raise Missing("method.freeze_vision_tower", reason)
 
 
 def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
-    """The vision tower's stretches when every token is an image's; where `refuse_unknown` raises nothing."""
+    """The vision tower's stretches when every token is an image's; where the towers are known."""
     parts = _parts(shared.architecture.towers[0], units, state)
     counts = _counts(shared, parts.tower)
     regime = shared.regime._replace(liger=False, mask=shared.regime.mask and tower_ends.is_packed(parts.tower))
@@ -93,7 +97,10 @@ def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     flows = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     waiting = rounded(counts["embeds"] * shared.width)  # the tokens' embeddings, and in the backward their gradient
     found = [part._replace(waiting=waiting) for part in found]
-    found.append(_exit(shared, parts, counts, regime, Exiting(width, flows, ends, late)))
+    asked = shared.run.checkpointing.mode not in ("none", "selective")
+    embeds = tower_ends.trains(units[0].tensors)
+    given = Exit(width=width, embeds=shared.width, flowing=flows, asks=asked or embeds, leaf=asked and not embeds)
+    found.append(_exit(shared, parts, counts, regime, given, ends, late))
     outputs = rounded(counts["hidden"] * width)
     if shared.architecture.family in _HOLDS_ALL and not mode.checkpoint:
         outputs *= parts.tower.layers + 1
@@ -117,7 +124,7 @@ def _counts(shared: Step, tower: Tower) -> dict[str, int]:
     found |= {"hidden": rows * hidden, "hidden*4": 4 * rows * hidden, "patches": patches * hidden, "rows": rows}
     found |= {"pixels": patches * images.pixels_per_patch(tower), "pooled": tokens * hidden, "scalar": 1, "rope": 0}
     found["embeds"] = tokens * shared.architecture.hidden_size
-    found["merged"] = patches if family in _HOLDS_ALL else tokens
+    found["merged"] = patches if family in _AS_PATCHES else tokens
     return found
 
 
@@ -169,32 +176,31 @@ def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> in
     return min(most, counts["rows"])
 
 
-class Exiting(NamedTuple):
-    """What the layers hand over."""
-
-    width: int
-    flows: bool
-    ends: tower_ends.Ends
-    late: UnitState
-
-
-def _exit(shared: Step, parts: Parts, counts: dict[str, int], regime: Regime, given: Exiting) -> Stretch:
+def _exit(
+    shared: Step,
+    parts: Parts,
+    counts: dict[str, int],
+    regime: Regime,
+    given: Exit,
+    ends: tower_ends.Ends,
+    late: UnitState,
+) -> Stretch:
+    """`given`: widths, and what asks for gradients; `late`: gradients of what stands behind the layers."""
     unit, placed = parts.projector
     path = tower_ends.PATHS[shared.architecture.family]
-    if shared.architecture.family in _HOLDS_ALL and counts["patches"] == counts["hidden"]:  # no class token to cut off
+    if shared.architecture.family in _AS_PATCHES and counts["patches"] == counts["hidden"]:  # no class token to cut off
         path = path._replace(shuffles=0)
-    behind, dropout = given.ends.behind, shared.run.method.dropout > 0
-    shape = tower_ends.exit_shape(parts.tower, path, behind, unit.tensors, dropout)
-    shape = shape._replace(width=given.width, embeds=shared.width, flowing=given.flows)
-    sizes = {**counts, **tower_ends.exit_extents(behind, unit.tensors, counts["merged"])}
-    placed = placed._replace(gradient_kept=placed.gradient_kept + given.late.gradient_kept)
+    shape = tower_ends.filled(given, parts.tower, path, ends.behind, unit.tensors, shared.run.method.dropout > 0)
+    sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
+    placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
     return _stretch(exit_profile(shape, regime), Sizes(sizes, _stays(shared, placed)), placed)
 
 
 def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> int:
     """Pixels, the rotary cosine and sine in fp32, and the mask between Pixtral's images, which scaled dot-product
-    attention keeps as a bias."""
-    found = rounded(counts["pixels"] * images.PIXEL)
+    attention keeps as a bias; of each token its place in four ways, its type and whether it is attended to, in int64
+    (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""
+    found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * shared.tokens.count)
     if tower.layer_class.startswith(_ROTATES):
         found += 2 * rounded(counts["rows"] * tower.hidden_size // max(1, tower.heads) * 4)
     if tower_ends.is_packed(tower) and not shared.regime.attention.startswith("flash"):

@@ -63,7 +63,9 @@ def _convolved(tape: Tape, entry: Entry, regime: Regime) -> Value:
     pixels = ops.cast(tape, Value.outside("pixels", SINGLE), entry.convolution.weight.width or SINGLE)
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
-    x.requires_grad = x.requires_grad or entry.asks
+    if entry.asks and not x.requires_grad:
+        x.requires_grad = True
+        x.storage.holders += 1  # it is a leaf now: the graph holds it until its gradient is there
     return x
 
 

@@ -42,7 +42,7 @@ class Path(NamedTuple):
 class Exit(NamedTuple):
     """What stands behind the layers. `deep`: mergers of features that the language model's first layers read too."""
 
-    path: Path
+    path: Path = Path()
     width: int = 2  # bytes of one element of the tower's residual stream
     embeds: int = 2  # and of the language model's embeddings
     linears: Linears = ()
@@ -52,14 +52,15 @@ class Exit(NamedTuple):
     deep: tuple[tuple[Linears, Weight | None], ...] = ()
     flowing: bool = True  # the tower's output wants a gradient
     asks: bool = True  # and so do the embeddings
+    leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
 
 
 @lru_cache(maxsize=64)
 def exit_profile(shape: Exit, regime: Regime) -> Profile:
     """Norms, merging, projection, and the features in the place of the image tokens' embeddings.
 
-    The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` in LlavaModel.forward,
-    models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
+    The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
+    LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
     """
     tape = Tape(True, in_place=regime.in_kernels)
     x = tape.new("hidden", shape.width, shape.flowing)
@@ -159,7 +160,7 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, regime: Regime, features: Value
     if regime.in_kernels:
         tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
         listed = ((KERNEL + "embeds", 24),) if features.requires_grad else ()
-    tape.node((found,), (features, embeds, *deep), (), listed)
+    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
     tape.drop(embeds)
     return found
 

@@ -16,8 +16,7 @@ SINGLE_COSINE = ("Olmo",)
 # What is rotated is cast back to what it was; else it takes the wider dtype of cosine and sine.
 CASTS_ROTATED = ("Olmo", "FlexOlmo", "Llama4", "DeepseekV2")
 # `softmax(scores)` names no dtype: fp32 under autocast, else that of the scores.
-SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTNeoXJapanese")
-SOFTMAX_AS_GIVEN += ("InternVLVision",)
+SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTNeoXJapanese", "InternVLVision")
 # A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype.
 JOINED_SINKS = ("GptOss",)
 # Layers that return their attention weights, so that a checkpointed one gives them a gradient of zeros.
