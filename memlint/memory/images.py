@@ -64,7 +64,8 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
     merged patches and no side 200 times the other (transformers 5.23 models/qwen2_vl/image_processing_qwen2_vl.py,
     smart_resize)."""
     if tower.tokens_per_image and tower.image_size:
-        return (tower.image_size // tower.patch_size) ** 2 + 1
+        patches: int = (tower.image_size // tower.patch_size) ** 2
+        return patches + class_tokens(tower, patches)
     most = length * tower.merge_size**2
     pixels = max(run.sequence.image_max_pixels, run.sequence.video_max_pixels)
     if run.stack.framework != "llamafactory" or not run.sequence.image_max_pixels:
