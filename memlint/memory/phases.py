@@ -49,9 +49,18 @@ def inputs_bytes(shared: Step) -> int:
     rope = 0
     if shape is not None and shape.rotary_fraction:
         turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-        rope = 2 * rounded(tokens.length * turned * shared.width)
+        rope = 2 * rounded(tokens.length * turned * shared.width) * _rotaries(shared)
     masks = masks_bytes(shared) if shared.run.checkpointing.mode != "none" else 0
     return 2 * rounded(8 * tokens.count) + rope + masks
+
+
+def _rotaries(shared: Step) -> int:
+    """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
+    models/gemma3/modeling_gemma3.py:549)."""
+    kinds = shared.architecture.kinds
+    if not kinds[0].class_name.startswith("Gemma3Decoder"):
+        return 1
+    return len({kind.attention.sliding_window > 0 for kind in kinds})
 
 
 def masks_bytes(shared: Step) -> int:
