@@ -60,9 +60,12 @@ def _convolved(tape: Tape, entry: Entry, regime: Regime) -> Value:
     are counted with the step's inputs."""
     nowhere = Value.outside("rope", SINGLE)
     context = Context(tape, regime, {"patches": entry.convolution}, nowhere, nowhere)
-    pixels = ops.cast(tape, Value.outside("pixels", SINGLE), entry.convolution.weight.width or SINGLE)
+    weight = entry.convolution.weight
+    pixels = ops.cast(tape, Value.outside("pixels", SINGLE), weight.width or SINGLE)
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
+    if weight.trains and regime.half not in (0, weight.width):
+        tape.cached_cast(weight, regime.half).holders += 1  # a convolution's backward reads its weight in any case
     if entry.asks and not x.requires_grad:
         x.requires_grad = True
         x.storage.holders += 1  # it is a leaf now: the graph holds it until its gradient is there
