@@ -108,6 +108,10 @@ class Tower(NamedTuple):
     projector_weights: tuple[Weight, ...] = ()
     tower_prefix: str = "visual"
     projector_prefix: str = "visual.merger"
+    layer_class: str = ""  # the transformers class whose code its layers run; "" = nobody has read it
+    activation: str = "gelu"
+    window: int = 0  # patches that attend to each other in layers not in `full_layers`; 0 = all of an image
+    full_layers: tuple[int, ...] = ()
 
 
 class StoredWeights(NamedTuple):

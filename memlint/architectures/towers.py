@@ -49,7 +49,7 @@ def clip(c: Config, prefix: str) -> Tower:
         *norm("pre_layrnorm", hidden, True),
         *norm("post_layernorm", hidden, True),
     )
-    return _tower(c, prefix, outside, patch, image)
+    return _tower(c, prefix, outside, patch, image, "CLIPEncoderLayer")
 
 
 def siglip(c: Config, prefix: str) -> Tower:
@@ -62,7 +62,7 @@ def siglip(c: Config, prefix: str) -> Tower:
     )
     if c.flag("vision_use_head", True):
         outside += _pooling_head(hidden, c.integer("intermediate_size"))
-    return _tower(c, prefix, outside, patch, image)
+    return _tower(c, prefix, outside, patch, image, "SiglipEncoderLayer")
 
 
 def _pooling_head(hidden: int, inner: int) -> Weights:
@@ -83,7 +83,7 @@ def idefics(c: Config, prefix: str) -> Tower:
     return siglip(Config({**c.values, "vision_use_head": False}, c.family, c.defaults, c.aliases), prefix)
 
 
-def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int) -> Tower:
+def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int, layer_class: str) -> Tower:
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     return Tower(
         kind="vision",
@@ -96,6 +96,8 @@ def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int) -> 
         weights=outside,
         layer_weights=transformer_layer(hidden, inner),
         tower_prefix=prefix,
+        layer_class=layer_class,
+        activation=c.text("hidden_act", "gelu"),
     )
 
 
@@ -124,6 +126,8 @@ def pixtral(c: Config, prefix: str) -> Tower:
         ),
         layer_weights=weights,
         tower_prefix=prefix,
+        layer_class="PixtralAttentionLayer",
+        activation=c.text("hidden_act", "gelu"),
     )
 
 
@@ -170,6 +174,8 @@ def internvl(c: Config, prefix: str) -> Tower:
         layer_weights=weights,
         tower_prefix=prefix,
         max_tiles=12,
+        layer_class="InternVLVisionLayer",
+        activation=c.text("hidden_act", "gelu"),
     )
 
 

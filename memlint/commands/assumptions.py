@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.memory.estimate import has_own_kernels
+from memlint.memory.interval import has_own_kernels
 from memlint.memory.model import Assumption
 from memlint.run import UNKNOWN, Origin, Run
 

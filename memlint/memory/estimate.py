@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import memlint.hardware as hardware
-import memlint.memory.deviations as deviations
 import memlint.memory.device as device
 import memlint.memory.evaluation as evaluation
+import memlint.memory.interval as interval
 import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
 import memlint.memory.single as single
@@ -23,20 +23,20 @@ from memlint.memory.releases import told_apart
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
 from memlint.memory.walk import Walk
-from memlint.run import UNKNOWN, Run, Unknown, replace
+from memlint.run import UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import memlint.memory.fsdp as fsdp
     import memlint.memory.generation as generation
-    import memlint.memory.images as images
     import memlint.memory.inference as inference
+    import memlint.memory.towers as towers
     import memlint.memory.zero as zero
 else:
     fsdp = Lazy("memlint.memory.fsdp")
     generation = Lazy("memlint.memory.generation")
-    images = Lazy("memlint.memory.images")
     inference = Lazy("memlint.memory.inference")
+    towers = Lazy("memlint.memory.towers")
     zero = Lazy("memlint.memory.zero")
 
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
@@ -103,7 +103,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     placed = _placed(run)
     units, computed, state = placed.units, placed.computed, placed.state
     try:
-        refuse_unmodelled(run)
+        refuse_unmodelled(run, computed)
     except Missing as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
@@ -122,12 +122,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
     details |= _moments(found, computed, state)
-    low, high = (peak.allocated_bytes,) * 2 if simulated else deviations.bounds(run, found)
-    softer = None if simulated else _softer(run)
-    high += 0 if simulated or not run.method.freeze_vision_tower else images.most_bytes(run)
-    if softer is not None:
-        least, _ = phases(step(softer, computed), computed, state)
-        low = min(low, max(map(_allocated, least + found[len(least) :])))
+    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, found)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     return on_card(run, found, peak, details)._replace(
@@ -137,6 +132,20 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         parameters=placed.parameters,
         trainable_parameters=placed.trainable,
     )
+
+
+def _bounds(run: Run, placed: Placed, state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+    """The lowest and the highest peak, bytes, that the file leaves possible."""
+    low, high = interval.of_features(run, placed.computed, state, found)
+    if not run.model.architecture.towers:
+        return low, high
+    high = max(high, interval.with_images(run, placed.computed, state, found))
+    certain = interval.without_images(run)
+    if certain is None or not towers.trains(placed.units):
+        return low, high
+    bare = _placed(certain)
+    least, _ = phases(step(certain, bare.computed), bare.computed, with_extra_models(certain, bare.units, bare.state))
+    return min(low, max(map(_allocated, least))), high
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
@@ -271,30 +280,7 @@ _MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 
 
-def _softer(run: Run) -> Run | None:
-    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is
-    not modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its
-    fused kernels still need; flash-linear-attention and mamba_ssm where nobody said that they are missing."""
-    changes: dict[str, object] = {}
-    if run.checkpointing.mode == "selective" or run.stack.compile:
-        changes["checkpointing.mode"] = "full"
-    if run.offload.activations != "none" and run.checkpointing.mode == "none":
-        changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
-    if has_own_kernels(run):
-        changes["stack.linear_attention"] = "kernels"
-    if run.stack.compile and run.loss.kind == "plain":
-        changes["loss.kind"] = "fused_ce"
-    return replace(run, changes) if changes else None
-
-
-def has_own_kernels(run: Run) -> bool:
-    """Whether layers may run kernels that nobody spoke of."""
-    kinds = {layer.attention.kind for layer in run.model.architecture.kinds}
-    said = run.stack.linear_attention
-    return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
-
-
-def refuse_unmodelled(run: Run) -> None:
+def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
         raise Missing("stack.use_unsloth", "Unsloth's own kernels and offloaded checkpoints are not modelled")
@@ -305,8 +291,8 @@ def refuse_unmodelled(run: Run) -> None:
     if run.method.kind in _UNMODELLED_METHODS:
         raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
-    if architecture.towers and run.method.kind in ("full", "lora") and not run.method.freeze_vision_tower:
-        raise Missing("method.freeze_vision_tower", "activations of a tower that trains are not modelled")
+    if architecture.towers:
+        towers.refuse_unknown(architecture, units)
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:

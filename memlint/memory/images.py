@@ -11,7 +11,7 @@ from memlint.architectures.model import Architecture, Tower
 from memlint.memory.step import sequences_each
 from memlint.run import Run
 
-_PIXEL = 4  # processors give float32 pixels
+PIXEL = 4  # processors give float32 pixels
 _HALF = 2
 
 
@@ -23,9 +23,9 @@ def most_bytes(run: Run) -> int:
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
     tokens = length * micro * sequences_each(run)
-    patches = patches_of(tower, tokens)
+    patches = patches_of(tower, tokens, architecture.family)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
-    return patches * _pixels_per_patch(tower) * _PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
+    return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
 
 
 def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
@@ -38,12 +38,42 @@ def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
     return patches * tower.hidden_size * _HALF * (tower.layers + around)
 
 
-def patches_of(tower: Tower, tokens: int) -> int:
-    """Patches of the tower behind so many tokens of the sequence."""
+# Tiles of LLaVA-NeXT and LLaVA-OneVision beside the whole image: a long narrow image takes a row of them, and the
+# padding that goes through the tower is cut off before the language model (transformers 5.23
+# models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are those of architectures/image_tokens.py).
+_TILES_IN_A_ROW = {"llava_next": 3, "llava_next_video": 3, "llava_onevision": 6}
+
+
+def patches_of(tower: Tower, tokens: int, family: str = "") -> int:
+    """Patches of the tower behind so many tokens of the sequence, at most."""
+    tokens *= 1 + _TILES_IN_A_ROW.get(family, 0)
     if tower.tokens_per_image and tower.image_size:
         return tokens * (tower.image_size // tower.patch_size) ** 2 // tower.tokens_per_image
     return tokens * tower.merge_size**2
 
 
-def _pixels_per_patch(tower: Tower) -> int:
+def class_tokens(tower: Tower, patches: int) -> int:
+    """Tokens that a tower of fixed resolution adds to its patches, one an image."""
+    own = any(weight.kind == "embedding" and not weight.name.endswith("mask_token") for weight in tower.weights)
+    return patches // (tower.image_size // tower.patch_size) ** 2 if own and tower.image_size else 0
+
+
+def patches_of_image(run: Run, tower: Tower, length: int) -> int:
+    """Patches of one image, at most: it fills a sequence of `length` tokens, or what LLaMA-Factory leaves of its pixels
+    (0.9.5 data/mm_plugin.py:219, `image_max_pixels`; of a video's frame `video_max_pixels`), each side rounded to whole
+    merged patches and no side 200 times the other (transformers 5.23 models/qwen2_vl/image_processing_qwen2_vl.py,
+    smart_resize)."""
+    if tower.tokens_per_image and tower.image_size:
+        patches: int = (tower.image_size // tower.patch_size) ** 2
+        return patches + class_tokens(tower, patches)
+    most = length * tower.merge_size**2
+    pixels = max(run.sequence.image_max_pixels, run.sequence.video_max_pixels)
+    if run.stack.framework != "llamafactory" or not run.sequence.image_max_pixels:
+        return most
+    half = tower.patch_size * tower.merge_size / 2
+    sides = (200**0.5 + 200**-0.5) * pixels**0.5
+    return min(most, int(pixels + half * sides + half * half) // tower.patch_size**2)
+
+
+def pixels_per_patch(tower: Tower) -> int:
     return 3 * tower.temporal_patch_size * tower.patch_size**2

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from memlint._lazy import Lazy
 from memlint.memory.model import ModelState, Phase, Unit
 from memlint.memory.step import Step, stretches
 from memlint.memory.storage import rounded
 from memlint.memory.walk import Peak, Walk, walk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.towers as towers
+else:
+    towers = Lazy("memlint.memory.towers")
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
 _BUFFERS = 1024  # rotary tables' frequencies
@@ -13,12 +20,26 @@ _BUFFERS = 1024  # rotary tables' frequencies
 
 def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
     """load, forward, backward, optimizer_step, save."""
-    recomputes = shared.run.checkpointing.mode != "none"
-    found = walk(stretches(shared, units, state), 0 if recomputes else masks_bytes(shared))
-    constants = inputs_bytes(shared)
+    found = walk(stretches(shared, units, state), _masks_until_loss(shared))
+    return _phases(state, found, inputs_bytes(shared)), found
+
+
+def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+    """The same when every token is an image's and goes through a vision tower first."""
+    before = towers.imaged(shared, units, state)
+    embedding, *rest = stretches(shared, units, state, flowing=True)
+    found = walk([embedding, *before.stretches, *rest], _masks_until_loss(shared) + before.outputs)
+    return _phases(state, found, inputs_bytes(shared) + before.inputs)
+
+
+def _masks_until_loss(shared: Step) -> int:
+    return 0 if shared.run.checkpointing.mode != "none" else masks_bytes(shared)
+
+
+def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]:
     forward = _during(state, found.forward, constants, "forward")
     backward = _during(state, found.backward, constants, "backward")
-    return (_load(state), forward, backward, _optimizer_step(state), _save(state)), found
+    return _load(state), forward, backward, _optimizer_step(state), _save(state)
 
 
 def inputs_bytes(shared: Step) -> int:
@@ -28,9 +49,18 @@ def inputs_bytes(shared: Step) -> int:
     rope = 0
     if shape is not None and shape.rotary_fraction:
         turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-        rope = 2 * rounded(tokens.length * turned * shared.width)
+        rope = 2 * rounded(tokens.length * turned * shared.width) * _rotaries(shared)
     masks = masks_bytes(shared) if shared.run.checkpointing.mode != "none" else 0
     return 2 * rounded(8 * tokens.count) + rope + masks
+
+
+def _rotaries(shared: Step) -> int:
+    """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
+    models/gemma3/modeling_gemma3.py:549)."""
+    kinds = shared.architecture.kinds
+    if not kinds[0].class_name.startswith("Gemma3Decoder"):
+        return 1
+    return len({kind.attention.sliding_window > 0 for kind in kinds})
 
 
 def masks_bytes(shared: Step) -> int:

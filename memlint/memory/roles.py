@@ -18,6 +18,7 @@ _PARTS = {
     "v_proj": "value",
     "o_proj": "output",
     "out_proj": "output",
+    "projection_layer": "output",
     "wo": "output",
     "qkv_proj": "query_key_value",
     "query_key_value": "query_key_value",
@@ -89,6 +90,7 @@ class Roles(NamedTuple):
     experts: tuple[tuple[str, Weight], ...] = ()
     router: Weight | None = None
     convolution: Weight | None = None
+    scale: Weight | None = None  # a vector over what attention and MLP add (`lambda_1`)
 
 
 def part_of(name: str) -> str:
@@ -251,7 +253,8 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     )
     router = next((weights[key] for key, kind in kinds.items() if kind == "router"), None)
     convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
-    return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution)
+    scale = weights.get("lambda_1")
+    return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale)
 
 
 def _linear(key: str, weights: dict[str, Weight], dropout: bool, dtype: str) -> Linear:

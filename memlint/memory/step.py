@@ -141,12 +141,12 @@ def liger_layers(run: Run) -> str:
     return "beside" if family in _LIGER_BESIDE else "in_place"
 
 
-def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState) -> list[Stretch]:
-    """Embedding, layers, head, in the order of the forward."""
+def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool = False) -> list[Stretch]:
+    """Embedding, layers, head, in the order of the forward. `flowing`: the first layer's input wants a gradient."""
     found = [_embedding_stretch(shared, units[0], state.units[0])]
     lora_dropout = shared.run.method.dropout > 0
     cached: dict[tuple[int, int], tuple[Roles, tuple[Sizes, Sizes]]] = {}
-    flowing = _trains(units[0])
+    flowing = flowing or _trains(units[0])
     for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
             continue

@@ -84,6 +84,7 @@ class Stretch(NamedTuple):
     gradient_kept: int = 0
     gradient_end: int = 0
     left_behind: int = 0  # activations that its backward does not free
+    waiting: int = 0  # activations of another stretch that are there while it runs
 
 
 class Peak(NamedTuple):
@@ -135,7 +136,7 @@ def _forward(stretches: Sequence[Stretch], during_layers: int) -> tuple[Level, l
     held = []
     for index, part in enumerate(stretches):
         stays = part.sizes.largest(part.profile.held_forward)
-        below = level + (part.repeat - 1) * stays + (during_layers if index < len(stretches) - 1 else 0)
+        below = level + (part.repeat - 1) * stays + (during_layers if index < len(stretches) - 1 else 0) + part.waiting
         total = below + part.sizes.largest(part.profile.forward) + part.gathered_forward
         if total > best.total:
             best = Level(total, index, below, 0, part.gathered_forward)
@@ -155,7 +156,8 @@ def _backward(stretches: Sequence[Stretch], held: int) -> Level:
         more = (part.repeat - 1) * one
         grown = (part.repeat - 1) * part.gradient_kept
         later = left + (part.repeat - 1) * part.left_behind
-        for below, before in ((held + left + more, gradients), (held + later, gradients + grown)):
+        held_here = held + part.waiting
+        for below, before in ((held_here + left + more, gradients), (held_here + later, gradients + grown)):
             if below + before + own > best.total:
                 best = Level(below + before + own, index, below, before + part.gradient_live, part.gathered_backward)
             ending = below + before + part.gathered_backward + part.gradient_end

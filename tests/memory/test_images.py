@@ -7,7 +7,8 @@ import warnings
 import pytest
 
 from benchmarks.families import Step, run_of
-from benchmarks.vision_steps import FLAGS, MODELS, simulated
+from benchmarks.vision_inputs import MODELS, simulated
+from benchmarks.vision_steps import FLAGS
 from memlint.memory import estimate
 from memlint.memory.images import most_bytes
 from memlint.run import replace
@@ -16,13 +17,13 @@ from tests.architectures.small import SMALL
 
 @pytest.mark.parametrize("name", ["llava", "gemma3"])
 def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) -> None:
-    config, tokens = MODELS[name]
+    config, images = MODELS[name]
     run = replace(
         run_of(config, Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), "stack.framework": "llamafactory"}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, 768 // tokens).peak
+        peak = simulated(run, config, 768 // images.tokens).peak
     found = estimate(run)
     assert found.allocated_low_bytes is not None and found.allocated_high_bytes is not None
     assert found.allocated_low_bytes <= peak <= found.allocated_high_bytes * 1.002

@@ -27,6 +27,7 @@ def _tower(c: Config, hidden: int, inner: int, prefix: str, **traits: Any) -> To
         temporal_patch_size=c.integer("temporal_patch_size", 2),
         tower_prefix=prefix,
         projector_prefix=f"{prefix}.merger",
+        activation=c.text("hidden_act", "gelu"),
     )._replace(**traits)
 
 
@@ -47,6 +48,7 @@ def qwen2(c: Config, prefix: str = "model.visual") -> Tower:
         hidden,
         inner,
         prefix,
+        layer_class="Qwen2VLVisionBlock",
         weights=_patches(c, hidden, False),
         layer_weights=norms(hidden, "norm1", "norm2", bias=True)
         + _attention(hidden)
@@ -64,11 +66,15 @@ def qwen2_5(c: Config, prefix: str = "model.visual", split_qkv: bool = False) ->
         attention = tuple(
             weight for name in ("q", "k", "v", "proj") for weight in linear(f"attn.{name}", hidden, hidden, True)
         )
+    side = c.integer("window_size", 112) // c.integer("patch_size")
     return _tower(
         c,
         hidden,
         inner,
         prefix,
+        layer_class="" if split_qkv else "Qwen2_5_VLVisionBlock",
+        window=side * side,
+        full_layers=tuple(int(index) for index in c.items("fullatt_block_indexes") if isinstance(index, int)),
         mlp="gated",
         norm="rms",
         weights=_patches(c, hidden, False),
@@ -94,6 +100,7 @@ def qwen3(c: Config, prefix: str = "model.visual") -> Tower:
         hidden,
         inner,
         prefix,
+        layer_class="Qwen3VLVisionBlock",
         weights=(*_patches(c, hidden, True), positions, *deep),
         layer_weights=norms(hidden, "norm1", "norm2", bias=True)
         + _attention(hidden)

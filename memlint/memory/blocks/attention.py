@@ -36,7 +36,7 @@ def attention(
     if after:
         query = _normed(context, shape, query, head_norm, "head_rows", scales_in_single)
         key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_single)
-    mixed = core(context, shape, query, key, value)
+    mixed = _by_image(context, shape, query, key, value)
     if context.code.startswith(variants.INNER_NORMS):
         normed = norm.rms(tape, mixed, context.inner_norm, "rows")
         tape.drop(mixed)
@@ -109,6 +109,20 @@ def _value_normed(context: Context, shape: Attention, x: Value) -> Value:
         return x
     found = norm.rms(context.tape, x, None, "key_head_rows")
     context.tape.drop(x)
+    return found
+
+
+def _by_image(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
+    comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
+    tape = context.tape
+    whole = not context.code.startswith(variants.ATTENDS_BY_IMAGE) or context.regime.attention.startswith("flash")
+    if whole:
+        return core(context, shape, query, key, value)
+    parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
+    mixed = core(context, shape, *parts)
+    found = ops.join(tape, (mixed,), "mixed")
+    tape.drop(mixed, *parts)
     return found
 
 

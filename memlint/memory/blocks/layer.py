@@ -30,7 +30,7 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     normed = _norm(context, shape, roles, x)
     mixed = _mix(context, shape, roles, normed)
     tape.drop(normed)
-    mixed = _post(context, shape, roles, mixed)
+    mixed = _scaled(context, roles, _post(context, shape, roles, mixed))
     middle = ops.add(tape, x, mixed)
     tape.drop(mixed)
     normed = _norm(context, shape, roles, middle)
@@ -38,9 +38,18 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     tape.drop(normed)
     if shape.mlp.beside:
         fed = _with_experts(context, shape, roles, middle, fed)
-    fed = _post(context, shape, roles, fed)
+    fed = _scaled(context, roles, _post(context, shape, roles, fed))
     found = ops.add(tape, middle, fed)
     tape.drop(middle, fed)
+    return found
+
+
+def _scaled(context: Context, roles: Roles, x: Value) -> Value:
+    """`lambda * x` with a vector (transformers 5.23 models/internvl/modeling_internvl.py:326, InternVLVisionLayer)."""
+    if roles.scale is None:
+        return x
+    found = ops.scale_by_weight(context.tape, roles.scale, x)
+    context.tape.drop(x)
     return found
 
 

@@ -10,8 +10,6 @@ from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context
 from memlint.memory.tape import Tape, Value
 
-_COMPOSED_GELU = ("gelu_new", "gelu_fast", "quick_gelu", "gelu_python")
-
 
 def mlp(context: Context, shape: Mlp, x: Value, prefix: str = "") -> Value:
     """A dense MLP on the normed input; `prefix` picks the shared expert of a mixture."""
@@ -92,6 +90,8 @@ def activate(context: Context, name: str, x: Value) -> Value:
     if name in ("gelu_new", "gelu_fast"):
         wide = name == "gelu_new" and context.regime.half and context.regime.in_kernels
         return _gelu_by_parts(tape, x, ops.SINGLE if wide else x.width)
+    if name == "quick_gelu":
+        return _quick_gelu(tape, x)
     if name == "relu2":
         return _relu_squared(context, x)
     if name == "xielu":
@@ -99,6 +99,16 @@ def activate(context: Context, name: str, x: Value) -> Value:
     if name in ("relu", "tanh", "sigmoid"):
         return ops.unary_by_result(tape, x)
     return ops.unary(tape, x)
+
+
+def _quick_gelu(tape: Tape, x: Value) -> Value:
+    """`x * sigmoid(1.702 * x)` (transformers 5.23 activations.py:117, QuickGELUActivation)."""
+    scaled = ops.scale(tape, x)
+    share = ops.unary_by_result(tape, scaled)
+    tape.drop(scaled)
+    found = ops.multiply(tape, x, share)
+    tape.drop(share)
+    return found
 
 
 def _relu_squared(context: Context, x: Value) -> Value:

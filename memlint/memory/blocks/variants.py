@@ -10,13 +10,13 @@ SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo", "NemotronH")
 # Queries and keys are rotated before they are normed.
 NORM_AFTER_ROTARY = ("HunYuan",)
 # Queries and keys are cast to fp32 before they are rotated.
-ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5")
+ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5", "Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")
 # Cosine and sine stay fp32, and so do the products with them.
 SINGLE_COSINE = ("Olmo",)
 # What is rotated is cast back to what it was; else it takes the wider dtype of cosine and sine.
 CASTS_ROTATED = ("Olmo", "FlexOlmo", "Llama4", "DeepseekV2")
 # `softmax(scores)` names no dtype: fp32 under autocast, else that of the scores.
-SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTNeoXJapanese")
+SOFTMAX_AS_GIVEN = ("GPT2", "Falcon", "Llama4", "BioGpt", "XGLM", "Block", "GPTNeoXJapanese", "InternVLVision")
 # A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype.
 JOINED_SINKS = ("GptOss",)
 # Layers that return their attention weights, so that a checkpointed one gives them a gradient of zeros.
@@ -31,3 +31,5 @@ SINGLE_PRODUCT = ("DeepseekV3", "Glm4Moe", "Dots1", "ExaoneMoe")
 GATED_QUERY = ("Qwen3Next", "Qwen3_5")
 # Norms before the output projection of attention and before the down projection.
 INNER_NORMS = ("BitNet",)
+# Outside of FlashAttention each image (or window) attends on its own, and the results are joined.
+ATTENDS_BY_IMAGE = ("Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")

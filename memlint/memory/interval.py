@@ -1,0 +1,78 @@
+"""How far a peak may lie from the central figure, in both directions, by what the file leaves open."""
+
+from __future__ import annotations
+
+import memlint.memory.deviations as deviations
+from memlint._lazy import Lazy
+from memlint.architectures.model import Architecture
+from memlint.memory.model import ModelState, Phase, Unit
+from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.step import step
+from memlint.run import Run, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.images as images
+    import memlint.memory.towers as towers
+else:
+    images = Lazy("memlint.memory.images")
+    towers = Lazy("memlint.memory.towers")
+
+
+def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+    """The lowest and the highest peak, bytes, by the family's distance from its simulated steps and by features that
+    keep less than is modelled."""
+    low, high = deviations.bounds(run, found)
+    softer = _softer(run)
+    if softer is not None:
+        least, _ = phases(step(softer, units), units, state)
+        low = min(low, max(map(_allocated, least + found[len(least) :])))
+    return low, high
+
+
+def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:
+    """The highest peak, bytes, when every token is an image's."""
+    architecture: Architecture = run.model.architecture
+    if not towers.are_known(architecture):
+        return deviations.bounds(run, found)[1] + images.most_bytes(run)
+    most = phases_with_images(step(run, units), units, state)
+    return deviations.bounds(run, most + found[len(most) :])[1]
+
+
+def without_images(run: Run) -> Run | None:
+    """The run that this one is as long as it sees no image; None where every step sees one.
+
+    A tower without images gets no gradients, so that its optimizer makes no states. LLaMA-Factory puts an image of 64 x
+    64 pixels into steps without one (0.9.5 data/collator.py, MultiModalDataCollatorForSeq2Seq); DeepSpeed and FSDP
+    place what can train beforehand.
+    """
+    if run.stack.framework == "llamafactory" or run.parallelism.engine not in ("single", "ddp"):
+        return None
+    return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
+
+
+def _softer(run: Run) -> Run | None:
+    """The run that this one can come down to, where a feature keeps less than the operations do by an amount that is
+    not modelled: selective checkpointing and offloaded activations at least a layer's input, torch.compile what its
+    fused kernels still need; flash-linear-attention and mamba_ssm where nobody said that they are missing."""
+    changes: dict[str, object] = {}
+    if run.checkpointing.mode == "selective" or run.stack.compile:
+        changes["checkpointing.mode"] = "full"
+    if run.offload.activations != "none" and run.checkpointing.mode == "none":
+        changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
+    if has_own_kernels(run):
+        changes["stack.linear_attention"] = "kernels"
+    if run.stack.compile and run.loss.kind == "plain":
+        changes["loss.kind"] = "fused_ce"
+    return replace(run, changes) if changes else None
+
+
+def has_own_kernels(run: Run) -> bool:
+    """Whether layers may run kernels that nobody spoke of."""
+    kinds = {layer.attention.kind for layer in run.model.architecture.kinds}
+    said = run.stack.linear_attention
+    return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
+
+
+def _allocated(phase: Phase) -> int:
+    return phase.allocated_bytes

@@ -1,0 +1,208 @@
+"""Vision towers that train: what their layers keep, the interval they give, and what stays unknown."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memlint.memory.deviations as deviations
+from benchmarks.families import Step, members, run_of
+from benchmarks.vision_inputs import MODELS, TOWER, simulated
+from benchmarks.vision_steps import FLAGS, run_with
+from memlint.memory import estimate
+from memlint.memory.images import patches_of, patches_of_image
+from memlint.run import Run, replace
+
+HIDDEN, INNER, HEADS = TOWER["hidden_size"], TOWER["intermediate_size"], TOWER["num_attention_heads"]
+TRAINING = dict.fromkeys(FLAGS, False)
+
+
+def interval(run: Run) -> tuple[int, int, int]:
+    found = estimate(run)
+    assert found.allocated_bytes is not None, found.unknown
+    low, high = found.allocated_low_bytes, found.allocated_high_bytes
+    return low or found.allocated_bytes, found.allocated_bytes, high or found.allocated_bytes
+
+
+def high_of(name: str, step: Step, layers: int, **changes: object) -> int:
+    """The upper end with a tower of so many layers."""
+    config, _ = MODELS[name]
+    key = "depth" if "depth" in config["vision_config"] else "num_hidden_layers"
+    deeper = {**config, "vision_config": {**config["vision_config"], key: layers}}
+    return interval(replace(run_of(deeper, step), {**TRAINING, **changes}))[2]
+
+
+def rounded(size: int) -> int:
+    return -(-size // 512) * 512
+
+
+LAYER = 4 * (HIDDEN * HIDDEN + HIDDEN) + 2 * HIDDEN * INNER + INNER + HIDDEN + 4 * HIDDEN
+PARAMETERS = 16  # tensors of a layer: four projections, two norms and two linears, each with a bias
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the language model's distance from its simulated steps."""
+    monkeypatch.setattr(deviations, "_table", dict)
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_siglip_layer_keeps_what_its_operations_read() -> None:
+    """Pure bfloat16. Two norms keep their input and two numbers a row, two normed tensors, queries, keys and values,
+    attention its result and a number a row and head, GELU its input and the second linear the result of it; a layer's
+    parameters and AdamW's two states, all in bfloat16, are there while the loss runs."""
+    step = Step("pure", False, "sdpa")
+    rows = 2 * 1024 * 4  # tokens, patches a token
+    wide = [rounded(2 * rows * HIDDEN)] * 8 + [rounded(2 * rows * INNER)] * 2
+    narrow = [rounded(4 * rows)] * 4 + [rounded(4 * rows * HEADS)]
+    grown = high_of("gemma3", step, 9) - high_of("gemma3", step, 8)
+    assert grown == pytest.approx(sum(wide) + sum(narrow) + 6 * LAYER, abs=6 * 512 * PARAMETERS)
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_checkpointed_layer_keeps_its_input() -> None:
+    step = Step("pure", True, "sdpa")
+    grown = high_of("gemma3", step, 9) - high_of("gemma3", step, 8)
+    assert grown == pytest.approx(2 * 2 * 1024 * 4 * HIDDEN + 6 * LAYER, abs=6 * 512 * PARAMETERS)
+
+
+@pytest.mark.usefixtures("exact")
+def test_an_eager_layer_keeps_an_images_scores_twice() -> None:
+    """The softmax's result in float32 and as the product with the values reads it; keys, values and the result have
+    copies that FlashAttention needs as well, but for its number a row and head."""
+    sdpa, eager = (
+        high_of("gemma3", Step("pure", False, attention), 9) - high_of("gemma3", Step("pure", False, attention), 8)
+        for attention in ("sdpa", "eager")
+    )
+    kept = 2 * 1024 // 64 * HEADS * 256 * 256 * (4 + 2)
+    assert eager - sdpa == pytest.approx(kept - 4 * 2 * 1024 * 4 * HEADS, rel=0.001)
+
+
+CASES = [
+    ("llava", Step("full", False, "sdpa"), 1.03),
+    ("llava", Step("lora", True, "sdpa"), 1.03),
+    ("gemma3", Step("lora", False, "sdpa"), 1.03),
+    ("internvl", Step("pure", False, "eager"), 1.01),
+    ("pixtral", Step("full", True, "sdpa"), 1.03),
+    ("mistral3", Step("pure", True, "sdpa"), 1.03),
+    ("qwen2_vl", Step("pure", True, "sdpa"), 1.03),
+    ("qwen2_5_vl", Step("full", False, "eager"), 1.03),
+    ("qwen2_5_vl", Step("lora", False, "sdpa"), 1.03),
+    ("qwen3_vl", Step("full", True, "sdpa"), 1.05),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "near"), CASES, ids=lambda value: getattr(value, "name", None))
+def test_a_step_of_images_alone_is_just_below_the_highest(name: str, step: Step, near: float) -> None:
+    config, images = MODELS[name]
+    run = run_with(config, step, "trains")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peak = simulated(run, config, 1024 // images.tokens).peak
+    low, _, high = interval(run)
+    assert low <= peak <= high * 1.001
+    assert high < peak * near
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen3_vl"])
+def test_a_projector_alone_keeps_its_own_and_nothing_of_the_tower(name: str) -> None:
+    config, images = MODELS[name]
+    run = run_with(config, Step("pure", False, "sdpa"), "projector")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peak = simulated(run, config, 1024 // images.tokens).peak
+    low, _, high = interval(run)
+    assert low <= peak <= high * 1.001
+    assert high < peak * 1.04
+
+
+RUNS = st.tuples(
+    st.sampled_from(sorted(MODELS)),
+    st.builds(Step, st.sampled_from(["full", "pure", "lora"]), st.booleans(), st.sampled_from(["sdpa", "eager"])),
+    st.fixed_dictionaries(
+        {
+            "batch.micro_batch_size": st.integers(1, 4),
+            "sequence.length": st.integers(64, 4096),
+            "batch.gradient_accumulation_steps": st.sampled_from([1, 2]),
+            "stack.framework": st.sampled_from(["", "llamafactory"]),
+            FLAGS[1]: st.booleans(),
+        }
+    ),
+)
+
+
+def built(case: tuple[str, Step, dict[str, Any]], frozen: bool = False) -> Run:
+    name, step, changes = case
+    return replace(run_of(MODELS[name][0], step), {**changes, FLAGS[0]: frozen})
+
+
+@settings(max_examples=40, deadline=None)
+@given(RUNS)
+def test_the_ends_stand_on_both_sides(case: tuple[str, Step, dict[str, Any]]) -> None:
+    low, central, high = interval(built(case))
+    assert low <= central <= high
+
+
+@settings(max_examples=40, deadline=None)
+@given(RUNS, st.sampled_from(["batch.micro_batch_size", "sequence.length"]), st.integers(1, 512))
+def test_more_tokens_lower_neither_end(case: tuple[str, Step, dict[str, Any]], field: str, more: int) -> None:
+    name, step, changes = case
+    grown = (name, step, {**changes, field: changes[field] + (more if field.startswith("sequence") else 1)})
+    before, after = interval(built(case)), interval(built(grown))
+    assert after[0] >= before[0] and after[2] >= before[2]
+
+
+@settings(max_examples=40, deadline=None)
+@given(RUNS)
+def test_freezing_the_tower_raises_neither_end(case: tuple[str, Step, dict[str, Any]]) -> None:
+    trains, frozen = interval(built(case)), interval(built(case, frozen=True))
+    assert frozen[0] <= trains[0] and frozen[2] <= trains[2]
+
+
+def test_only_who_never_sends_a_step_without_images_is_sure_of_the_towers_states() -> None:
+    """LLaMA-Factory puts an image into every step; elsewhere a file may train on text alone."""
+    run = replace(run_of(MODELS["llava"][0], Step("pure", True, "sdpa")), {**TRAINING, "sequence.length": 64})
+    anywhere, certain = interval(run), interval(replace(run, {"stack.framework": "llamafactory"}))
+    tower = run.model.architecture.towers[0]
+    count = sum(_numbers(group) * times for group, times in ((tower.weights, 1), (tower.layer_weights, tower.layers)))
+    count += _numbers(tower.projector_weights)
+    assert certain[0] - anywhere[0] == pytest.approx(6 * count, rel=0.02)  # gradients and two states
+
+
+def _numbers(weights: Any) -> int:
+    total = 0
+    for weight in weights:
+        size = 1
+        for extent in weight.shape:
+            size *= extent
+        total += size
+    return total
+
+
+@pytest.mark.parametrize("family", ["glm4v", "qwen2_5_omni", "qwen2_audio", "idefics3", "vipllava"])
+def test_a_tower_that_nobody_has_read_keeps_its_reason(family: str) -> None:
+    found = estimate(replace(run_of(members()[family], Step("pure", True, "sdpa")), TRAINING))
+    assert found.allocated_bytes is None
+    assert [one.field for one in found.unknown] == ["method.freeze_vision_tower"]
+    assert found.allocated_low_bytes
+
+
+def test_bounded_pixels_bound_an_images_scores() -> None:
+    run = replace(run_of(MODELS["qwen2_vl"][0], Step("pure", False, "eager")), {**TRAINING, "sequence.length": 4096})
+    bounded = {"stack.framework": "llamafactory", "sequence.image_max_pixels": 768 * 768}
+    tower = run.model.architecture.towers[0]
+    assert patches_of_image(run, tower, 4096) == 4 * 4096
+    # 768 x 768 pixels are 2,916 whole patches of 14 x 14; smart_resize may round both sides of a long image up
+    assert 2916 <= patches_of_image(replace(run, bounded), tower, 4096) <= 3800
+    assert interval(replace(run, bounded))[2] < interval(run)[2]
+
+
+def test_tiles_of_a_long_image_go_through_the_tower_and_not_into_the_sequence() -> None:
+    config, _ = MODELS["llava"]
+    tower = run_of(config, Step("pure", True, "sdpa")).model.architecture.towers[0]
+    assert patches_of(tower, 256, "llava") == 256
+    assert patches_of(tower, 256, "llava_next") == 4 * 256
