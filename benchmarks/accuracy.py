@@ -22,6 +22,7 @@ import compare  # noqa: E402
 
 import benchmarks.card_fit as card_fit  # noqa: E402
 import benchmarks.card_rows as card_rows  # noqa: E402
+import benchmarks.claims as claims  # noqa: E402
 import benchmarks.measured as measured  # noqa: E402
 import benchmarks.pairs as pairs  # noqa: E402
 import benchmarks.plans_simulated as plans_simulated  # noqa: E402
@@ -116,6 +117,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
     ("Threads about running out of memory", threads.lines),
+    ("Configs whose authors name their cards", claims.lines),
     ("Plans confirmed by simulation", plans_simulated.lines),
     ("Six cases, other estimators beside", six_cases.lines),
 )

@@ -67,8 +67,8 @@ def threads() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def judge(thread: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:
-    """memlint's answer to one variant of a thread's files."""
+def session_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engine) -> Session:
+    """A session on one variant of a thread's files, with its cards, versions and launch file."""
     files = {**thread["files"], **run.get("files", {})}
     contents = {name: json.dumps(_changed(value, run.get("set", {}).get(name, {}))) for name, value in files.items()}
     workspace = in_memory(contents)
@@ -82,12 +82,17 @@ def judge(thread: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:
         "versions": {name: tuple(version) for name, version in thread.get("versions", {}).items()},
         "companions": tuple(workspace.documents(name)[0] for name in files if name == "accelerate.yaml"),
     }
+    return Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace)
+
+
+def judge(thread: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:
+    """memlint's answer to one variant of a thread's files."""
     engine = Engine(())  # no rules: estimates and plans alone
-    session = Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace)
+    session = session_of(thread, run, engine)
     analysis = session.lint(MAIN, fixes=False).analyses[0]
     estimate = analysis.estimates[0]
     span = [(size or 0) / GIB for size in (estimate.device_low_bytes, estimate.device_high_bytes)]
-    known = options(analysis, 0, engine.estimator, session.again(analysis, workspace))
+    known = options(analysis, 0, engine.estimator, session.again(analysis, session.workspace(MAIN)))
     plans = tuple(as_fix(plan, estimate, tried.edits) for plan, tried in known.options)
     fixes = (*plans, *known.advice)[:FIRST]
     return Judged(

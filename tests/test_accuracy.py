@@ -6,6 +6,7 @@ from statistics import median
 
 import benchmarks.accuracy as accuracy
 import benchmarks.card_fit as card_fit
+import benchmarks.claims as claims
 import benchmarks.measured as measured
 import benchmarks.pairs as pairs
 import benchmarks.plans_simulated as plans_simulated
@@ -68,6 +69,17 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert not [one for _, runs in table for one in runs if (one.outcome, one.verdict) == ("fitted", "out_of_memory")]
     known = [(thread["helped"], runs[0].fixes) for thread, runs in table if thread["helped"]]
     assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= len(known) - 1
+
+
+def test_configs_whose_authors_name_their_cards() -> None:
+    table = claims.answers()
+    ran = [one for _, one in table if one.outcome == "fitted"]
+    assert len(ran) >= 95
+    assert not [one for one in ran if one.said == "over"]
+    assert sum(one.said == "if" for one in ran) <= 3
+    assert sum(one.said == "unknown" for one in ran) <= 2
+    assert sum(one.said == "fits" for _, one in table if one.outcome == "died") <= 6
+    assert all("why" in claim for claim, one in table if one.wrong)
 
 
 def test_plans_hold_when_they_are_simulated() -> None:
