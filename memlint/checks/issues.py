@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from memlint.checks.places import location
 from memlint.findings import Edit, Finding, Fix, Location
 from memlint.formats.base import Issue, Parsed
@@ -49,7 +51,8 @@ def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
     if issue.edit is None:
         return _meant(issue, documents)
     what = {"remove": "remove the key", "rename": f"rename it to `{issue.edit.value}`"}
-    title = what.get(issue.edit.action, f"write `{issue.suggestion or issue.edit.value}`")
+    written = issue.suggestion or json.dumps(issue.edit.value)
+    title = what.get(issue.edit.action, f"write `{written}`")
     return (Fix(title=title, edits=(issue.edit,), safe=True),)
 
 

@@ -74,3 +74,39 @@ def test_a_refusal_about_evaluation_points_to_the_old_name_of_the_key(tmp_path: 
     told = memlint(tmp_path, "check", "train.yaml", "--format", "concise").out
     line = LLAMA.count("\n") + 1
     assert f"train.yaml:{line}:22: warning CFG008" in told
+
+
+def test_both_half_types_are_told_once_and_mended(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": TRAINER + "fp16: true\n"})
+    found = json.loads(memlint(tmp_path, "check", "train.yaml", "--format", "json").out)["findings"]
+    assert [item["rule"] for item in found] == ["PRE011"]
+    memlint(tmp_path, "fix", "train.yaml", "--unsafe")
+    assert (tmp_path / "train.yaml").read_text() == TRAINER
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "said"),
+    [
+        ("stage:sft\n", "2:1", "a ':' needs a space behind it"),
+        ("stage\n", "2:1", "a key without ':'"),
+        ("\tstage: sft\n", "2:1", "a tab; YAML is indented with spaces"),
+    ],
+)
+def test_a_slip_in_the_text_is_told_where_it_is(line: str, place: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": f"model_name_or_path: x\n{line}do_train: true\n"})
+    told = memlint(tmp_path, "train.yaml").out
+    assert f"train.yaml:{place}: error SRC001" in told and said in told
+    assert "no config that memlint knows" not in told
+
+
+def test_a_choice_is_listed_once(tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nmixed_precision: bf6\nnum_processes: 1\n"
+    write(tmp_path, {"accelerate.yaml": text})
+    told = memlint(tmp_path, "accelerate.yaml").out
+    assert "wants one of no, fp16, bf16, fp8, fp32, false, null, got" in told
+
+
+def test_none_in_a_file_is_null(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA + "max_samples: None\n"})
+    memlint(tmp_path, "fix", "train.yaml")
+    assert (tmp_path / "train.yaml").read_text() == LLAMA + "max_samples: null\n"
