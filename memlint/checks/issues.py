@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from memlint.checks.places import location
 from memlint.findings import Edit, Finding, Fix, Location
 from memlint.formats.base import Issue, Parsed
@@ -49,7 +51,8 @@ def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
     if issue.edit is None:
         return _meant(issue, documents)
     what = {"remove": "remove the key", "rename": f"rename it to `{issue.edit.value}`"}
-    title = what.get(issue.edit.action, f"write `{issue.suggestion or issue.edit.value}`")
+    written = issue.suggestion or json.dumps(issue.edit.value)
+    title = what.get(issue.edit.action, f"write `{written}`")
     return (Fix(title=title, edits=(issue.edit,), safe=True),)
 
 
@@ -58,6 +61,8 @@ def _meant(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
     document = documents.get(issue.path)
     if not issue.suggestion or not issue.pointer or document is None:
         return ()
+    if issue.code == "renamed-key" and issue.severity == "info":
+        return ()  # nobody knows which release is in use: an older one wants the old name
     if issue.code in _VALUES:
         edit = Edit(issue.path, issue.pointer, "set", issue.suggestion)
         return (Fix(title=f"write `{issue.suggestion}`", edits=(edit,)),)

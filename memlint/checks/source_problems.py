@@ -32,7 +32,8 @@ def problem_findings(document: Document) -> list[Finding]:
 
 def _finding(document: Document, problem: Problem) -> Finding:
     rule, slug, why = _NAMED.get(problem.code, _SYNTAX)
-    related = ((_location(document, problem.related), "first here"),) if problem.related else ()
+    label = "first here" if problem.code == "duplicate-key" else "what it is a part of begins here"
+    related = ((_location(document, problem.related), label),) if problem.related else ()
     return Finding(
         rule=rule,
         name=f"source/{slug}",

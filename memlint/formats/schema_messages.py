@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
@@ -56,7 +56,7 @@ def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
     if "x-memlint-says" in schema:
         return [schema["x-memlint-says"]]
     if "enum" in schema:
-        words = [_word(option) for option in schema["enum"]]
+        words = _distinct(_word(option) for option in schema["enum"])
         return [f"one of {', '.join(words)}" if len(words) > 1 else words[0]]
     if "const" in schema:
         return [_word(schema["const"])]
@@ -64,6 +64,14 @@ def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
         return [want for branch in schema["anyOf"] for want in _wants(branch, root, depth + 1)]
     kinds = schema.get("type", ())
     return [_NOUNS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _NOUNS]
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    """Each word once, as it is written first, whatever its case."""
+    found: dict[str, str] = {}
+    for word in words:
+        found.setdefault(word.lower(), word)
+    return list(found.values())
 
 
 def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mapping[str, str]) -> Issue:
@@ -103,6 +111,8 @@ def _unquoted(value: Any, wanted: str, path: str, pointer: Path) -> Edit | None:
     if not isinstance(value, str):
         return None
     text = value.strip().lower()
+    if text == "none" and wanted.endswith(" or null"):
+        return Edit(path, pointer, "set", None)
     if text in _TRUTHS and _NOUNS["boolean"] in wanted:
         return Edit(path, pointer, "set", _TRUTHS[text])
     if text.isdecimal() and text.isascii() and len(text) < 16:

@@ -85,10 +85,15 @@ def _data_parallel_size(fields: Fields) -> None:
 
 
 def _own_issues(config: Config) -> tuple[Any, ...]:
-    """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py)."""
+    """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py).
+
+    Two half types that are plainly true are PRE011's, which has a fix.
+    """
     found = []
     for one, other in (("bf16", "fp16"), ("bf16_full_eval", "fp16_full_eval"), ("load_in_4bit", "load_in_8bit")):
-        if all(as_bool(config.section.value.get(key)) for key in (one, other)):
+        said = [config.section.value.get(key) for key in (one, other)]
+        plain = one != "load_in_4bit" and all(value is True for value in said)
+        if all(map(as_bool, said)) and not plain:
             message = f"`{one}` and `{other}` cannot both be true: the arguments are refused"
             found.append(config.section.issue("conflict", message, other))
     return tuple(found)

@@ -165,7 +165,7 @@ def _errors(
         if _still_there(since, versions):
             continue
         if error.kind.name == "additionalProperties":
-            found = _unknown_keys(compiled, owner, error.kind.unexpected, path, pointer)
+            found = _unknown_keys(compiled, owner, error, path, pointer)
         else:
             aliases = owner.get("x-memlint-value-aliases", {})
             found = iter((message_of(error, describe(owner, compiled.root), path, pointer, aliases),))
@@ -182,13 +182,29 @@ def _lenient(issue: Issue, since: str) -> Issue:
     return issue._replace(severity="warning", message=f"{issue.message}; releases before {since} take it")
 
 
-def _unknown_keys(compiled: Compiled, owner: Schema, keys: list[str], path: str, pointer: Path) -> Iterator[Issue]:
+def _unknown_keys(compiled: Compiled, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     severity = owner.get("x-memlint-unknown", "error")
     if severity == "ignore":
         return
     aliases = compiled.root.get("x-memlint-aliases", {}) if not pointer else {}
-    for key in keys[:MAX_ISSUES]:
-        yield unknown_key(key, owner.get("properties", {}), aliases, path, (*pointer, key), severity)
+    known = owner.get("properties", {})
+    for key in error.kind.unexpected[:MAX_ISSUES]:
+        issue = unknown_key(key, known, aliases, path, (*pointer, key), severity)
+        moved = _misplaced(key, error.instance.get(key), known, compiled.root)
+        if pointer and not moved and key in subschema(compiled, ()).get("properties", ()):
+            moved = "it belongs to the top level of the file"
+        yield issue._replace(message=f"unknown key `{key}`: {moved}", suggestion="") if moved else issue
+
+
+def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> str:
+    """Where a key that is unknown here is at home: in one of the sections beside it, or its own keys beside it."""
+    homes = [name for name, schema in known.items() if key in follow(schema, root).get("properties", ())]
+    if len(homes) == 1:
+        return f"it belongs into `{homes[0]}`"
+    inside = [f"`{name}`" for name in value if name in known][:3] if isinstance(value, dict) else []
+    if inside and 2 * sum(name in known for name in value) >= len(value):
+        return f"{', '.join(inside)} belong one level higher, not below it"
+    return ""
 
 
 def subschema(compiled: Compiled, pointer: Path) -> Schema:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from yaml import MarkedYAMLError, YAMLError
 
 from memlint.source.document import Problem, Span
@@ -36,7 +38,18 @@ def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
     if text.endswith("{%", 0, start + 1):
         return Problem("template", TEMPLATE, lines.span(start - 1, start + 1), fatal=True)
     said = error.problem or error.context or "syntax error"
+    if "could not find expected ':'" in said and error.context_mark is not None:
+        return _no_colon(said, text, lines, min(error.context_mark.index, len(text)))
     return Problem("syntax", _advice(said, text, start), _one(lines, text, start), _context(error, text, lines), True)
+
+
+def _no_colon(said: str, text: str, lines: Lines, start: int) -> Problem:
+    """The parser stops on the line after the one that has no ':'."""
+    end = text.find("\n", start)
+    line = (text[start:] if end < 0 else text[start:end]).rstrip()
+    glued = re.match(r"[\w.-]+:\S", line)
+    advice = "a ':' needs a space behind it" if glued else _advice(said, text, start)
+    return Problem("syntax", advice, lines.span(start, start + max(1, len(line))), fatal=True)
 
 
 def _advice(said: str, text: str, start: int) -> str:
@@ -44,6 +57,8 @@ def _advice(said: str, text: str, start: int) -> str:
         if text[start] == "\t":
             return "a tab; YAML is indented with spaces"
         return f"a value cannot start with {text[start]!r}; quote it"
+    if "tab character" in said:
+        return "a tab; YAML is indented with spaces"
     for part, advice in _ADVICE:
         if part in said:
             return f"{advice} ({said})"

@@ -19,6 +19,7 @@ output_dir: out
 do_train: true
 bf16: true
 """
+NEWEST = ("--versions", "transformers=5.23")
 SLIPS = {  # (a config, what is written for it)
     "a key": (LLAMA + "warmup_ratoi: 0.1\n", "warmup_ratio: 0.1\n", False),
     "a key of another name": (LLAMA + "evaluation_strategy: 'no'\n", "eval_strategy: 'no'\n", False),
@@ -57,6 +58,13 @@ def test_a_key_that_cannot_be_renamed_stays(line: str, tmp_path: Path) -> None:
     assert [item["fixes"] for item in found if item["rule"] == "CFG001"] == [[]]
 
 
+def test_a_key_is_not_renamed_for_a_release_that_nobody_named(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": TRAINER + "warmup_ratio: 0.1\n"})
+    told = [memlint(tmp_path, "check", "train.yaml", "--format", "json", *said).out for said in ((), NEWEST)]
+    fixes = [[len(one["fixes"]) for one in json.loads(out)["findings"] if one["rule"] == "CFG005"] for out in told]
+    assert fixes == [[0], [1]]
+
+
 def test_a_slip_in_a_file_that_the_config_names_is_mended_there(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -74,3 +82,64 @@ def test_a_refusal_about_evaluation_points_to_the_old_name_of_the_key(tmp_path: 
     told = memlint(tmp_path, "check", "train.yaml", "--format", "concise").out
     line = LLAMA.count("\n") + 1
     assert f"train.yaml:{line}:22: warning CFG008" in told
+
+
+def test_both_half_types_are_told_once_and_mended(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": TRAINER + "fp16: true\n"})
+    found = json.loads(memlint(tmp_path, "check", "train.yaml", "--format", "json").out)["findings"]
+    assert [item["rule"] for item in found] == ["PRE011"]
+    memlint(tmp_path, "fix", "train.yaml", "--unsafe")
+    assert (tmp_path / "train.yaml").read_text() == TRAINER
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "said"),
+    [
+        ("stage:sft\n", "2:1", "a ':' needs a space behind it"),
+        ("stage\n", "2:1", "a key without ':'"),
+        ("\tstage: sft\n", "2:1", "a tab; YAML is indented with spaces"),
+    ],
+)
+def test_a_slip_in_the_text_is_told_where_it_is(line: str, place: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": f"model_name_or_path: x\n{line}do_train: true\n"})
+    told = memlint(tmp_path, "train.yaml").out
+    assert f"train.yaml:{place}: error SRC001" in told and said in told
+    assert "no config that memlint knows" not in told
+
+
+def test_a_choice_is_listed_once(tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nmixed_precision: bf6\nnum_processes: 1\n"
+    write(tmp_path, {"accelerate.yaml": text})
+    told = memlint(tmp_path, "accelerate.yaml").out
+    assert "wants one of no, fp16, bf16, fp8, fp32, false, null, got" in told
+
+
+def test_none_in_a_file_is_null(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA + "max_samples: None\n"})
+    memlint(tmp_path, "fix", "train.yaml")
+    assert (tmp_path / "train.yaml").read_text() == LLAMA + "max_samples: null\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "ds.json",
+            '{"stage": 3, "zero_optimization": {}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 1}',
+            "unknown key `stage`: it belongs into `zero_optimization`",
+        ),
+        (
+            "ds.json",
+            '{"zero_optimization": {"stage": 3, "train_batch_size": 8}, "bf16": {"enabled": true}}',
+            "unknown key `train_batch_size`: it belongs to the top level of the file",
+        ),
+        (
+            "train.yaml",
+            LLAMA + "method_args:\n  lora_alpha: 16\n  lora_dropout: 0.1\n",
+            "unknown key `method_args`: `lora_alpha`, `lora_dropout` belong one level higher",
+        ),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_the_right_one(name: str, text: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, {name: text})
+    assert said in memlint(tmp_path, name).out

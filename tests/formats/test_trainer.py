@@ -304,7 +304,8 @@ num_train_epochs: 1
         ("1e-5", "dataset_num_proc: 4", [("string-number", "warning")]),  # TrlParser converts it
         ("1e-5", "warmup_steps: 1e2", [("string-number", "error"), ("string-number", "error")]),
         ("0.1", "optim: adamw_trch", [("bad-value", "error")]),
-        ("0.1", "bf16: true\nfp16: true", [("conflict", "error")]),
+        ("0.1", "bf16: true\nfp16: true", []),  # PRE011 says it, and mends it
+        ("0.1", "load_in_4bit: true\nload_in_8bit: true", [("conflict", "error")]),
         ("0.1", "gradient_accumulation_step: 4", [("unknown-key", "warning")]),
         ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
         ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
