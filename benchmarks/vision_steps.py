@@ -5,7 +5,7 @@
 Models are small (benchmarks/vision_inputs.py), on fake tensors. The estimate's interval goes from a step without
 images to one in which every token is an image's. Each way to train is simulated with images at three quarters of the
 tokens and at all of them: frozen towers, towers and projectors that train in full or by LoRA, and projectors alone.
-The exit code is 1 where a simulated peak lies outside of its interval.
+The exit code is 1 where a simulated peak lies outside of its interval by more than TOLERANCE.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from memlint.memory.estimate import estimate
 from memlint.run import Run, replace
 
 MIB = 1 << 20
+TOLERANCE = 0.001  # copies of biases and lists of indices, which the closed form does not count
 FLAGS = ("method.freeze_vision_tower", "method.freeze_multi_modal_projector")
 FROZEN = {"frozen": (True, True), "projector": (True, False), "trains": (False, False)}
 STEPS = tuple(
@@ -47,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        return self.low <= self.simulated <= self.high
+        return self.low * (1 - TOLERANCE) <= self.simulated <= self.high * (1 + TOLERANCE)
 
     def line(self) -> str:
         label = f"{self.name:<10} {self.step.name:<24} {self.trains:<9} {self.share:4.0%} {self.simulated / MIB:9.1f}"

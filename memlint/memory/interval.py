@@ -42,11 +42,11 @@ def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
 def without_images(run: Run) -> Run | None:
     """The run that this one is as long as it sees no image; None where every step sees one.
 
-    A tower without images gets no gradients, so that its optimizer makes no states. LLaMA-Factory puts an image of 64 x
-    64 pixels into steps without one (0.9.5 data/collator.py, MultiModalDataCollatorForSeq2Seq); DeepSpeed and FSDP
-    place what can train beforehand.
+    A tower without images gets no gradients, so that its optimizer makes no states; nor does one that a script froze.
+    LLaMA-Factory says in its file what it freezes, and puts an image of 64 x 64 pixels into steps without one (0.9.5
+    data/collator.py, MultiModalDataCollatorForSeq2Seq).
     """
-    if run.stack.framework == "llamafactory" or run.parallelism.engine not in ("single", "ddp"):
+    if run.stack.framework == "llamafactory":
         return None
     return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
 

@@ -117,7 +117,8 @@ def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> Parts:
 
 def _counts(shared: Step, tower: Tower) -> dict[str, int]:
     """Elements by extent when all of the language model's tokens are features of patches."""
-    family, tokens, hidden = shared.architecture.family, shared.tokens.count, tower.hidden_size
+    family, hidden = shared.architecture.family, tower.hidden_size
+    tokens = shared.tokens.sequences * images.tokens_seen(shared.run, tower, shared.tokens.length)
     patches = images.patches_of(tower, tokens, family)
     rows = patches + images.class_tokens(tower, patches)
     found = elements.of_layer(_shape(tower), elements.Tokens(1, rows), hidden)
@@ -172,7 +173,8 @@ def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> in
     """Patches that one patch attends to: a window's; the whole batch's where it is one sequence; an image's."""
     if tower_ends.is_packed(tower):
         return counts["rows"]
-    most = images.patches_of_image(shared.run, tower, shared.tokens.length) if whole else tower.window
+    length = images.tokens_seen(shared.run, tower, shared.tokens.length)
+    most = images.patches_of_image(shared.run, tower, length) if whole else tower.window
     return min(most, counts["rows"])
 
 

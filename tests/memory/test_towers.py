@@ -14,7 +14,7 @@ from benchmarks.families import Step, members, run_of
 from benchmarks.vision_inputs import MODELS, TOWER, simulated
 from benchmarks.vision_steps import FLAGS, run_with
 from memlint.memory import estimate
-from memlint.memory.images import patches_of, patches_of_image
+from memlint.memory.images import patches_of, patches_of_image, tokens_seen
 from memlint.run import Run, replace
 
 HIDDEN, INNER, HEADS = TOWER["hidden_size"], TOWER["intermediate_size"], TOWER["num_attention_heads"]
@@ -206,3 +206,13 @@ def test_tiles_of_a_long_image_go_through_the_tower_and_not_into_the_sequence() 
     tower = run_of(config, Step("pure", True, "sdpa")).model.architecture.towers[0]
     assert patches_of(tower, 256, "llava") == 256
     assert patches_of(tower, 256, "llava_next") == 4 * 256
+
+
+def test_an_image_may_have_more_tokens_than_the_sequence_that_it_is_cut_from() -> None:
+    """LLaMA-Factory cuts tokens, and the tower sees whole images before anybody counts."""
+    run = replace(run_of(MODELS["qwen2_vl"][0], Step("pure", True, "sdpa")), {**TRAINING, "sequence.length": 512})
+    tower = run.model.architecture.towers[0]
+    large = {"stack.framework": "llamafactory", "sequence.image_max_pixels": 28 * 28 * 2048}
+    assert tokens_seen(replace(run, large), tower, 512) == 2048
+    assert tokens_seen(replace(run, {**large, "stack.framework": ""}), tower, 512) == 512
+    assert interval(replace(run, large))[2] > interval(replace(run, {**large, "sequence.image_max_pixels": 0}))[2]
