@@ -13,6 +13,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.towers import apply_towers
 from memlint.formats.trainer_config import SCHEMA, Config, config_of
 from memlint.formats.trainer_edits import trainer_edits
 from memlint.formats.trainer_issues import trainer_issues
@@ -58,6 +59,7 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     apply_arguments(fields, config.args, config.context.versions)
     apply_model(fields, config)
     apply_adapter(fields, config)
+    apply_towers(fields, config.architecture, False, Origin("inferred", detail="nothing freezes a tower"))
     apply_stage(fields, config)
     if as_bool(config.section.value.get("use_unsloth")):
         fields.put("stack.use_unsloth", True, config.section.origin("use_unsloth"))
