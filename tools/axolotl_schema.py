@@ -239,7 +239,8 @@ def bounded(schema: Schema, bounds: Schema) -> Schema:
     kinds = [str(branch["$ref"]).rpartition("/")[2] for branch in branches if "$ref" in branch]
     null = ["null"] if {"type": "null"} in branches else []
     says = NAMED[kinds[0]] + (" or null" if null else "")
-    return {"type": [kinds[0], "string", *null], **bounds, "x-memlint-says": says}
+    text = {"integer": INTEGER_TEXT, "number": NUMBER_TEXT}[kinds[0]]
+    return {"type": [kinds[0], "string", *null], "pattern": text, **bounds, "x-memlint-says": says}
 
 
 def schema_of(field: ModelField, compiler: Compiler) -> Schema:

@@ -81,7 +81,7 @@ RELEASES: tuple[Release, ...] = (
 class Config(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `held` are keys whose value is a placeholder; `given_away`: where `versions` come from that a key of the file bounds.
+    `held` are keys whose value is a placeholder; `given_away`: the key that bounds `versions`.
     """
 
     section: Section

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 from memlint.formats.accelerate_fsdp import Options
@@ -207,7 +208,7 @@ def _lora(fields: Fields, config: Config) -> None:
     fields.put("method.fused_adapters", fused, default_origin(config, "LoRA kernels are on where they can be"))
 
 
-_CASTS_QLORA = (0, 24)  # trl: adapters over 4 bits become bf16 (sft_trainer.py, "recommendations from the original paper")
+_CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
 
 
 def _adapter_dtype(fields: Fields, config: Config) -> None:
@@ -276,7 +277,9 @@ def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
     if len(pattern) > 400 or repeats > _QUANTIFIERS or re.search(r"\)[*+{]", pattern):
         return None
     try:
-        return re.compile(pattern)
+        with warnings.catch_warnings():  # "Possible nested set": re's word to programmers
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
     except re.error:
         return None
 

@@ -209,7 +209,7 @@ _OPTIONS = frozenset(
 
 
 def _known_options(config: Config, section: Section) -> Mapping[str, Any]:
-    """Options that no field of FSDPConfig has are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
+    """Options without a field in FSDPConfig are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
     if config.release < _CHECKS_OPTIONS:
         return section.value
     return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _OPTIONS}

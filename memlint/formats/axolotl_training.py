@@ -26,6 +26,16 @@ def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.expandable_segments", segments, default_origin(config, "PYTORCH_ALLOC_CONF"))
 
 
+def apply_batch(fields: Fields, config: Config) -> None:
+    """What is no size is told by the file's own name for it."""
+    for key in ("micro_batch_size", "gradient_accumulation_steps"):
+        value = config.own.integer(key)
+        if key in config.held:
+            fields.unknown(f"batch.{key}", f"`{key}` is a placeholder")
+        elif value is None or value < 1:
+            fields.unknown(f"batch.{key}", f"`{key}: {config.own.get(key)!r}` is no whole number >= 1")
+
+
 def apply_stage(fields: Fields, config: Config) -> None:
     if config.own.flag("reward_model"):
         config.put(fields, "method.stage", "reward_model", "rm")
@@ -55,7 +65,7 @@ _NO_PENALTY_UNASKED = (0, 17)
 
 
 def _has_penalty(config: Config) -> bool:
-    """GRPO holds to its reference only where `beta` (`trl.beta`, else `rl_beta`: core/builders/rl.py:129) asks it to."""
+    """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
     if config.rl not in ("grpo", "gdpo"):
         return True
     said = config.below("trl").get("beta")
@@ -158,7 +168,7 @@ def apply_loss(fields: Fields, config: Config) -> None:
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     kind, key = _loss(config)
     if config.rl or fields.get("method.stage") == "rm":
-        fields.infer("loss.kind", "plain", f"{config.rl or 'a reward model'} reads the logits: fused losses need labels")
+        fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
     else:
         config.put(fields, "loss.kind", key, kind)
     on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]

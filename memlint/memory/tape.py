@@ -181,7 +181,7 @@ class Tape:
         over_arriving: bool = False,
         late: tuple[tuple[str, int], ...] = (),
     ) -> None:
-        """Record an op; does nothing when no gradient can flow. `late`: gradients that it makes when `temporaries` are gone."""
+        """Record an op; does nothing when no gradient can flow. `late`: gradients made when `temporaries` are gone."""
         wanting = tuple(value for value in inputs if value.requires_grad)
         if not self.grad or not (wanting or weights):
             return

@@ -50,7 +50,7 @@ def parsed_of(value: Any, **fields: Any) -> Any:
                 "output_dir": "o",
                 "bf16": True,
             },
-            "",
+            "axolotl",
         ),
         ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
         ({"training": PLAIN, "lora": {"r": 8}}, ""),

@@ -32,8 +32,7 @@ class Context:
     """A tape, the regime, and the layer's projections by part.
 
     `code`: the layer's class name; `returned`: attention weights that the layer returns beside its output;
-    `inner_norm`: the weight of norms inside of attention and MLP; `waiting`: projections, by part, that another one made
-    with itself.
+    `inner_norm`: the weight of norms inside of attention and MLP; `waiting`: projections that came of another's call.
     """
 
     __slots__ = ("code", "cos", "inner_norm", "linears", "regime", "returned", "sin", "tape", "waiting")
