@@ -39,8 +39,14 @@ LLAMA = from_config(TINY)
 MIXTURE = from_config(
     {
         **TINY,
-        **{"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 8, "head_dim": 64},
-        **{"num_experts_per_tok": 2, "moe_intermediate_size": 128, "decoder_sparse_step": 1, "mlp_only_layers": []},
+        "model_type": "qwen3_moe",
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "num_experts": 8,
+        "head_dim": 64,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 128,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
     }
 )
 LIGER = {"plugins": ["axolotl.integrations.liger.LigerPlugin"]}
@@ -197,7 +203,9 @@ def test_deepspeed_makes_all_parameters_one_dtype() -> None:
         ({**LORA, "gradient_checkpointing": "offload"}, {"mode": "full", "offload": True, "reentrant": True}),
         (
             {
-                **{**PLAIN, "gradient_checkpointing": True, "activation_offloading": True},
+                **PLAIN,
+                "gradient_checkpointing": True,
+                "activation_offloading": True,
                 "gradient_checkpointing_kwargs": {"use_reentrant": True},
             },
             {"offload": True, "reentrant": False},
