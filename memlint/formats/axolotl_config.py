@@ -115,6 +115,14 @@ class Config(NamedTuple):
         return getattr(self.architecture, "family", "")
 
     @property
+    def has_experts(self) -> bool:
+        return any(kind.mlp.kind == "moe" for kind in getattr(self.architecture, "kinds", ()))
+
+    @property
+    def quantizes(self) -> bool:
+        return self.own.flag("load_in_8bit") or self.own.flag("load_in_4bit")
+
+    @property
     def adapter(self) -> str:
         return self.own.word("adapter")
 

@@ -76,15 +76,11 @@ def _losses(config: Config) -> int:
     return sum(config.own.flag(key) for key in keys)
 
 
-def _bits(config: Config) -> bool:
-    return config.own.flag("load_in_8bit") or config.own.flag("load_in_4bit")
-
-
 _CONFLICTS = (
     Conflict(  # utils/schemas/peft.py:165
         "load_in_4bit",
         "`load_in_4bit` and `load_in_8bit` need an `adapter` to train: name one, or load the model as it is",
-        lambda c: not c.adapter and "adapter" not in c.held and not c.own.flag("inference") and _bits(c),
+        lambda c: not c.adapter and "adapter" not in c.held and not c.own.flag("inference") and c.quantizes,
     ),
     Conflict(
         "load_in_8bit", "`adapter: qlora` cannot be loaded in 8 bits", lambda c: _is_qlora(c) and _on(c, "load_in_8bit")

@@ -99,11 +99,10 @@ def is_sharded(config: Config) -> bool:
 
 def _upcasts_rest(config: Config) -> bool:
     """Whether peft's prepare_model_for_kbit_training makes all that is not quantised fp32 (loaders/model.py:1109)."""
-    quantizes = config.own.flag("load_in_8bit") or config.own.flag("load_in_4bit")
     loads_on_host = as_bool(Options(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading"))
     sharded = is_sharded(config) and (config.adapter == "qlora" or loads_on_host)
     without = config.own.flag("quantize_moe_experts") or bool(config.below("peft").get("loftq_config"))
-    return config.adapter in _ADAPTERS and quantizes and not (sharded or without)
+    return config.adapter in _ADAPTERS and config.quantizes and not (sharded or without)
 
 
 def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
@@ -322,9 +321,8 @@ def _is_left_out(config: Config) -> bool:
     `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
     eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
     sharded = config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
-    experts = any(kind.mlp.kind == "moe" for kind in getattr(config.architecture, "kinds", ()))
     without = eight_bits or config.own.flag("trust_remote_code") or config.own.flag("nvfp4_merge_aware")
-    return bool(config.rl) or without or sharded or (experts and config.versions["torch"] < _GROUPED_MM)
+    return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
 
 
 def fsdp_version(config: Config) -> int:

@@ -267,6 +267,10 @@ def apply_unmodelled(fields: Fields, config: Config) -> None:
         if name in _PLUGINS:
             fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
             return
+    if config.own.flag("trust_remote_code") and config.has_experts and config.quantizes:
+        reason = "experts of remote code may be layers of their own, which are quantised, or one tensor, which is not"
+        fields.put("stack.unmodelled", f"`trust_remote_code`: {reason}", config.own.origin("trust_remote_code"))
+        return
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not as_bool(config.below("model_quantization_config_kwargs").get("dequantize")):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"

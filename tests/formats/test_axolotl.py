@@ -16,6 +16,7 @@ from memlint.formats.axolotl_config import RELEASES
 from memlint.formats.axolotl_model import bounded_pattern
 from memlint.formats.validate import compiled_schema
 from memlint.hardware import find
+from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
 from tests.memory.runs import TINY
@@ -650,3 +651,26 @@ def test_a_bounded_pattern_ends(pattern: str) -> None:
         compiled.match("a" * 200 + "!")
         compiled.fullmatch("model.layers.0.self_attn.q_proj")
         assert time.perf_counter() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    ("extra", "architecture", "says"),
+    [
+        ({}, LLAMA, ""),
+        ({"quantize_moe_experts": True}, MIXTURE, "quantize_moe_experts"),
+        ({"quantize_moe_experts": False}, MIXTURE, ""),
+        ({"peft_trainable_token_indices": [1]}, LLAMA, "peft_trainable_token_indices"),
+        ({"trust_remote_code": True}, MIXTURE, "trust_remote_code"),
+        ({"trust_remote_code": True}, LLAMA, ""),
+        ({"plugins": ["axolotl.integrations.spectrum.SpectrumPlugin"]}, LLAMA, "SpectrumPlugin"),
+    ],
+)
+def test_what_nobody_counted_is_said(extra: dict[str, Any], architecture: Architecture, says: str) -> None:
+    (found,) = values({**QLORA, **extra}, "stack.unmodelled", architecture=architecture)
+    assert says in found if says else found == ""
+
+
+def test_what_nobody_counted_has_no_floor() -> None:
+    run = run_of(parsed_of({**QLORA, "quantize_moe_experts": True}, MIXTURE, gpus=1))
+    found = estimate(run)
+    assert (found.allocated_bytes, found.allocated_low_bytes) == (None, None)
