@@ -554,7 +554,7 @@ def test_placeholders_are_not_read() -> None:
     parsed = parsed_of({**LORA, "lora_r": "${LORA_R}", "micro_batch_size": "$BATCH"})
     assert codes(parsed) == ["interpolation", "interpolation"]
     run = run_of(parsed)
-    assert (run.batch.micro_batch_size, run.method.rank) == (UNKNOWN, UNKNOWN)
+    assert [get(run, name) for name in ("batch.micro_batch_size", "method.rank")] == [UNKNOWN, UNKNOWN]
     assert run.origins["batch.micro_batch_size"].detail == "`micro_batch_size` is a placeholder"
 
 

@@ -35,7 +35,7 @@ def case(family: str, tied: bool = False, **changes: object) -> tuple[Run, dict[
 
 
 def kernels(family: str, groups: tuple[str, ...], mode: str, **changes: object) -> tuple[Run, dict[str, Any]]:
-    base = {**LORA, "checkpointing__mode": mode, "method__fused_adapters": groups, "precision": MIXED}
+    base: dict[str, Any] = {**LORA, "checkpointing__mode": mode, "method__fused_adapters": groups, "precision": MIXED}
     return case(family, **{**base, **changes})
 
 
