@@ -295,8 +295,23 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     if not patterns or any(bounded_pattern(pattern) is None for pattern in patterns):
         fields.unknown("method.kind", "`unfrozen_parameters` has a pattern that is not evaluated")
         return
+    strange = next((word for word, text in zip(words, patterns) if not _names_one(text, config.architecture)), None)
+    if strange is not None:
+        fields.unknown("method.kind", f"`{strange[:60]}` names no parameter that is known here")
+        return
     config.put(fields, "method.kind", "unfrozen_parameters", "freeze")
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
+
+
+def _names_one(text: str, architecture: Any) -> bool:
+    """Whether a pattern matches a parameter, by the names that decoders of today have."""
+    compiled = bounded_pattern(text)
+    kinds = getattr(architecture, "kinds", ())
+    if compiled is None or not kinds:
+        return True
+    inside = (f"{at}.{weight.name}" for at, kind in enumerate(architecture.pattern) for weight in kinds[kind].weights)
+    outside = (weight.name for weight in architecture.outside)
+    return any(map(compiled.search, (*outside, *(f"model.layers.{name}" for name in inside))))
 
 
 _KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))

@@ -411,7 +411,12 @@ def test_stacked_experts_are_no_linear_layer() -> None:
         ({"adapter": "llama-adapter"}, {"kind": UNKNOWN}),
         ({"adapter": "${ADAPTER}"}, {"kind": UNKNOWN}),
         ({"adapter": None}, {"kind": "full"}),
-        ({"adapter": None, "unfrozen_parameters": ["model.layers.2[7-9]+.block.*"]}, {"kind": "freeze"}),
+        (
+            {"adapter": None, "unfrozen_parameters": ["^lm_head.weight$", "model.layers.[1-3]+.mlp.*"]},
+            {"kind": "freeze"},
+        ),
+        # a decoder of other names (DBRX: transformer.blocks)
+        ({"adapter": None, "unfrozen_parameters": ["transformer.blocks.[0-7].*"]}, {"kind": UNKNOWN}),
         ({"adapter": None, "unfrozen_parameters": ["(a*)*b"]}, {"kind": UNKNOWN}),
         # trl wraps the model and makes QLoRA's adapters bf16; under FSDP Axolotl does (core/builders/rl.py:331)
         ({"adapter": "qlora", "load_in_4bit": True, "rl": "dpo"}, {"adapter_dtype": "bfloat16"}),
