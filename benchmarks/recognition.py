@@ -1,6 +1,6 @@
 """How many config files of a corpus each format claims: `python benchmarks/recognition.py FOLDER`.
 
-FOLDER holds one folder per kind (llamafactory, deepspeed, trainer, accelerate, others). A file counts by what it is,
+FOLDER holds one folder per kind (llamafactory, axolotl, ...). A file counts by what it is,
 not by the folder it lies in: a DeepSpeed JSON beside LLaMA-Factory examples is a DeepSpeed file. Files that are no
 YAML or JSON mapping (templates with bare words, lists of data) are counted apart.
 """

@@ -52,6 +52,7 @@ _SUFFIX = (
     r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|ms|"
     r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
 )
+_WHOLE = r"[-_.](?:bf16|fp16|bfloat16|float16|dequantized)$"  # a checkpoint that was stored otherwise, unpacked
 _PREFIX = pattern(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
 _PLACEHOLDERS = frozenset(
     ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
@@ -149,7 +150,8 @@ def spellings(part: str) -> Iterator[Spelling]:
 
 def _spellings(part: str) -> Iterator[Spelling]:
     yield Spelling(literal(part), None, "the same name")
-    yield Spelling(key(part), None, "suffixes left out")
+    stored = StoredWeights() if re.search(_WHOLE, part.lower()) else None
+    yield Spelling(key(part), stored, "suffixes left out")
     bare = unquantized(part)
     if bare:
         rule = f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"

@@ -15,6 +15,7 @@ from memlint.formats.axolotl_issues import axolotl_issues
 from memlint.formats.axolotl_model import apply_method, apply_model, find_model
 from memlint.formats.axolotl_parallel import Taken, apply_parallel
 from memlint.formats.axolotl_training import (
+    apply_batch,
     apply_checkpointing,
     apply_evaluation,
     apply_loss,
@@ -82,6 +83,7 @@ def parse(document: Document, context: Context) -> Parsed:
     config, origin, name = find_model(config_of(root(document), context))
     fields = Fields()
     apply_arguments(fields, config.hf, config.versions)
+    apply_batch(fields, config)
     apply_hardware(fields, context)
     apply_stack(fields, config)
     apply_model(fields, config, origin, name)
@@ -110,8 +112,3 @@ def _finished(fields: Fields, config: Config, taken: tuple[Taken, ...]) -> Parse
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
     return axolotl_edits(parsed, run, changes)
-
-
-def reads_releases(run: Run) -> bool:
-    """Whether other releases of the libraries read the file as another run: they do not, their versions aside."""
-    return False

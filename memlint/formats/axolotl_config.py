@@ -13,6 +13,8 @@ from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, as_bool, as_int
 from memlint.formats.llamafactory_config import interpolated
 from memlint.formats.training_arguments import Arguments, told
+from memlint.formats.validate import compiled_schema
+from memlint.formats.versions import Evidence, evidence
 from memlint.run import Origin
 
 NAME = "axolotl"
@@ -29,6 +31,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "gradient_checkpointing": False,
     "val_set_size": 0.0,
     "weight_decay": 0.0,
+    "num_epochs": 1.0,
 }
 # Keys that reach transformers' TrainingArguments under their own names (core/builders/base.py, causal.py).
 _PASSED = (
@@ -39,7 +42,7 @@ _PASSED = (
 
 
 class Release(NamedTuple):
-    """A release of Axolotl and the newest libraries that its packaging allows."""
+    """The last patch of a minor release of Axolotl, and the newest libraries that its packaging allows."""
 
     version: Version
     newest: Mapping[str, Version]
@@ -52,14 +55,33 @@ def _release(version: Version, *newest: Version) -> Release:
     return Release(version, dict(zip(_PACKAGES, newest, strict=True)))
 
 
-# Newest first: pyproject.toml, requirements.txt of each release.
-RELEASES: tuple[Release, ...] = (_release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),)
+# Newest first: requirements.txt and setup.py, from 0.17 on pyproject.toml, at each tag. What is not bounded from above
+# there (torch up to 0.17, transformers in 0.6, trl and deepspeed in 0.4): what its tests ran with (.github/workflows),
+# or what was current.
+RELEASES: tuple[Release, ...] = (
+    _release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
+    _release((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
+    _release((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
+    _release((0, 16, 1), (5, 5), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _release((0, 15), (5, 3), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _release((0, 14), (5, 0), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _release((0, 13, 2), (4, 57), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _release((0, 12, 2), (4, 55), (2, 7), (0, 17), (1, 10), (0, 21), (0, 17)),
+    _release((0, 11), (4, 53), (2, 7), (0, 15), (1, 8), (0, 18), (0, 17)),
+    _release((0, 10, 1), (4, 52), (2, 7), (0, 15), (1, 7), (0, 18), (0, 17)),
+    _release((0, 9, 2), (4, 51), (2, 7), (0, 15), (1, 6), (0, 17), (0, 15)),
+    _release((0, 8, 1), (4, 51), (2, 6), (0, 15), (1, 6), (0, 16), (0, 15)),
+    _release((0, 7, 1), (4, 49), (2, 6), (0, 14), (1, 3), (0, 15), (0, 16)),
+    _release((0, 6), (4, 47), (2, 5), (0, 14), (1, 2), (0, 12), (0, 16)),
+    _release((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
+    _release((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
+)
 
 
 class Config(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `held` are keys whose value is a placeholder; `gpu_has_bf16` decides `bf16: auto`.
+    `held` are keys whose value is a placeholder; `given_away`: the key that bounds `versions`.
     """
 
     section: Section
@@ -68,6 +90,7 @@ class Config(NamedTuple):
     context: Context
     versions: Mapping[str, Version]
     held: frozenset[str]
+    given_away: Origin | None = None
     architecture: Any = None
 
     def text(self, key: str) -> str:
@@ -83,9 +106,21 @@ class Config(NamedTuple):
         return value if isinstance(value, dict) else {}
 
     @property
+    def release(self) -> Version:
+        return self.versions[NAME]
+
+    @property
     def family(self) -> str:
         """The model's `model_type`; "" where the model is unknown."""
         return getattr(self.architecture, "family", "")
+
+    @property
+    def has_experts(self) -> bool:
+        return any(kind.mlp.kind == "moe" for kind in getattr(self.architecture, "kinds", ()))
+
+    @property
+    def quantizes(self) -> bool:
+        return self.own.flag("load_in_8bit") or self.own.flag("load_in_4bit")
 
     @property
     def adapter(self) -> str:
@@ -114,39 +149,55 @@ def config_of(section: Section, context: Context) -> Config:
     """The view of a file; values that something else fills in (`${LORA_R}`) are left out of it and named in `held`."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions = axolotl_versions(context.versions)
+    versions, given_away = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
     own = told(plain, _DEFAULTS, named)
-    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context))
-    return Config(plain, own, hf, context, versions, held)
+    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context, versions[NAME]))
+    return Config(plain, own, hf, context, versions, held, given_away)
 
 
-def axolotl_versions(said: Mapping[str, Version]) -> dict[str, Version]:
-    """Versions by package: what is stated, else what the stated (or the newest) release of Axolotl allows."""
-    bound = said.get(NAME)
-    release = next((one for one in RELEASES if bound is None or one.version <= bound), RELEASES[-1])
-    return {**release.newest, NAME: release.version, **said}
+def axolotl_versions(section: Section, said: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
+    """Versions by package: what is stated, else what the stated release of Axolotl allows, else the newest that takes
+    the file's keys; and where a key is that bounds it."""
+    found = None if NAME in said else _evidence(section)
+    bound = said.get(NAME) or (found.version if found else None)
+    release = next((one for one in RELEASES if bound is None or one.version[:2] <= bound[:2]), RELEASES[-1])
+    whole = release.version if bound is None or release.version[: len(bound)] == bound else bound
+    return {**release.newest, **said, NAME: whole}, found.origin if found else None
+
+
+def _evidence(section: Section) -> Evidence | None:
+    """Axolotl ignores a key that it does not know: only one tells its release whose value the next ones refuse."""
+    properties = compiled_schema(SCHEMA).schema["properties"]
+    refused = {
+        key: value
+        for key, value in section.value.items()
+        if value and "is refused" in properties.get(key, {}).get("x-memlint-note", "")
+    }
+    return evidence(section._replace(value=refused), SCHEMA, (NAME,)).get(NAME)
 
 
 def half(own: Arguments, context: Context) -> tuple[str, str]:
     """The half-precision dtype that trains ("" for none), and the key that says so.
 
-    `bf16: auto` asks the card (utils/config/__init__.py, resolve_dtype): fp16 where it has no bf16. A file that gives
-    no `bf16` means `auto`, one that leaves it empty means none.
+    `bf16: auto` asks the card (utils/config/__init__.py:173, resolve_dtype): without bf16 it is fp16, unless the file
+    says something about that. A file that gives no `bf16` means `auto`, one that leaves it empty means none.
     """
     said: Any = own.section.value.get("bf16", "auto")
     said = as_bool(said) if as_bool(said) is not None else said
     if own.flag("fp16") and said in ("auto", None, False):
         return "float16", "fp16"
-    if said == "auto":
-        has = context.gpu is None or context.gpu.bf16
-        return ("bfloat16" if has else "float16"), "bf16"
+    if said == "auto" and not (context.gpu is None or context.gpu.bf16):
+        unsaid = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
+        said = None
+        if unsaid:
+            return "float16", "bf16"
     if said or own.flag("bfloat16"):
         return "bfloat16", "bf16" if said else "bfloat16"
     return "", "bf16"
 
 
-def _training_arguments(own: Arguments, context: Context) -> dict[str, Any]:
+def _training_arguments(own: Arguments, context: Context, release: Version) -> dict[str, Any]:
     """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
     values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
     micro = own.get("micro_batch_size")
@@ -160,7 +211,7 @@ def _training_arguments(own: Arguments, context: Context) -> dict[str, Any]:
     values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
     values["bf16_full_eval"] = full
     values["torch_compile"] = own.word("torch_compile") == "auto" or own.flag("torch_compile")
-    values["eval_strategy"] = evaluation_strategy(own)
+    values["eval_strategy"] = evaluation_strategy(own, release)
     values["save_strategy"] = "steps" if own.get("save_steps") else own.word("save_strategy") or "epoch"
     if not own.word("rl") and not own.flag("reward_model"):
         values["eval_accumulation_steps"] = values["gradient_accumulation_steps"]
@@ -180,13 +231,24 @@ def evaluates(own: Arguments) -> bool:
     return bool(own.get("test_datasets")) or bool(own.number("val_set_size"))
 
 
-def evaluation_strategy(own: Arguments) -> str:
-    """core/builders/base.py, _configure_save_and_eval_strategy: with a set to evaluate on, steps or a strategy."""
+# core/builders/base.py:436, _configure_save_and_eval_strategy; before, core/trainer_builder.py fell back to epochs.
+_NEVER_UNASKED = (0, 10)
+
+
+def evaluation_strategy(own: Arguments, release: Version) -> str:
+    """With a set to evaluate on: steps, or what `eval_strategy` says, else none."""
     if not evaluates(own):
         return "no"
-    if own.get("eval_steps") or own.get("evals_per_epoch"):
+    if own.get("eval_steps") or _evaluates_in_between(own):
         return "steps"
-    return own.word("eval_strategy") or "no"
+    unasked = "epoch" if release < _NEVER_UNASKED and not own.word("rl") else "no"
+    return own.word("eval_strategy") or own.word("evaluation_strategy") or unasked
+
+
+def _evaluates_in_between(own: Arguments) -> bool:
+    """`evals_per_epoch: 1` of one epoch makes no `eval_steps` (utils/config/__init__.py:261, `if eval_steps < 1.0`)."""
+    times, epochs = own.number("evals_per_epoch"), own.number("num_epochs")
+    return bool(times and epochs and times * epochs > 1)
 
 
 def _options(value: Any) -> Any:

@@ -59,7 +59,8 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
         return None
     edits: list[Edit] = []
     rest = dict(changes)
-    for part in (_plain, _attention, _fused_loss):
+    flags = () < run.stack.framework_version < _SINCE_ATTENTION
+    for part in (_plain, _flagged if flags else _attention, _fused_loss):
         made = part(config, place, rest)
         if made is None:
             return None
@@ -80,11 +81,43 @@ def _plain(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, A
     for field in [field for field in rest if field in _KEYS]:
         key, written = _KEYS[field]
         said = written(rest.pop(field))
-        old = key == "gradient_accumulation_steps" and config.get("batch_size")
-        if said is None or old or _is_placeholder(config.get(key)):
+        if said is None or _is_bound(config, key) or _is_placeholder(config.get(key)):
             return None
         edits.append(Edit(path, (*pointer, key), "set", said))
     return edits
+
+
+# What needs a key as it is: another one that Axolotl wants beside it, or in its place.
+_BOUND = {
+    "gradient_accumulation_steps": ("batch_size",),
+    "gradient_checkpointing": ("activation_offloading", "selective_checkpointing"),
+}
+
+
+def _is_bound(config: Mapping[str, Any], key: str) -> bool:
+    return any(config.get(other) for other in _BOUND.get(key, ()))
+
+
+# utils/schemas/config.py: `attn_implementation` since 0.12; flags alone before.
+_SINCE_ATTENTION = (0, 12)
+_FLAG = {
+    "eager": "eager_attention",
+    "sdpa": "sdp_attention",
+    "flash_attention_2": "flash_attention",
+    "flex_attention": "flex_attention",
+}
+
+
+def _flagged(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
+    """The flag of an older release, in place of the others."""
+    wanted = rest.pop("attention.implementation", None)
+    if wanted is None:
+        return []
+    if wanted not in _FLAG:
+        return None
+    path, pointer = place
+    gone = [Edit(path, (*pointer, key), "remove") for key in _LEGACY if key in config and key != _FLAG[wanted]]
+    return [Edit(path, (*pointer, _FLAG[wanted]), "set", True), *gone]
 
 
 def _attention(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
@@ -105,7 +138,7 @@ def _fused_loss(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[s
     kind = rest.pop("loss.kind", None)
     if kind is None and kernels is None:
         return []
-    if kernels or kind not in ("liger", "cut"):
+    if kernels or kind not in ("liger", "cut") or config.get("rl") or config.get("reward_model"):
         return None
     path, pointer = place
     plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if kind == "liger" else (_CUT, "cut_cross_entropy")
@@ -113,10 +146,22 @@ def _fused_loss(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[s
     known = plugins if isinstance(plugins, list) else []
     if plugins is not None and not isinstance(plugins, list):
         return None
-    edits = [Edit(path, (*pointer, key), "set", True)]
+    edits = [Edit(path, (*pointer, key), "set", True), *_other_losses(config, place, key, known)]
     if plugin not in known:
         edits.append(Edit(path, (*pointer, "plugins"), "set", [*known, plugin]))
     return edits
+
+
+_LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", "liger_fused_linear_cross_entropy")
+
+
+def _other_losses(config: Mapping[str, Any], place: tuple[str, Path], kept: str, plugins: list[Any]) -> list[Edit]:
+    """The other cross entropies off: that of a plug-in that is there is on where nothing is said."""
+    path, pointer = place
+    said = [key for key in _LOSSES if key != kept and config.get(key)]
+    if _CUT in plugins and kept != "cut_cross_entropy":
+        return [Edit(path, (*pointer, key), "set", False) for key in dict.fromkeys((*said, "cut_cross_entropy"))]
+    return [Edit(path, (*pointer, key), "set", False) for key in said]
 
 
 def _is_placeholder(value: Any) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
+from memlint.formats.accelerate_fsdp import Options
 from memlint.formats.axolotl_config import Config, default_origin, half
 from memlint.formats.base import model_origin
 from memlint.formats.fields import Fields, as_bool, as_words
@@ -63,21 +65,54 @@ def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> No
 def _dtypes(fields: Fields, config: Config) -> None:
     """One dtype loads and trains (utils/config/__init__.py, resolve_dtype); mixed precision is autocast on top of it.
 
-    Full fine-tuning without a flash kernel leaves embeddings, head and norms in fp32 (loaders/model.py,
-    _configure_embedding_dtypes: turned back where adapters, FSDP or such a kernel want it).
+    Full fine-tuning without a flash kernel leaves embeddings, head and norms in fp32 (loaders/model.py:440,
+    _configure_embedding_dtypes: turned back where adapters, FSDP or such a kernel want it; DeepSpeed turns all back).
     """
-    dtype, key = half(config.own, config.context)
-    if not dtype and (config.own.flag("load_in_8bit") or config.own.flag("float16")):
-        dtype, key = "float16", "load_in_8bit" if config.own.flag("load_in_8bit") else "float16"
+    dtype, key = _loaded(config)
     origin = config.own.origin(key)
     for name in ("model.weights_dtype", "precision.trainable_dtype"):
         fields.put(name, dtype or "float32", origin)
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", dtype or "float32", origin)
-    sharded = config.own.get("fsdp") or config.own.get("fsdp_config")
-    if dtype and not (config.adapter or sharded or _wants_half_embeddings(config)):
+    if config.own.flag("fp8"):
+        fields.put("precision.fp8", "torchao", config.own.origin("fp8"))
+    if dtype and _upcasts_rest(config):
+        _after_kbit(fields, config, dtype)
+    elif dtype and not (config.adapter or is_sharded(config) or _wants_half_embeddings(config)):
         reason = "Axolotl keeps embeddings, head and norms in fp32 where neither adapters nor flash kernels need less"
         fields.infer("precision.embeddings_dtype", "float32", reason)
+
+
+def _loaded(config: Config) -> tuple[str, str]:
+    """The dtype that the model is loaded in ("" for fp32), and the key that says so."""
+    dtype, key = half(config.own, config.context)
+    for other in ("load_in_8bit", "float16"):
+        if not dtype and config.own.flag(other):
+            return "float16", other
+    return dtype, key
+
+
+def is_sharded(config: Config) -> bool:
+    """loaders/model.py:154, is_fsdp_enabled."""
+    return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
+
+
+def _upcasts_rest(config: Config) -> bool:
+    """Whether peft's prepare_model_for_kbit_training makes all that is not quantised fp32 (loaders/model.py:1109)."""
+    loads_on_host = as_bool(Options(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading"))
+    sharded = is_sharded(config) and (config.adapter == "qlora" or loads_on_host)
+    without = config.own.flag("quantize_moe_experts") or bool(config.below("peft").get("loftq_config"))
+    return config.adapter in _ADAPTERS and config.quantizes and not (sharded or without)
+
+
+def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
+    """What peft made fp32, Axolotl turns back for embeddings, head and norms. `adapter: lora` with `load_in_4bit`
+    quantises nothing (loaders/model.py:799) and is made fp32 all the same."""
+    reason = "turned back after prepare_model_for_kbit_training (loaders/model.py:489)"
+    fields.infer("precision.embeddings_dtype", dtype, reason)
+    if _quantization(config)[0].method == "none":
+        reason = "`adapter: lora` quantises nothing in 4 bits, and prepare_model_for_kbit_training makes it fp32"
+        fields.infer("model.weights_dtype", "float32", reason)
 
 
 def _wants_half_embeddings(config: Config) -> bool:
@@ -96,20 +131,24 @@ def _quantization(config: Config) -> tuple[Quantization, Origin]:
     method = getattr(stored, "method", "none")
     if stored is not None and method != "none" and not dequantizes(config):
         found = Quantization(method, stored.bits, stored.kind, stored.double_quant, "uint8", True, stored.group_size)
-        found = found._replace(stacked_experts=_quantizes_experts(config))
+        found = found._replace(
+            stacked_experts=_quantizes_experts(config), upcast_rest_to_fp32=method == "bnb" and _upcasts_rest(config)
+        )
         return found, Origin("catalog", detail=f"the checkpoint is stored as {method}")
-    experts = _quantizes_experts(config)
     if config.adapter == "qlora" and config.own.flag("load_in_4bit"):
         more = config.below("bnb_config_kwargs")
         double = as_bool(more.get("bnb_4bit_use_double_quant"))
         kind = more.get("bnb_4bit_quant_type")
-        found = Quantization(
-            "bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16", stacked_experts=experts
-        )
-        return found, config.own.origin("load_in_4bit")
+        found = Quantization("bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16")
+        return _prepared(found, config), config.own.origin("load_in_4bit")
     if config.adapter == "lora" and config.own.flag("load_in_8bit"):
-        return Quantization("bnb", 8, "int8", stacked_experts=experts), config.own.origin("load_in_8bit")
+        return _prepared(Quantization("bnb", 8, "int8"), config), config.own.origin("load_in_8bit")
     return Quantization(), config.own.origin("load_in_4bit")
+
+
+def _prepared(found: Quantization, config: Config) -> Quantization:
+    experts, rest = _quantizes_experts(config), _upcasts_rest(config)
+    return found._replace(stacked_experts=experts, upcast_rest_to_fp32=rest)
 
 
 def _quantizes_experts(config: Config) -> bool:
@@ -160,6 +199,10 @@ def _lora(fields: Fields, config: Config) -> None:
     config.put(fields, "method.kind", "adapter", "lora")
     for field, key in (("rank", "lora_r"), ("alpha", "lora_alpha")):
         config.put(fields, f"method.{field}", key, config.whole(key, 0))
+    if not config.own.written("lora_r") and "lora_r" not in config.held:
+        named = config.own.get("lora_model_dir")
+        reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
+        fields.unknown("method.rank", reason)
     config.put(fields, "method.dropout", "lora_dropout", float(config.own.number("lora_dropout") or 0))
     _targets(fields, config)
     for field, key in (("modules_to_save", "lora_modules_to_save"), ("target_parameters", "lora_target_parameters")):
@@ -175,17 +218,29 @@ def _lora(fields: Fields, config: Config) -> None:
     pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
-    half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
-    dtype = fields.get("model.weights_dtype") if half_adapters else "float32"
-    config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
+    _adapter_dtype(fields, config)
     fused = _fused(config)
     fields.put("method.fused_adapters", fused, default_origin(config, "LoRA kernels are on where they can be"))
+
+
+_CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
+
+
+def _adapter_dtype(fields: Fields, config: Config) -> None:
+    """peft makes adapters fp32. Of reinforcement learning, TRL wraps the model itself (core/builders/rl.py:289) and
+    makes QLoRA's bf16; under FSDP Axolotl makes all one dtype (:331)."""
+    half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
+    by_trl = config.rl in ("dpo", "ipo", "kto") and config.own.flag("load_in_4bit") and config.adapter == "qlora"
+    half_adapters |= by_trl and config.versions["trl"] >= _CASTS_QLORA
+    half_adapters |= bool(config.rl) and is_sharded(config)
+    dtype = (_loaded(config)[0] or "float32") if half_adapters else "float32"
+    config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
 
 
 def _targets(fields: Fields, config: Config) -> None:
     """`lora_target_linear` adds every linear layer; one string is a pattern over whole names (peft's re.fullmatch)."""
     if config.own.flag("lora_target_linear"):
-        fields.put("method.targets", ("all-linear",), config.own.origin("lora_target_linear"))
+        fields.put("method.targets", _every_linear(config), config.own.origin("lora_target_linear"))
         return
     value = config.own.get("lora_target_modules")
     if isinstance(value, str) and value != "all-linear":
@@ -199,20 +254,36 @@ def _targets(fields: Fields, config: Config) -> None:
     config.put(fields, "method.targets", "lora_target_modules", as_words(value))
 
 
+def _every_linear(config: Config) -> tuple[str, ...]:
+    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them.
+    Experts in one tensor, since transformers 5, are no such module."""
+    kinds = getattr(config.architecture, "kinds", ())
+    if config.versions["transformers"] < (5,) or not kinds:
+        return ("all-linear",)
+    linears = (weight.name for kind in kinds for weight in kind.weights if weight.kind == "linear")
+    names = {name.split(".")[-2] for name in linears if name.endswith(".weight") and "." in name[: -len(".weight")]}
+    return tuple(sorted(names | set(as_words(config.own.get("lora_target_modules"))))) or ("all-linear",)
+
+
 # A pattern that cannot take long: no group is repeated, and few things are.
 _QUANTIFIERS = 3
-_LAYERS = ("model.layers.0.", "model.language_model.layers.0.", "language_model.model.layers.0.")
+_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers")
 
 
 def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
-    """The modules of a decoder layer whose whole name the pattern matches; None where nobody can say."""
-    names = sorted(
-        {weight.name.rpartition(".")[0] for kind in getattr(architecture, "kinds", ()) for weight in kind.weights}
-    )
+    """The modules of a decoder layer whose whole name the pattern matches; None where nobody can say, or where it is
+    not the same in the first and in the last layer."""
+    kinds = getattr(architecture, "kinds", ())
+    names = sorted({weight.name.rpartition(".")[0] for kind in kinds for weight in kind.weights})
     compiled = bounded_pattern(pattern)
     if compiled is None or not names:
         return None
-    return tuple(name for name in names if any(compiled.fullmatch(start + name) for start in _LAYERS)) or None
+    first, last = (_named(compiled, names, layer) for layer in (0, len(architecture.pattern) - 1))
+    return first if first and first == last else None
+
+
+def _named(compiled: re.Pattern[str], names: list[str], layer: int) -> tuple[str, ...]:
+    return tuple(name for name in names if any(compiled.fullmatch(f"{stack}.{layer}.{name}") for stack in _STACKS))
 
 
 def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
@@ -221,7 +292,9 @@ def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
     if len(pattern) > 400 or repeats > _QUANTIFIERS or re.search(r"\)[*+{]", pattern):
         return None
     try:
-        return re.compile(pattern)
+        with warnings.catch_warnings():  # "Possible nested set": re's word to programmers
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
     except re.error:
         return None
 
@@ -238,25 +311,49 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     if not patterns or any(bounded_pattern(pattern) is None for pattern in patterns):
         fields.unknown("method.kind", "`unfrozen_parameters` has a pattern that is not evaluated")
         return
+    strange = next((word for word, text in zip(words, patterns) if not _names_one(text, config.architecture)), None)
+    if strange is not None:
+        fields.unknown("method.kind", f"`{strange[:60]}` names no parameter that is known here")
+        return
     config.put(fields, "method.kind", "unfrozen_parameters", "freeze")
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
 
 
+def _names_one(text: str, architecture: Any) -> bool:
+    """Whether a pattern matches a parameter, by the names that decoders of today have."""
+    compiled = bounded_pattern(text)
+    kinds = getattr(architecture, "kinds", ())
+    if compiled is None or not kinds:
+        return True
+    inside = (f"{at}.{weight.name}" for at, kind in enumerate(architecture.pattern) for weight in kinds[kind].weights)
+    outside = (weight.name for weight in architecture.outside)
+    return any(map(compiled.search, (*outside, *(f"model.layers.{name}" for name in inside))))
+
+
 _KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))
-_SINCE_AUTOMATIC = (0, 10)  # check_auto_enable_lora_kernels, 2025-04-29
+_SINCE_AUTOMATIC = (0, 9, 1)
+_WITHOUT_CODE = ("paddleocr_vl", "muse_glimmer", "qwen4_exp")  # model_support/*/__init__.py: lora_kernels unsupported
+_GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
 def _fused(config: Config) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
-    (utils/schemas/config.py, check_auto_enable_lora_kernels)."""
+    (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
     said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
-    if any(value is not None for value in said.values()):
-        return tuple(group for group, value in said.items() if value)
-    eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
-    sharded = config.own.get("fsdp_config") is not None and str(fsdp_version(config)) != "2"
-    if config.rl or eight_bits or config.own.flag("trust_remote_code") or sharded:
+    if config.family in _WITHOUT_CODE:
         return ()
-    return tuple(said) if config.versions["axolotl"] >= _SINCE_AUTOMATIC else ()
+    if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
+        return tuple(group for group, value in said.items() if value)
+    return () if config.release < _SINCE_AUTOMATIC or _is_left_out(config) else tuple(said)
+
+
+def _is_left_out(config: Config) -> bool:
+    """FSDP counts as version 2 where `fsdp_version` itself says so: the validator runs before the one that copies
+    `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
+    eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
+    sharded = config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
+    without = eight_bits or config.own.flag("trust_remote_code") or config.own.flag("nvfp4_merge_aware")
+    return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
 
 
 def fsdp_version(config: Config) -> int:

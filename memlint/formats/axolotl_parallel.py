@@ -18,6 +18,7 @@ from memlint.formats.deepspeed import recognise as is_deepspeed
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 
+_FINDS_UNUSED = ("gemma4", "gemma4_unified")
 # Key -> neutral degree; the older name second (0.9: sequence_parallel_degree).
 _DEGREES = (
     ("tensor_parallel_size", "parallelism.tensor_parallel_size"),
@@ -52,6 +53,7 @@ def apply_parallel(fields: Fields, config: Config) -> tuple[Taken, ...]:
             config.put(fields, name, key, degree)
     taken += _engine(fields, config)
     _ranks(fields)
+    _groups(fields, config)
     return taken
 
 
@@ -94,6 +96,8 @@ def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
         fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
     # causal.py: `bool(cfg.ddp_find_unused_parameters)` under DDP
     unused = config.own.flag("ddp_find_unused_parameters")
+    if config.family in _FINDS_UNUSED and not config.own.written("ddp_find_unused_parameters"):
+        unused = config.own.get("activation_offloading") is not True  # utils/config/__init__.py:419
     config.put(fields, "parallelism.find_unused_parameters", "ddp_find_unused_parameters", unused)
     return ()
 
@@ -141,6 +145,11 @@ def _fetched(fields: Fields, config: Config, name: str, missing: Missing) -> tup
 def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
     fields.issues.extend(config_issues(section, config.context))
     apply_deepspeed(fields, section, config.hf, config.architecture)
+    quantization = fields.get("model.quantization")
+    if fields.get("precision.compute") != "float32" or fields.get("parallelism.zero.stage") == 3:
+        reason = "DeepSpeed makes all floating parameters one dtype"
+        fields.infer("precision.embeddings_dtype", "", reason)
+        fields.infer("model.quantization", quantization._replace(upcast_rest_to_fp32=False), reason)
 
 
 _SHIPPED = pattern(r"(?:^|/)deepspeed_configs/zero([123])(_bf16)?(?:_cpuoffload_(all|params)|_torch_compile)?\.json$")
@@ -178,13 +187,45 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
         defaults["offload_params"] = True
     section = config.section.below("fsdp_config")
     key = "fsdp_config" if section.value else "fsdp"
-    apply_fsdp(fields, Options(section, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key))
+    known = section._replace(value=_known_options(config, section))
+    apply_fsdp(fields, Options(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key))
     fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
-    size = as_int(config.own.get("dp_shard_size"))
-    if size is not None and size > 1 and (as_int(config.own.get("dp_replicate_size")) or 1) > 1:
-        fields.put("parallelism.fsdp.strategy", "HYBRID_SHARD", config.own.origin("dp_replicate_size"))
-        fields.put("parallelism.fsdp.shard_group_size", size, config.own.origin("dp_shard_size"))
+    if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
+        reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
+        fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
     return (Taken("fsdp", section),) if section.value else ()
+
+
+_PREPARES_FSDP2 = (0, 12)
+_CHECKS_OPTIONS = (0, 13)
+_OPTIONS = frozenset(
+    {
+        *("fsdp_version", "version", "activation_checkpointing", "offload_params", "sync_module_states"),
+        *("cpu_ram_efficient_loading", "cpu_offload_pin_memory", "use_orig_params", "state_dict_type"),
+        *("final_state_dict_type", "auto_wrap_policy", "transformer_layer_cls_to_wrap", "min_num_params"),
+        *("reshard_after_forward", "mixed_precision_policy"),
+    }
+)
+
+
+def _known_options(config: Config, section: Section) -> Mapping[str, Any]:
+    """Options without a field in FSDPConfig are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
+    if config.release < _CHECKS_OPTIONS:
+        return section.value
+    return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _OPTIONS}
+
+
+def _groups(fields: Fields, config: Config) -> None:
+    """Shards over fewer GPUs than there are: what is left holds copies (utils/distributed.py:334)."""
+    ranks = fields.get("parallelism.data_parallel_size", None)
+    shard, copies = (as_int(config.own.get(key)) for key in _DATA_PARALLEL)
+    if not isinstance(ranks, int) or fields.get("parallelism.engine", "") != "fsdp":
+        return
+    size = shard or ranks // max(1, copies or 1)
+    if 1 < size < ranks:
+        key = "dp_shard_size" if shard else "dp_replicate_size"
+        fields.put("parallelism.fsdp.strategy", "HYBRID_SHARD", config.own.origin(key))
+        fields.put("parallelism.fsdp.shard_group_size", size, config.own.origin(key))
 
 
 def _ranks(fields: Fields) -> None:

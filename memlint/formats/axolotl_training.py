@@ -9,20 +9,32 @@ from memlint.formats.axolotl_model import dequantizes
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.run import Origin
 
+_EXPANDABLE = (0, 5)
 _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}
 
 
 def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
-    origin = default_origin(config, "what its packaging allows")
+    origin = config.given_away or default_origin(config, "what its packaging allows")
     said = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
         where = said.get(name, Origin("setting")) if name in config.context.versions else origin
         fields.put(f"stack.{name}", tuple(config.versions[name]), where)
     where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
     fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
-    # utils/__init__.py, set_pytorch_cuda_alloc_conf, unless the environment says otherwise
-    fields.put("stack.expandable_segments", True, default_origin(config, "PYTORCH_ALLOC_CONF"))
+    # utils/__init__.py:81, set_pytorch_cuda_alloc_conf (0.5 to 0.6: train.py:60), unless the environment says otherwise
+    segments = config.release >= _EXPANDABLE and config.versions["torch"] >= (2, 2)
+    fields.put("stack.expandable_segments", segments, default_origin(config, "PYTORCH_ALLOC_CONF"))
+
+
+def apply_batch(fields: Fields, config: Config) -> None:
+    """What is no size is told by the file's own name for it."""
+    for key in ("micro_batch_size", "gradient_accumulation_steps"):
+        value = config.own.integer(key)
+        if key in config.held:
+            fields.unknown(f"batch.{key}", f"`{key}` is a placeholder")
+        elif value is None or value < 1:
+            fields.unknown(f"batch.{key}", f"`{key}: {config.own.get(key)!r}` is no whole number >= 1")
 
 
 def apply_stage(fields: Fields, config: Config) -> None:
@@ -38,14 +50,28 @@ def apply_stage(fields: Fields, config: Config) -> None:
 
 
 def _reference(fields: Fields, config: Config) -> None:
-    """train.py, setup_reference_model: with adapters the base is the reference; without, the model is loaded again for
-    every method but ORPO, also where its trainer does not ask for it."""
-    if not config.rl or config.rl == "orpo":
-        fields.infer("method.reference_model", "none", "no reference is loaded")
+    """With adapters the base is the reference, without them a copy. Axolotl loads the model again for every method but
+    ORPO (train.py:124, setup_reference_model); only DPO's trainer takes that one (core/builders/rl.py:77), KTO's and
+    GRPO's make their own, and what nobody took is gone when training starts."""
+    if config.rl not in ("dpo", "ipo", "kto", "grpo", "gdpo") or not _has_penalty(config):
+        fields.infer("method.reference_model", "none", "no reference is kept")
     elif config.adapter and not config.own.flag("rl_adapter_ref_model"):
         fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
     else:
         fields.infer("method.reference_model", "copy", "the model is loaded a second time")
+
+
+# trl 0.17 trainer/grpo_config.py: `beta` 0.0 means no reference model; 0.04 before.
+_NO_PENALTY_UNASKED = (0, 17)
+
+
+def _has_penalty(config: Config) -> bool:
+    """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
+    if config.rl not in ("grpo", "gdpo"):
+        return True
+    said = config.below("trl").get("beta")
+    beta = as_number(config.own.get("rl_beta") if said is None else said)
+    return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
 
 def apply_sequence(fields: Fields, config: Config) -> None:
@@ -62,6 +88,8 @@ def apply_sequence(fields: Fields, config: Config) -> None:
     config.put(fields, "sequence.packing", "sample_packing", packed)
     config.put(fields, "sequence.neat_packing", "sample_packing", packed)
     padded = as_bool(config.own.get("pad_to_sequence_len"))
+    if padded is None and fields.get("method.stage") == "rm":  # validation.py:243, hint_reward_model_pad
+        padded = config.release >= (0, 5)
     key = "pad_to_sequence_len" if padded is not None else "sample_packing"
     config.put(fields, "sequence.length_is_bound", key, not (packed if padded is None else padded))
 
@@ -70,7 +98,8 @@ def _generation(fields: Fields, config: Config) -> None:
     """core/trainers/grpo/__init__.py: prompts are not cut."""
     trl = config.below("trl")
     origin = config.own.origin("trl")
-    fields.put("sequence.max_new_tokens", as_int(trl.get("max_completion_length")) or 512, origin)
+    completion = as_int(trl.get("max_completion_length")) or (512 if config.versions["trl"] >= (1,) else 256)
+    fields.put("sequence.max_new_tokens", completion, origin)
     fields.put("method.num_generations", as_int(trl.get("num_generations")) or 8, origin)
     fields.unknown("sequence.length", "prompts are not bounded: GRPO's rows are as long as the data says")
     if not as_bool(trl.get("use_vllm")):
@@ -83,9 +112,17 @@ def _generation(fields: Fields, config: Config) -> None:
         fields.put("method.generator_share", float(share or 0.9), config.own.origin("vllm"))
 
 
+# 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.
+_REENTRANT = (0, 5)
+_NEVER_REENTRANT = ("gemma4", "gemma4_unified")
+# Offloading by saved-tensor hooks; before, `offload` replaced torch's function (monkeypatch/gradient_checkpointing).
+_OFFLOADS_BY_HOOKS = (0, 12)
+
+
 def apply_checkpointing(fields: Fields, config: Config) -> None:
-    """Reentrant unless something says otherwise, but for reinforcement learning (normalize_config, base.py:
-    _configure_gradient_checkpointing). Offloading replaces recomputation for adapters and joins it without them."""
+    """Reentrant unless something says otherwise, but for reinforcement learning and Gemma 4 (utils/config/__init__.py:
+    392-424; core/builders/base.py:565). Offloading moves what checkpoints keep: for adapters the loader has switched
+    them on already (loaders/model.py:464), without them it wraps the layers (:368)."""
     key = "gradient_checkpointing"
     word = config.own.word(key)
     on = config.own.flag(key) or word in ("offload", "offload_disk", "unsloth")
@@ -93,8 +130,9 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     kwargs = config.below("gradient_checkpointing_kwargs")
     said = as_bool(kwargs.get("use_reentrant"))
     where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
-    default = not config.rl and not config.own.get("unfrozen_parameters")
-    fields.put("checkpointing.reentrant", default if said is None else said, where)
+    plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
+    reentrant = (plain if said is None else said) and config.family not in _NEVER_REENTRANT
+    fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
     elif on:
@@ -106,13 +144,11 @@ def _offloading(fields: Fields, config: Config, word: str) -> None:
     key = "activation_offloading" if asked else "gradient_checkpointing"
     if not asked and word not in ("offload", "offload_disk", "unsloth"):
         return
-    if asked != "hidden_states" and config.adapter and word != "unsloth":
-        config.put(fields, "checkpointing.mode", key, "none")
-        config.put(fields, "offload.activations", key, "cpu")
-    else:
-        config.put(fields, "checkpointing.offload", key, True)
-        if as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant")) is None:
-            config.put(fields, "checkpointing.reentrant", key, False)
+    config.put(fields, "checkpointing.offload", key, True)
+    said = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
+    wrapped = not config.adapter and asked != "hidden_states" and config.release >= _OFFLOADS_BY_HOOKS
+    if wrapped or (asked == "hidden_states" and said is None):  # validation.py:1660; torch's wrapper is never reentrant
+        config.put(fields, "checkpointing.reentrant", key, False)
 
 
 # What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
@@ -132,7 +168,10 @@ def apply_loss(fields: Fields, config: Config) -> None:
     """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     kind, key = _loss(config)
-    config.put(fields, "loss.kind", key, kind)
+    if config.rl or fields.get("method.stage") == "rm":
+        fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
+    else:
+        config.put(fields, "loss.kind", key, kind)
     on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
     on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
     config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
@@ -192,9 +231,15 @@ _UNMODELLED = {
     "use_onebitllms": "BitNet's linear layers",
     "dpo_use_liger_kernel": "Liger's fused DPO loss",
     "relora": "ReLoRA merges and resets adapters while it trains",
+    "relora_steps": "ReLoRA merges and resets adapters while it trains",
+    "use_scattermoe": "ScatterMoE's expert kernels",
+    "use_sonicmoe": "SonicMoE's expert kernels",
     "lisa_n_layers": "LISA picks other layers every few steps",
     "ebft": "energy-based fine-tuning generates and embeds beside the step",
     "process_reward_model": "a head per token",
+    "llama4_linearized_experts": "experts become linear layers of their own",
+    "peft_layer_replication": "layers are used more than once, each with adapters of its own",
+    "peft_trainable_token_indices": "rows of the embedding train beside the adapters",
     "flash_optimum": "BetterTransformer's layers",
     "max_memory": "layers are spread over devices by hand",
     "gpu_memory_limit": "layers are spread over devices by hand",
@@ -223,6 +268,10 @@ def apply_unmodelled(fields: Fields, config: Config) -> None:
         if name in _PLUGINS:
             fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
             return
+    if config.own.flag("trust_remote_code") and config.has_experts and config.quantizes:
+        reason = "experts of remote code may be layers of their own, which are quantised, or one tensor, which is not"
+        fields.put("stack.unmodelled", f"`trust_remote_code`: {reason}", config.own.origin("trust_remote_code"))
+        return
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not dequantizes(config):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"

@@ -107,7 +107,8 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     except Missing as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
-        return unknown(field, allocated_low_bytes=certain, parameters=placed.parameters)
+        floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
+        return unknown(field, allocated_low_bytes=floor, parameters=placed.parameters)
     alone = state.weights
     state = with_extra_models(run, units, state)
     if run.purpose == "inference":

@@ -17,7 +17,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
     return ModelState(
         weights=state.shards,
         optimizer_states=state.states,
-        gradients_resident=walk.unreduced() if accumulates(run) else 0,
+        gradients_resident=walk.unreduced() if walk.accumulates else 0,
         communication=0,
         units=tuple(walk.unit(index) for index in range(len(units))),
         gradients_at_step=0 if run.parallelism.fsdp.cpu_offload else made.master * state.trainable,
@@ -28,6 +28,16 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
         gathered_at_loss=walk.at_loss() + walk.copied_at_loss(),
         gathered_at_loss_backward=walk.at_loss(),
     )
+
+
+_NO_SYNC = (1, 11)
+
+
+def _keeps_unreduced(run: Run) -> bool:
+    """Whether gradients wait whole for the last backward of a step: before accelerate 1.11 `no_sync` knew no FSDP2
+    (accelerator.py:1164) and each backward reduced its own."""
+    older = () < run.stack.accelerate < _NO_SYNC
+    return accumulates(run) and not older
 
 
 def _saving(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
@@ -49,7 +59,7 @@ class _Walk:
         self.made = made
         self.units = units
         fsdp = run.parallelism.fsdp
-        self.accumulates = accumulates(run)
+        self.accumulates = _keeps_unreduced(run)
         self.offloads = fsdp.cpu_offload
         self.reshards = fsdp.reshard_after_forward
         self.hybrid = fsdp.strategy.lstrip("_").startswith("HYBRID")

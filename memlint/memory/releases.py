@@ -14,7 +14,7 @@ from memlint.memory.adapters import FUSED_EXPERTS
 from memlint.run import Run, Stack
 
 # From these releases on, nothing in this folder changes for a model of attention and dense MLPs alone.
-_SETTLED = {"transformers": (4, 52), "torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19)}
+_SETTLED = {"transformers": (4, 52), "torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
 # Later ones count for these: for their attention (estimate.py, `_as_it_attends`), for adapters of their experts.
 _LATER = frozenset(("gemma2", "vaultgemma")) | FUSED_EXPERTS.keys()
 _PLAIN = ("attention", "mla")
@@ -33,7 +33,7 @@ _same: dict[Stack, Stack] = {}
 
 @lru_cache(maxsize=256)
 def _settled(stack: Stack, plain: bool) -> Stack:
-    changes: dict[str, Any] = {"framework_version": (), "accelerate": ()}
+    changes: dict[str, Any] = {"framework_version": ()}
     for name, settled in _SETTLED.items():
         version = getattr(stack, name)
         if (not version or version >= settled) and (name != "transformers" or plain):

@@ -78,7 +78,7 @@ class Linear(NamedTuple):
     magnitude: Weight | None = None  # DoRA
     casts: bool = True  # the adapter's input takes the adapter's dtype, also under autocast
     rotation: Weight | None = None  # OFT
-    fused: str = ""  # one op with its adapter, which keeps: input, nothing
+    fused: bool = False  # one op with its adapter (blocks/fused_adapter.py)
 
 
 class Roles(NamedTuple):

@@ -179,8 +179,9 @@ class Tape:
         weights: tuple[WeightGradient, ...] = (),
         computed: int = 0,
         over_arriving: bool = False,
+        late: tuple[tuple[str, int], ...] = (),
     ) -> None:
-        """Record an op; does nothing when no gradient can flow."""
+        """Record an op; does nothing when no gradient can flow. `late`: gradients made when `temporaries` are gone."""
         wanting = tuple(value for value in inputs if value.requires_grad)
         if not self.grad or not (wanting or weights):
             return
@@ -190,6 +191,7 @@ class Tape:
         for value in outputs:
             value.requires_grad = True
         units = tuple(self.unit(extent, width) for extent, width in temporaries)
+        units += tuple(-self.unit(extent, width) for extent, width in late)
         self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed, over_arriving))
 
     def cached_cast(self, weight: Weight, width: int) -> Storage:
@@ -239,7 +241,7 @@ class Tape:
             produced = self._gradients(node, arrived[0])
             weights = [(entry, Storage(self.unit(entry.extent, entry.computed))) for entry in node.weights]
             self.live += sum(storage.unit for _, storage in weights)
-            self.moments.add(self.live + sum(node.temporaries))
+            self.moments.update((self.live, self.live + sum(node.temporaries)))
             # casts happen while the node still has what it saved and what arrived (engine.cpp, validate_outputs)
             produced = [(value, self._in_dtype_of(value, gradient)) for value, gradient in produced]
         for storage in node.saved:

@@ -167,6 +167,15 @@ def cast_modules(model: Any, names: tuple[str, ...], dtype: torch.dtype) -> None
             module.weight.data = module.weight.data.to(dtype)
 
 
+def cast_apart(model: Any, dtype: torch.dtype) -> None:
+    """Embeddings, head and norms in a dtype of their own, as Axolotl leaves them (axolotl 0.19.0 loaders/model.py,
+    _convert_embedding_modules_dtype: by their names)."""
+    named = {id(module) for module in (model.get_input_embeddings(), model.get_output_embeddings())}
+    for name, module in model.named_modules():
+        if id(module) in named or "norm" in name:
+            cast(module, lambda parameter: dtype)
+
+
 def to_fake(model: Any) -> None:
     """Replaces meta parameters and buffers by tensors of the fake mode in force; ties stay ties."""
     seen: dict[int, torch.Tensor] = {}

@@ -56,6 +56,8 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         upcast_head=upcasts_head(run),
         frozen_modules=_frozen_modules(run),
         liger=liger_layers(run),
+        fused_adapters=run.method.fused_adapters,
+        apart=run.precision.embeddings_dtype,
         stage=_stage(run),
     )
 

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import memlint.simulation.attention as attention_functions
 import memlint.simulation.build as build
+import memlint.simulation.fused_adapters as fused_adapters
 import memlint.simulation.kernels as kernels
 import memlint.simulation.liger as liger
 import memlint.simulation.losses as losses
@@ -69,6 +70,8 @@ class Settings(NamedTuple):
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
     stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
+    fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
+    apart: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
     liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
 
 
@@ -118,7 +121,10 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
         assert settings.adapter is not None
         model = build.add_adapter(model, build.excluding(model, settings.adapter, settings.frozen_modules))
         quantized.as_peft_wraps_it(model)
+        fused_adapters.patch(model, settings.fused_adapters)
     build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
+    if settings.apart:
+        build.cast_apart(model, build.DTYPES[settings.apart])
     return model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.architectures import names, resolve
+from memlint.architectures import catalog, names, resolve
 
 SAME = {
     "../models/Llama-2-13B-chat": "meta-llama/Llama-2-13b-chat-hf",
@@ -95,6 +95,15 @@ def test_a_name_that_no_rule_covers_stays_unknown(name: str) -> None:
     resolution = resolve(name)
     assert (resolution.source, resolution.architecture) == ("unknown", None)
     assert "--hub" in resolution.reason or "placeholder" in resolution.reason
+
+
+@pytest.mark.parametrize("name", ["axolotl-ai-co/gpt-oss-120b-dequantized", "unsloth/gpt-oss-20b-BF16"])
+def test_an_unpacked_checkpoint_is_not_stored_as_the_original_is(name: str) -> None:
+    entry = catalog.find(name)
+    assert entry is not None
+    assert catalog.architecture(entry).stored.method == "none"
+    original = catalog.find(f"openai/{name.split('/')[1].rpartition('-')[0]}")
+    assert original is not None and catalog.architecture(original).stored.method == "mxfp4"
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix, _ in names.QUANTIZED])

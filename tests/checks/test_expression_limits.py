@@ -73,6 +73,11 @@ VALUES: dict[str, tuple[str, Any, Any]] = {
 }
 
 
+def test_a_joined_list_is_cut_after_20_items() -> None:
+    assert value("join(config.x)", {"x": ["a"] * 20}) == ", ".join("a" * 20)
+    assert value("join(config.x)", {"x": ["a"] * 21}) == ", ".join("a" * 20) + ", ..."
+
+
 @pytest.mark.parametrize("limit", VALUES)
 def test_what_is_answered(limit: str) -> None:
     text, answered, unknown = VALUES[limit]

@@ -16,6 +16,17 @@ MODEL = {"model_name_or_path": "Qwen/Qwen2.5-7B-Instruct", "output_dir": "x", "p
 BASES: dict[str, dict[str, Any]] = {
     "llamafactory": {**MODEL, "stage": "sft", "finetuning_type": "lora", "cutoff_len": 2048, "do_train": True},
     "trainer": {**MODEL, "max_length": 2048, "learning_rate": 1e-5, "bf16": True},
+    "axolotl": {
+        "base_model": "Qwen/Qwen2.5-7B-Instruct",
+        "micro_batch_size": 8,
+        "sequence_len": 2048,
+        "adapter": "lora",
+        "lora_r": 8,
+        "lora_target_linear": True,
+        "bf16": "auto",
+        "datasets": [{"path": "d"}],
+        "learning_rate": 1e-5,
+    },
     "deepspeed": {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}},
     "accelerate": {"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "num_processes": 8},
 }

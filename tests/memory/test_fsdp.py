@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memlint.memory import fsdp
@@ -64,6 +66,14 @@ def test_no_sync_keeps_whole_gradients(version: int) -> None:
     run = replace(fsdp_run(version, 8), {"batch.gradient_accumulation_steps": 4})
     assert place(run).gradients_resident == pytest.approx(2 * COUNT, rel=0.01)
     assert place(fsdp_run(version, 8)).gradients_resident == 0
+
+
+@pytest.mark.parametrize(("accelerate", "whole"), [((1, 10), False), ((1, 11), True), ((), True)])
+def test_before_accelerate_1_11_the_second_version_reduced_each_backward(accelerate: Any, whole: bool) -> None:
+    """Its `no_sync` looked for a method that FSDP2's modules do not have."""
+    changes = {"batch.gradient_accumulation_steps": 4, "stack.accelerate": accelerate}
+    assert bool(place(replace(fsdp_run(2), changes)).gradients_resident) == whole
+    assert place(replace(fsdp_run(1), changes)).gradients_resident
 
 
 def test_the_heads_gradient_waits_for_the_embeddings() -> None:

@@ -18,7 +18,7 @@ from memlint.run import Run, Stack, replace
 # On both sides of every bound that the estimator knows, and the newest ones.
 TRANSFORMERS = ((), (4, 45), (4, 48), (4, 51), (4, 52), (4, 57), (5, 16), (5, 17), (5, 20), (5, 23))
 OTHERS = ("torch", (1, 12), (1, 13)), ("peft", (0, 18), (0, 19)), ("trl", (0, 14), (0, 15), (0, 18), (0, 19))
-OTHERS += (("deepspeed", (0, 18), (0, 19)),)
+OTHERS += ("deepspeed", (0, 18), (0, 19)), ("accelerate", (1, 10), (1, 11), (1, 15))
 STACKS: list[dict[str, Any]] = [{"stack.transformers": version} for version in TRANSFORMERS]
 STACKS += [{f"stack.{name}": version} for name, *versions in OTHERS for version in ((), *versions)]
 
@@ -28,6 +28,7 @@ FSDP1: dict[str, Any] = {
     "parallelism.world_size": 4,
     "parallelism.data_parallel_size": 4,
 }
+FSDP2: dict[str, Any] = {**FSDP1, "parallelism.fsdp.version": 2, "batch.gradient_accumulation_steps": 2}
 ZERO3: dict[str, Any] = {
     "parallelism.engine": "deepspeed",
     "parallelism.zero.stage": 3,
@@ -45,6 +46,7 @@ def runs(family: str) -> list[Run]:
         replace(full, {"optimizer.name": "adamw_bnb_8bit"}),
         lora,
         replace(lora, {**FSDP1, "checkpointing.reentrant": True}),
+        replace(full, FSDP2),
         replace(full, {**ZERO3, **GRPO, "precision.master_weights": True}),
     ]
 

@@ -1,8 +1,9 @@
 """Adapters that run with their projection in one autograd function: Axolotl's LoRA kernels.
 
-Read in axolotl 0.19.0 kernels/lora.py (LoRA_MLP, LoRA_QKV, LoRA_O) and monkeypatch/lora_kernels.py, not run: their
-kernels need a GPU. They keep their input once, where PEFT keeps a copy in the adapter's dtype for each projection, and
-make the product of gate and up again in the backward.
+Read in axolotl 0.19.0 kernels/lora.py (LoRA_QKV :821, LoRA_O :1623, LoRA_MLP :283) and monkeypatch/lora_kernels.py,
+not run: their kernels need a GPU. memlint/simulation/fused_adapters.py is a twin without kernels. A group keeps its
+input once, where PEFT keeps a copy in the adapter's dtype for each projection, and its adapters in the compute dtype;
+the MLP keeps gate and up, and makes their product again in the backward.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.roles import Linear
 from memlint.memory.tape import Value, WeightGradient
 
-_GROUPS = {"qkv": ("query", "key", "value"), "o": ("output",), "mlp": ("gate", "up", "down")}
+_QUERY, *_FOLLOWING = ("query", "key", "value")
+_MLP = ("gate", "up", "down")
+_GROUPS = {"qkv": (_QUERY, *_FOLLOWING), "o": ("output",), "mlp": _MLP}
+_Sizes = tuple[tuple[str, int], ...]
 
 
 def with_fused(linears: dict[str, Linear], regime: Regime, shape: Layer) -> dict[str, Linear]:
@@ -22,7 +26,7 @@ def with_fused(linears: dict[str, Linear], regime: Regime, shape: Layer) -> dict
     for group in regime.fused_adapters:
         parts = _GROUPS[group]
         if _has_code(group, shape) and all(_is_adapted(linears.get(part)) for part in parts):
-            found.update((part, linears[part]._replace(fused=_keeps(part))) for part in parts)
+            found.update((part, linears[part]._replace(fused=True)) for part in parts)
     return found
 
 
@@ -38,37 +42,83 @@ def _is_adapted(linear: Linear | None) -> bool:
     return linear is not None and linear.down is not None and linear.magnitude is None
 
 
-def _keeps(part: str) -> str:
-    return "nothing" if part == "down" else "input"
+def fused_projection(context: Context, part: str, x: Value, extent: str) -> Value:
+    """One of query, key and value, which come of one call, or the output projection."""
+    if part in context.waiting:
+        return context.waiting.pop(part)
+    parts = _GROUPS["qkv"] if part == _QUERY else (part,)
+    extents = (extent, *parts[1:])
+    inputs = _inputs(context, context.linears[part], x)
+    found = tuple(_output(context, name, size, inputs[0]) for name, size in zip(parts, extents))
+    _record(context, parts, inputs, found, (), ())
+    context.waiting.update(zip(parts[1:], found[1:]))
+    return found[0]
 
 
-def fused_adapter(context: Context, linear: Linear, x: Value, extent: str) -> Value:
-    """`W x + B(A(dropout(x))) * scaling` as one op; gradients of A and B in its backward (kernels/lora.py:225)."""
-    assert linear.down is not None and linear.up is not None
+def fused_mlp(context: Context, x: Value, extent: str) -> Value:
+    """gate, up, their product and down: gradients of gate and up stand where they stood (kernels/swiglu.py:162)."""
     tape = context.tape
-    given = ops.cast(tape, x, context.regime.half or x.width)
-    dropped = _dropped(context, given) if linear.dropout and linear.fused == "input" else None
-    found = tape.new(extent, given.width)
-    whole = ((linear.weight.extent, given.width),) if linear.weight.quantized else ()
-    if whole:
-        tape.spike(*whole)
-    both = (linear.down, linear.up)
-    casts = tuple(tape.new(weight.extent, given.width) for weight in both if weight.width != given.width)
-    inputs = (given,) if dropped is None else (given, dropped)
-    gradients = tuple(WeightGradient(weight.extent, given.width, weight.width) for weight in both)
-    tape.node((found,), inputs, (*(inputs if linear.fused == "input" else ()), *casts), whole, weights=gradients)
-    tape.drop(given, *casts)
-    if dropped is not None:
-        tape.drop(dropped)
+    inputs = _inputs(context, context.linears["gate"], x)
+    gate, up = (_output(context, part, extent, inputs[0]) for part in _MLP[:2])
+    product = tape.new(extent, inputs[0].width)
+    found = _output(context, "down", "hidden", product)
+    _record(context, _MLP, inputs, (found,), (gate, up), ((extent, product.width),))
+    tape.drop(gate, up, product)
     return found
 
 
-def _dropped(context: Context, x: Value) -> Value:
-    """The input after dropout: one for all projections of a group, alive while one of them keeps it."""
-    known = context.dropped
-    if known is not None and known[0] is x.storage and known[1].storage.holders:
-        known[1].storage.holders += 1
-        return known[1]
-    found = ops.dropout(context.tape, x)
-    context.dropped = (x.storage, found)
+def _inputs(context: Context, linear: Linear, x: Value) -> tuple[Value, ...]:
+    """The input as the products read it and, with dropout, what adapters read: one for the whole group."""
+    given = ops.cast(context.tape, x, context.regime.half or x.width)
+    return (given, ops.dropout(context.tape, given)) if linear.dropout else (given,)
+
+
+def _output(context: Context, part: str, extent: str, x: Value) -> Value:
+    """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
+    found = context.tape.new(extent, x.width)
+    context.tape.spike(*_whole(context, part, x.width))
+    context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width))
     return found
+
+
+def _whole(context: Context, part: str, width: int) -> _Sizes:
+    weight = context.linears[part].weight
+    return ((weight.extent, width),) if weight.quantized else ()
+
+
+def _factors(context: Context, part: str, width: int) -> _Sizes:
+    """The copies of A and B in the compute dtype."""
+    linear = context.linears[part]
+    assert linear.down is not None and linear.up is not None
+    return tuple((weight.extent, width) for weight in (linear.down, linear.up) if weight.width != width)
+
+
+def _record(
+    context: Context,
+    parts: tuple[str, ...],
+    inputs: tuple[Value, ...],
+    outputs: tuple[Value, ...],
+    kept: tuple[Value, ...],
+    remade: _Sizes,
+) -> None:
+    """The function's node. With dropout the adapters' share of the input's gradient comes last (dX_drop), when no base
+    weight is whole any more."""
+    tape, width = context.tape, inputs[0].width
+    casts = tuple(tape.new(*size) for part in parts for size in _factors(context, part, width))
+    ranks = tuple((context.linears[part].rank, width) for part in (*parts, parts[-1]))
+    whole = _whole(context, parts[0], width)
+    late = tuple((value.extent, width) for value in inputs[1:] if whole and value.requires_grad)
+    tape.node(
+        outputs,
+        inputs,
+        (*inputs, *kept, *casts),
+        (*remade, *ranks, *whole),
+        weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
+        late=late,
+    )
+    tape.drop(*inputs, *casts)
+
+
+def _gradients(linear: Linear, width: int) -> tuple[WeightGradient, ...]:
+    assert linear.down is not None and linear.up is not None
+    return tuple(WeightGradient(weight.extent, width, weight.width) for weight in (linear.down, linear.up))

@@ -6,6 +6,7 @@ import memlint.memory.blocks.norm as norm
 import memlint.memory.blocks.variants as variants
 import memlint.memory.ops as ops
 from memlint.architectures.model import Mlp
+from memlint.memory.blocks.fused_adapter import fused_mlp
 from memlint.memory.blocks.projection import project
 from memlint.memory.blocks.regime import Context
 from memlint.memory.tape import Tape, Value
@@ -24,8 +25,11 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     extent = prefix + "intermediate"
     if shape.fused_gate_up:
         return _fused(context, shape, x, prefix)
+    linear = context.linears.get("gate")
+    if not prefix and linear is not None and linear.fused:
+        return fused_mlp(context, x, extent)
     gate = project(context, prefix + "gate", x, extent)
-    if not prefix and (context.regime.liger or context.linears["gate"].fused):
+    if not prefix and context.regime.liger:
         return _one_product(context, gate, x, extent)
     active = activate(context, shape.activation, gate)
     tape.drop(gate)
@@ -43,7 +47,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
 
 def _one_product(context: Context, gate: Value, x: Value, extent: str) -> Value:
     """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
-    ops/swiglu.py, LigerSiLUMulFunction); Axolotl's alike (axolotl 0.19.0 kernels/swiglu.py, swiglu_backward)."""
+    ops/swiglu.py, LigerSiLUMulFunction)."""
     tape = context.tape
     up = project(context, "up", x, extent)
     product = tape.new(extent, gate.width)

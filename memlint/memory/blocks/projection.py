@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.ops as ops
-from memlint.memory.blocks.fused_adapter import fused_adapter
+from memlint.memory.blocks.fused_adapter import fused_projection
 from memlint.memory.blocks.regime import Context
 from memlint.memory.parameters import Missing
 from memlint.memory.roles import Linear
@@ -16,7 +16,7 @@ def project(context: Context, part: str, x: Value, extent: str) -> Value:
     if linear is None:
         raise Missing("model.architecture", f"this architecture's {part.replace('_', ' ')} projection is not known")
     if linear.fused:
-        return fused_adapter(context, linear, x, extent)
+        return fused_projection(context, part, x, extent)
     if linear.rotation is not None:
         return _rotated(context, linear, linear.rotation, x, extent)
     result = ops.linear(context.tape, x, linear.weight, extent, context.regime.half)

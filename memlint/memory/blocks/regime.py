@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory.roles import Linear
-from memlint.memory.tape import Storage, Tape, Value, Weight
+from memlint.memory.tape import Tape, Value, Weight
 
 
 class Regime(NamedTuple):
@@ -32,10 +32,10 @@ class Context:
     """A tape, the regime, and the layer's projections by part.
 
     `code`: the layer's class name; `returned`: attention weights that the layer returns beside its output;
-    `inner_norm`: the weight of norms inside of attention and MLP; `dropped`: an input, and what dropout made of it.
+    `inner_norm`: the weight of norms inside of attention and MLP; `waiting`: projections that came of another's call.
     """
 
-    __slots__ = ("code", "cos", "dropped", "inner_norm", "linears", "regime", "returned", "sin", "tape")
+    __slots__ = ("code", "cos", "inner_norm", "linears", "regime", "returned", "sin", "tape", "waiting")
 
     def __init__(
         self, tape: Tape, regime: Regime, linears: dict[str, Linear], cos: Value, sin: Value, code: str = ""
@@ -43,7 +43,7 @@ class Context:
         self.code = code
         self.returned: list[Value] = []
         self.inner_norm: Weight | None = None
-        self.dropped: tuple[Storage, Value] | None = None
+        self.waiting: dict[str, Value] = {}
         self.tape = tape
         self.regime = regime
         self.linears = linears

@@ -1,0 +1,152 @@
+"""Changes that an Axolotl file says through its own keys, or the DeepSpeed file behind it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memlint.findings import Edit
+from memlint.formats import axolotl
+from memlint.run import get
+from tests.formats.frameworks import codes, run_of
+from tests.formats.test_axolotl import CUT, LIGER, LORA, PLAIN, parsed_of
+
+_LIGER, _CUT = LIGER["plugins"][0], CUT["plugins"][0]
+ZERO = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 2}
+
+
+def edits_of(value: Any, changes: dict[str, Any], **more: Any) -> tuple[Edit, ...] | None:
+    parsed = parsed_of(value, **more)
+    return axolotl.edits(parsed, run_of(parsed), changes)
+
+
+def applied(value: Any, edits: tuple[Edit, ...], path: str) -> Any:
+    """`value` after the edits of `path`."""
+    copy = json.loads(json.dumps(value))
+    for edit in edits:
+        if edit.path != path:
+            continue
+        node = copy
+        for step in edit.pointer[:-1]:
+            node = node[step]
+        if edit.action == "remove":
+            del node[edit.pointer[-1]]
+        else:
+            node[edit.pointer[-1]] = edit.value
+    return copy
+
+
+def after(value: Any, changes: dict[str, Any], files: dict[str, Any] | None = None, **more: Any) -> Any:
+    """The parsed files after the edits that say `changes`."""
+    edits = edits_of(value, changes, files=files, **more)
+    assert edits
+    edited = {name: applied(content, edits, name) for name, content in (files or {}).items()}
+    return parsed_of(applied(value, edits, "train.json"), files=edited, **more)
+
+
+@pytest.mark.parametrize(
+    ("value", "changes"),
+    [
+        (PLAIN, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 8}),
+        (PLAIN, {"checkpointing.mode": "full"}),
+        ({**PLAIN, "gradient_checkpointing": True}, {"checkpointing.mode": "none"}),
+        (PLAIN, {"optimizer.name": "adamw_bnb_8bit", "optimizer.max_grad_norm": 0.5}),
+        (PLAIN, {"sequence.length": 1024}),
+        (LORA, {"method.rank": 8, "method.alpha": 16}),
+        (PLAIN, {"saving.only_model": True, "stack.empty_cache_steps": 4}),
+        ({**PLAIN, "val_set_size": 0.1, "eval_steps": 5}, {"evaluation.batch_size": 1}),
+        (PLAIN, {"attention.implementation": "flash_attention_2"}),
+        ({**PLAIN, "sdp_attention": True, "eager_attention": False}, {"attention.implementation": "flash_attention_2"}),
+        ({**PLAIN, "attn_implementation": "eager"}, {"attention.implementation": "sdpa"}),
+        (PLAIN, {"loss.kind": "liger"}),
+        (PLAIN, {"loss.kind": "cut"}),
+        ({**PLAIN, **CUT}, {"loss.kind": "liger"}),
+        ({**PLAIN, **LIGER, "liger_cross_entropy": True}, {"loss.kind": "liger"}),
+        ({**PLAIN, **LIGER, "liger_fused_linear_cross_entropy": True}, {"loss.kind": "cut"}),
+        ({**PLAIN, "plugins": ["some.Plugin"]}, {"loss.kind": "cut"}),
+    ],
+)
+def test_the_edited_file_says_the_changed_run(value: Any, changes: dict[str, Any]) -> None:
+    parsed = after(value, changes)
+    run = run_of(parsed)
+    assert {name: get(run, name) for name in changes} == changes
+    assert codes(parsed, "error") == []
+
+
+def test_flags_of_attention_go_where_the_new_key_comes() -> None:
+    edits = edits_of({**PLAIN, "sdp_attention": True}, {"attention.implementation": "flash_attention_2"})
+    assert edits is not None
+    assert [(edit.action, edit.pointer) for edit in edits] == [
+        ("set", ("attn_implementation",)),
+        ("remove", ("sdp_attention",)),
+    ]
+
+
+def test_before_0_12_a_flag_says_it() -> None:
+    old = {"axolotl": (0, 11)}
+    edits = edits_of({**PLAIN, "sdp_attention": True}, {"attention.implementation": "flash_attention_2"}, versions=old)
+    assert edits is not None
+    assert [(edit.action, edit.pointer) for edit in edits] == [
+        ("set", ("flash_attention",)),
+        ("remove", ("sdp_attention",)),
+    ]
+    assert edits_of(PLAIN, {"attention.implementation": "flash_attention_3"}, versions=old) is None
+
+
+def test_a_plug_in_is_added_to_those_that_are_there() -> None:
+    edits = edits_of({**PLAIN, "plugins": ["some.Plugin"]}, {"loss.kind": "liger"})
+    assert edits is not None
+    assert edits[-1].value == ["some.Plugin", _LIGER]
+    known = edits_of({**PLAIN, "plugins": [_CUT], "cut_cross_entropy": False}, {"loss.kind": "cut"})
+    assert known is not None and [edit.pointer for edit in known] == [("cut_cross_entropy",)]
+
+
+@pytest.mark.parametrize(
+    ("value", "changes"),
+    [
+        ({**PLAIN, "gradient_accumulation_steps": None, "batch_size": 8}, {"batch.gradient_accumulation_steps": 2}),
+        ({**PLAIN, "micro_batch_size": "${MICRO}"}, {"batch.micro_batch_size": 1}),
+        (PLAIN, {"batch.micro_batch_size": 0}),
+        (PLAIN, {"checkpointing.mode": "selective"}),
+        (
+            {**PLAIN, "gradient_checkpointing": True, "activation_offloading": True},
+            {"checkpointing.mode": "none"},
+        ),
+        (PLAIN, {"attention.implementation": "sage"}),
+        (PLAIN, {"loss.kind": "chunked"}),
+        (PLAIN, {"loss.kind": "liger", "loss.liger_kernels": True}),
+        ({**PLAIN, "plugins": "some.Plugin"}, {"loss.kind": "liger"}),
+        ({**PLAIN, "rl": "dpo"}, {"loss.kind": "liger"}),  # reads logits
+        (PLAIN, {"parallelism.zero.stage": 3}),  # no DeepSpeed file
+        ({**PLAIN, "deepspeed": "deepspeed_configs/zero2.json"}, {"parallelism.zero.stage": 3}),  # Axolotl's own
+        (PLAIN, {"model.weights_dtype": "float32"}),
+    ],
+)
+def test_what_cannot_be_said(value: Any, changes: dict[str, Any]) -> None:
+    assert edits_of(value, changes) is None
+
+
+def test_a_deepspeed_file_changes_with_the_config() -> None:
+    value = {**PLAIN, "deepspeed": "ds.json"}
+    files = {"ds.json": ZERO}
+    edits = edits_of(value, {"batch.micro_batch_size": 1}, files=files, gpus=4)
+    assert edits is not None
+    assert {(edit.path, edit.pointer) for edit in edits} == {
+        ("train.json", ("micro_batch_size",)),
+        ("ds.json", ("train_micro_batch_size_per_gpu",)),
+    }
+    run = run_of(after(value, {"batch.micro_batch_size": 1}, files, gpus=4))
+    assert run.batch.micro_batch_size == 1
+    assert run_of(after(value, {"parallelism.zero.stage": 3}, files, gpus=4)).parallelism.zero.stage == 3
+
+
+def test_a_deepspeed_section_in_the_file_itself() -> None:
+    value = {**PLAIN, "deepspeed": {"zero_optimization": {"stage": 2}}}
+    assert run_of(after(value, {"parallelism.zero.stage": 3}, gpus=4)).parallelism.zero.stage == 3
+
+
+def test_nothing_parsed_nothing_edited() -> None:
+    parsed = parsed_of([1])
+    assert axolotl.edits(parsed, run_of(parsed_of(PLAIN)), {"batch.micro_batch_size": 1}) is None
