@@ -152,7 +152,7 @@ def config_of(section: Section, context: Context) -> Config:
     versions, given_away = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
     own = told(plain, _DEFAULTS, named)
-    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context, versions[NAME]))
+    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
     return Config(plain, own, hf, context, versions, held, given_away)
 
 
@@ -177,17 +177,20 @@ def _evidence(section: Section) -> Evidence | None:
     return evidence(section._replace(value=refused), SCHEMA, (NAME,)).get(NAME)
 
 
-def half(own: Arguments, context: Context) -> tuple[str, str]:
+_EMULATES_BF16: Version = (2, 3)
+
+
+def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     """The half-precision dtype that trains ("" for none), and the key that says so.
 
-    `bf16: auto` asks the card (utils/config/__init__.py:173, resolve_dtype): without bf16 it is fp16, unless the file
-    says something about that. A file that gives no `bf16` means `auto`, one that leaves it empty means none.
+    `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch 2.3
+    on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file that gives no `bf16` means `auto`, one that leaves it empty means none.
     """
     said: Any = own.section.value.get("bf16", "auto")
     said = as_bool(said) if as_bool(said) is not None else said
     if own.flag("fp16") and said in ("auto", None, False):
         return "float16", "fp16"
-    if said == "auto" and not (context.gpu is None or context.gpu.bf16):
+    if said == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
         unsaid = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
         said = None
         if unsaid:
@@ -197,7 +200,7 @@ def half(own: Arguments, context: Context) -> tuple[str, str]:
     return "", "bf16"
 
 
-def _training_arguments(own: Arguments, context: Context, release: Version) -> dict[str, Any]:
+def _training_arguments(own: Arguments, context: Context, versions: Mapping[str, Version]) -> dict[str, Any]:
     """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
     values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
     micro = own.get("micro_batch_size")
@@ -206,12 +209,12 @@ def _training_arguments(own: Arguments, context: Context, release: Version) -> d
     values["gradient_accumulation_steps"] = accumulation(own)
     values["optim"] = own.get("optimizer")
     values["optim_args"] = _options(own.get("optim_args"))
-    dtype, _ = half(own, context)
+    dtype, _ = half(own, context, versions["torch"])
     full = own.get("bf16") == "full"
     values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
     values["bf16_full_eval"] = full
     values["torch_compile"] = own.word("torch_compile") == "auto" or own.flag("torch_compile")
-    values["eval_strategy"] = evaluation_strategy(own, release)
+    values["eval_strategy"] = evaluation_strategy(own, versions[NAME])
     values["save_strategy"] = "steps" if own.get("save_steps") else own.word("save_strategy") or "epoch"
     if not own.word("rl") and not own.flag("reward_model"):
         values["eval_accumulation_steps"] = values["gradient_accumulation_steps"]

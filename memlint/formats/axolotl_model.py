@@ -85,7 +85,7 @@ def _dtypes(fields: Fields, config: Config) -> None:
 
 def _loaded(config: Config) -> tuple[str, str]:
     """The dtype that the model is loaded in ("" for fp32), and the key that says so."""
-    dtype, key = half(config.own, config.context)
+    dtype, key = half(config.own, config.context, config.versions["torch"])
     for other in ("load_in_8bit", "float16"):
         if not dtype and config.own.flag(other):
             return "float16", other

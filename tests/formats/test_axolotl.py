@@ -152,7 +152,13 @@ def test_what_keys_mean(value: Any, fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_card_without_bf16_decides_what_auto_means(extra: dict[str, Any], dtype: str) -> None:
-    assert values({**LORA, **extra}, "model.weights_dtype", gpu=find("V100-32GB")) == [dtype]
+    old = {"torch": (2, 2)}
+    assert values({**LORA, **extra}, "model.weights_dtype", gpu=find("V100-32GB"), versions=old) == [dtype]
+
+
+def test_a_card_that_emulates_bf16_has_it() -> None:
+    """`is_bf16_supported()` of torch 2.3 and later counts emulation."""
+    assert values(LORA, "model.weights_dtype", gpu=find("V100-32GB")) == ["bfloat16"]
 
 
 @pytest.mark.parametrize(
