@@ -257,6 +257,9 @@ _PLUGINS = {
 _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
 
 
+_OWN_CODE = ("kimi_linear",)  # model_support/kimi_linear/modeling_kimi.py:815, a list of linear layers
+
+
 def apply_unmodelled(fields: Fields, config: Config) -> None:
     """The first feature that keeps what nobody here has counted, said in place of a figure."""
     for key, reason in _UNMODELLED.items():
@@ -268,9 +271,9 @@ def apply_unmodelled(fields: Fields, config: Config) -> None:
         if name in _PLUGINS:
             fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
             return
-    if config.own.flag("trust_remote_code") and config.has_experts and config.quantizes:
-        reason = "experts of remote code may be layers of their own, which are quantised, or one tensor, which is not"
-        fields.put("stack.unmodelled", f"`trust_remote_code`: {reason}", config.own.origin("trust_remote_code"))
+    if config.family in _OWN_CODE and config.quantizes:
+        reason = "Axolotl's own code for this family has experts that are quantised one by one"
+        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
         return
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not dequantizes(config):

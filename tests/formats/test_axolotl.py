@@ -671,8 +671,8 @@ def test_a_bounded_pattern_ends(pattern: str) -> None:
         ({"quantize_moe_experts": True}, MIXTURE, "quantize_moe_experts"),
         ({"quantize_moe_experts": False}, MIXTURE, ""),
         ({"peft_trainable_token_indices": [1]}, LLAMA, "peft_trainable_token_indices"),
-        ({"trust_remote_code": True}, MIXTURE, "trust_remote_code"),
-        ({"trust_remote_code": True}, LLAMA, ""),
+        ({}, MIXTURE._replace(family="kimi_linear"), "quantised one by one"),
+        ({"trust_remote_code": True}, MIXTURE, ""),
         ({"plugins": ["axolotl.integrations.spectrum.SpectrumPlugin"]}, LLAMA, "SpectrumPlugin"),
     ],
 )
