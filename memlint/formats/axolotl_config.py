@@ -183,8 +183,9 @@ _EMULATES_BF16: Version = (2, 3)
 def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     """The half-precision dtype that trains ("" for none), and the key that says so.
 
-    `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch 2.3
-    on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file that gives no `bf16` means `auto`, one that leaves it empty means none.
+    `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch
+    2.3 on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file
+    that gives no `bf16` means `auto`, one that leaves it empty means none.
     """
     said: Any = own.section.value.get("bf16", "auto")
     said = as_bool(said) if as_bool(said) is not None else said
