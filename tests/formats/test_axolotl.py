@@ -20,6 +20,7 @@ from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
 from tests.memory.runs import TINY
+from tests.pace import pace
 
 PLAIN: dict[str, Any] = {
     "base_model": "some/model",
@@ -650,7 +651,7 @@ def test_patterns_that_could_take_forever_do_not(key: str, pattern: str) -> None
     parsed_of(
         {**LORA, "lora_target_linear": False, "adapter": None if key != "lora_target_modules" else "lora", key: value}
     )
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 2 * pace()
 
 
 @given(st.text(alphabet="a.*+?()[]{}|^$\\d1,", max_size=40))
@@ -661,7 +662,7 @@ def test_a_bounded_pattern_ends(pattern: str) -> None:
         started = time.perf_counter()
         compiled.match("a" * 200 + "!")
         compiled.fullmatch("model.layers.0.self_attn.q_proj")
-        assert time.perf_counter() - started < 0.5
+        assert time.perf_counter() - started < 2
 
 
 @pytest.mark.parametrize(
