@@ -13,7 +13,7 @@ from memlint.source.encoding import MAX_BYTES
 from tests.pace import pace
 
 # The bar is 1 s on an idle machine; measured below 1 s each. Counting branches makes every line several times slower.
-SECONDS = 15.0 if "coverage" in sys.modules else 3.0
+SECONDS = 15.0 if "coverage" in sys.modules else 6.0
 MEBIBYTES = 200
 
 CASES = {
