@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.accelerate_fsdp import STRATEGIES
 from memlint.source.document import Path
 
 _DEVICES = ("none", "cpu", "nvme")
-_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 
 # neutral field -> section, key, values that it takes
 _KEYS: Mapping[str, tuple[str, str, tuple[Any, ...]]] = {
@@ -17,7 +17,7 @@ _KEYS: Mapping[str, tuple[str, str, tuple[Any, ...]]] = {
     "offload.optimizer": ("deepspeed_config", "offload_optimizer_device", _DEVICES),
     "offload.parameters": ("deepspeed_config", "offload_param_device", _DEVICES),
     "parallelism.fsdp.cpu_offload": ("fsdp_config", "fsdp_offload_params", (True, False)),
-    "parallelism.fsdp.strategy": ("fsdp_config", "fsdp_sharding_strategy", _STRATEGIES),
+    "parallelism.fsdp.strategy": ("fsdp_config", "fsdp_sharding_strategy", STRATEGIES),
     "parallelism.fsdp.reshard_after_forward": ("fsdp_config", "fsdp_reshard_after_forward", (True, False)),
 }
 _ENGINES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP"}

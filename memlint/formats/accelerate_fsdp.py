@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -60,6 +61,15 @@ TRAINER_DEFAULTS: dict[str, Any] = {
     "cpu_ram_efficient_loading": False,
     "reshard_after_forward": True,
 }
+
+
+def said_by_words(words: Sequence[str]) -> dict[str, Any]:
+    """What `fsdp: full_shard offload` says itself (transformers TrainingArguments._process_fsdp_args)."""
+    found: dict[str, Any] = {"offload_params": True} if "offload" in words else {}
+    for word in words:
+        if word.upper() in STRATEGIES:
+            found["sharding_strategy"] = word.upper()
+    return found
 
 
 def apply_fsdp(fields: Fields, options: Options, origin: Origin) -> None:

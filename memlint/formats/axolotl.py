@@ -40,24 +40,12 @@ DIALECT = "yaml11"
 _TELLING = frozenset(
     {
         *("micro_batch_size", "sequence_len", "adapter", "sample_packing", "num_epochs", "dataset_prepared_path"),
-        *(
-            "val_set_size",
-            "datasets",
-            "pretraining_dataset",
-            "lora_target_linear",
-            "train_on_inputs",
-            "group_by_length",
-        ),
-        *(
-            "wandb_project",
-            "flash_attention",
-            "xformers_attention",
-            "gradient_accumulation_steps",
-            "eval_sample_packing",
-        ),
-        *("pad_to_sequence_len", "saves_per_epoch", "evals_per_epoch", "load_in_8bit", "load_in_4bit", "lora_r", "rl"),
-        *("is_llama_derived_model", "strict", "special_tokens", "chat_template", "base_model_config", "tokenizer_type"),
-        *("optimizer", "lr_scheduler", "learning_rate", "output_dir", "bf16", "gradient_checkpointing", "model_type"),
+        *("val_set_size", "datasets", "pretraining_dataset", "lora_target_linear", "train_on_inputs"),
+        *("group_by_length", "wandb_project", "flash_attention", "xformers_attention", "eval_sample_packing"),
+        *("gradient_accumulation_steps", "pad_to_sequence_len", "saves_per_epoch", "evals_per_epoch"),
+        *("load_in_8bit", "load_in_4bit", "lora_r", "rl", "is_llama_derived_model", "strict", "special_tokens"),
+        *("chat_template", "base_model_config", "tokenizer_type", "optimizer", "lr_scheduler", "learning_rate"),
+        *("output_dir", "bf16", "gradient_checkpointing", "model_type"),
     }
 )
 # Tools with a `base_model` of their own (mergekit, Ludwig).

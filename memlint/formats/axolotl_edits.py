@@ -8,6 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import deepspeed_edits, says
+from memlint.formats.written import flag, whole, word
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -23,31 +24,19 @@ _LEGACY = (
 )
 
 
-def _whole(value: Any) -> Any:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _flag(value: Any) -> Any:
-    return value if isinstance(value, bool) else None
-
-
-def _word(value: Any) -> Any:
-    return value if isinstance(value, str) and value else None
-
-
 # neutral field -> the key that says it, and how (None: it cannot be said)
 _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "batch.micro_batch_size": ("micro_batch_size", _whole),
-    "batch.gradient_accumulation_steps": ("gradient_accumulation_steps", _whole),
-    "evaluation.batch_size": ("eval_batch_size", _whole),
+    "batch.micro_batch_size": ("micro_batch_size", whole),
+    "batch.gradient_accumulation_steps": ("gradient_accumulation_steps", whole),
+    "evaluation.batch_size": ("eval_batch_size", whole),
     "checkpointing.mode": ("gradient_checkpointing", {"full": True, "none": False}.get),
-    "optimizer.name": ("optimizer", _word),
+    "optimizer.name": ("optimizer", word),
     "optimizer.max_grad_norm": ("max_grad_norm", lambda value: value),
-    "sequence.length": ("sequence_len", _whole),
-    "method.rank": ("lora_r", _whole),
-    "method.alpha": ("lora_alpha", _whole),
-    "saving.only_model": ("save_only_model", _flag),
-    "stack.empty_cache_steps": ("torch_empty_cache_steps", _whole),
+    "sequence.length": ("sequence_len", whole),
+    "method.rank": ("lora_r", whole),
+    "method.alpha": ("lora_alpha", whole),
+    "saving.only_model": ("save_only_model", flag),
+    "stack.empty_cache_steps": ("torch_empty_cache_steps", whole),
 }
 _ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 
@@ -115,9 +104,7 @@ def _flagged(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str,
         return []
     if wanted not in _FLAG:
         return None
-    path, pointer = place
-    gone = [Edit(path, (*pointer, key), "remove") for key in _LEGACY if key in config and key != _FLAG[wanted]]
-    return [Edit(path, (*pointer, _FLAG[wanted]), "set", True), *gone]
+    return _instead(config, place, _FLAG[wanted], True)
 
 
 def _attention(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
@@ -127,9 +114,14 @@ def _attention(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[st
         return []
     if wanted not in _ATTENTIONS:
         return None
+    return _instead(config, place, "attn_implementation", wanted)
+
+
+def _instead(config: Mapping[str, Any], place: tuple[str, Path], key: str, value: Any) -> list[Edit]:
+    """`key` said, and the flags that may not stand beside it gone."""
     path, pointer = place
-    gone = [Edit(path, (*pointer, key), "remove") for key in _LEGACY if key in config]
-    return [Edit(path, (*pointer, "attn_implementation"), "set", wanted), *gone]
+    gone = [Edit(path, (*pointer, other), "remove") for other in _LEGACY if other in config and other != key]
+    return [Edit(path, (*pointer, key), "set", value), *gone]
 
 
 def _fused_loss(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:

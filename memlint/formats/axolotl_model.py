@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.formats.accelerate_fsdp import Options
 from memlint.formats.axolotl_config import Config, default_origin, half
-from memlint.formats.base import model_origin
+from memlint.formats.base import named_model
 from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.run import Origin, Quantization
 
@@ -39,10 +39,8 @@ def find_model(config: Config) -> tuple[Config, Origin, str]:
     if not name or "base_model" in config.held:
         reason = "`base_model` is a placeholder" if "base_model" in config.held else "no `base_model`"
         return config, Origin("unknown", detail=reason), ""
-    found = config.context.find_model(name, config.section.document.path)
-    if found.architecture is None:
-        return config, Origin("unknown", detail=found.reason or f"`{name}` is not known"), name
-    return config._replace(architecture=found.architecture), model_origin(found), name
+    architecture, origin = named_model(config.context, name, config.section.document.path)
+    return config._replace(architecture=architecture), origin, name
 
 
 def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> None:
@@ -117,11 +115,11 @@ def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
 
 def _wants_half_embeddings(config: Config) -> bool:
     word, _ = _asked_attention(config)
-    return (bool(word) and word not in ("eager", "sdpa")) or _cuts(config)
+    return (bool(word) and word not in ("eager", "sdpa")) or cuts(config)
 
 
-def _cuts(config: Config) -> bool:
-    """Cut cross entropy reads the head in half precision."""
+def cuts(config: Config) -> bool:
+    """Whether cut cross entropy is the loss, on by default with its plug-in; it reads the head in half precision."""
     return "CutCrossEntropyPlugin" in config.plugins and as_bool(config.own.get("cut_cross_entropy")) is not False
 
 

@@ -9,7 +9,7 @@ from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate, apply_world
 from memlint.formats.accelerate import recognise as is_accelerate
-from memlint.formats.accelerate_fsdp import STRATEGIES, TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate_fsdp import TRAINER_DEFAULTS, Options, apply_fsdp, said_by_words
 from memlint.formats.axolotl_config import Config
 from memlint.formats.axolotl_model import fsdp_version
 from memlint.formats.base import Missing
@@ -180,11 +180,7 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
     """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
     words = as_words(config.own.get("fsdp"))
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, "version": fsdp_version(config)}
-    for word in words:
-        if word.upper() in STRATEGIES:
-            defaults["sharding_strategy"] = word.upper()
-    if "offload" in words:
-        defaults["offload_params"] = True
+    defaults |= said_by_words(words)
     section = config.section.below("fsdp_config")
     key = "fsdp_config" if section.value else "fsdp"
     known = section._replace(value=_known_options(config, section))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.formats.axolotl_config import NAME, Config, default_origin, evaluates
-from memlint.formats.axolotl_model import dequantizes
+from memlint.formats.axolotl_model import cuts, dequantizes
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.run import Origin
 
@@ -115,6 +115,7 @@ def _generation(fields: Fields, config: Config) -> None:
 # 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.
 _REENTRANT = (0, 5)
 _NEVER_REENTRANT = ("gemma4", "gemma4_unified")
+_OFFLOADING = ("offload", "offload_disk", "unsloth")
 # Offloading by saved-tensor hooks; before, `offload` replaced torch's function (monkeypatch/gradient_checkpointing).
 _OFFLOADS_BY_HOOKS = (0, 12)
 
@@ -125,7 +126,7 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     them on already (loaders/model.py:464), without them it wraps the layers (:368)."""
     key = "gradient_checkpointing"
     word = config.own.word(key)
-    on = config.own.flag(key) or word in ("offload", "offload_disk", "unsloth")
+    on = config.own.flag(key) or word in _OFFLOADING
     config.put(fields, "checkpointing.mode", key, "full" if on else "none")
     kwargs = config.below("gradient_checkpointing_kwargs")
     said = as_bool(kwargs.get("use_reentrant"))
@@ -142,7 +143,7 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
 def _offloading(fields: Fields, config: Config, word: str) -> None:
     asked = config.own.get("activation_offloading")
     key = "activation_offloading" if asked else "gradient_checkpointing"
-    if not asked and word not in ("offload", "offload_disk", "unsloth"):
+    if not asked and word not in _OFFLOADING:
         return
     config.put(fields, "checkpointing.offload", key, True)
     said = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
@@ -185,9 +186,8 @@ def _loss(config: Config) -> tuple[str, str]:
     for key, kind in named:
         if config.own.flag(key) and _has_plugin(config, key):
             return kind, key
-    key = "cut_cross_entropy"
-    if _has_plugin(config, key) and as_bool(config.own.get(key)) is not False:  # on by default
-        return "cut", key
+    if cuts(config):
+        return "cut", "cut_cross_entropy"
     return "plain", "liger_fused_linear_cross_entropy"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from memlint._record import NamedTuple
-from memlint.architectures.model import Resolution
+from memlint.architectures.model import Architecture, Resolution
 from memlint.findings import Edit
 from memlint.hardware.model import Gpu
 from memlint.run import UNKNOWN, Origin, Run, Unknown
@@ -73,10 +73,15 @@ class Context(NamedTuple):
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` was said, where that is no setting
 
 
-def model_origin(found: Resolution) -> Origin:
-    """Where an architecture came from: `catalog: meta-llama/...`; inferred where no name matches exactly."""
+def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:
+    """The architecture behind a name and where it came from: `catalog: meta-llama/...`; inferred where no name
+    matches exactly, unknown with the reason where there is none.
+    """
+    found = context.find_model(name, from_path)
+    if found.architecture is None:
+        return None, Origin("unknown", detail=found.reason or f"`{name}` is not known")
     kind = "inferred" if found.inferred else "catalog"
-    return Origin(kind, found.path, detail=f"{found.source}: {found.inferred or found.name}")
+    return found.architecture, Origin(kind, found.path, detail=f"{found.source}: {found.inferred or found.name}")
 
 
 class Parsed(NamedTuple):

@@ -9,7 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate
 from memlint.formats.accelerate import apply_world as apply_launched_world
 from memlint.formats.accelerate import recognise as recognise_accelerate
-from memlint.formats.accelerate_fsdp import STRATEGIES, TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate_fsdp import TRAINER_DEFAULTS, Options, apply_fsdp, said_by_words
 from memlint.formats.base import Issue, Missing
 from memlint.formats.deepspeed import apply_deepspeed, config_issues
 from memlint.formats.deepspeed import recognise as recognise_deepspeed
@@ -100,11 +100,7 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     words = as_words(written) or (("full_shard",) if written is True else ())
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, "version": 1 if config.versions["transformers"] < (5, 9) else 2}
     defaults["auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP" if "auto_wrap" in words else "NO_WRAP"
-    for word in words:
-        if word.upper() in STRATEGIES:
-            defaults["sharding_strategy"] = word.upper()
-    if "offload" in words:
-        defaults["offload_params"] = True
+    defaults |= said_by_words(words)
     section = config.section.below("fsdp_config")
     found: tuple[Companion, ...] = ()
     if isinstance(config.hf.get("fsdp_config"), str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.model import StoredWeights
-from memlint.formats.base import model_origin
+from memlint.formats.base import named_model
 from memlint.formats.fields import Fields
 from memlint.formats.llamafactory_config import Config, default_origin
 from memlint.run import UNKNOWN, Model, Origin, Quantization
@@ -20,10 +20,8 @@ def find_model(config: Config) -> tuple[Config, Origin, str]:
     if not name or "model_name_or_path" in config.held:
         reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
         return config, Origin("unknown", detail=reason), ""
-    found = config.context.find_model(name, config.section.document.path)
-    if found.architecture is None:
-        return config, Origin("unknown", detail=found.reason or f"`{name}` is not known"), name
-    return config._replace(architecture=found.architecture), model_origin(found), name
+    architecture, origin = named_model(config.context, name, config.section.document.path)
+    return config._replace(architecture=architecture), origin, name
 
 
 def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> None:

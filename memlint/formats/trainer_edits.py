@@ -10,20 +10,9 @@ from memlint.formats.accelerate_edits import accelerate_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, says
 from memlint.formats.trainer_config import is_trl
+from memlint.formats.written import flag, whole, word
 from memlint.run import Run
 from memlint.source.document import Path
-
-
-def _whole(value: Any) -> Any:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _flag(value: Any) -> Any:
-    return value if isinstance(value, bool) else None
-
-
-def _word(value: Any) -> Any:
-    return value if isinstance(value, str) and value else None
 
 
 def _checkpointing(value: Any) -> Any:
@@ -58,34 +47,34 @@ def _share(value: Any) -> Any:
 
 # neutral field -> (spellings, newest first), how the value is written (None: it cannot be said)
 _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
-    "batch.micro_batch_size": (("per_device_train_batch_size", "per_gpu_train_batch_size"), _whole),
-    "batch.gradient_accumulation_steps": (("gradient_accumulation_steps",), _whole),
-    "evaluation.batch_size": (("per_device_eval_batch_size", "per_gpu_eval_batch_size"), _whole),
-    "evaluation.accumulation_steps": (("eval_accumulation_steps",), _whole),
-    "evaluation.full_half_precision": (("bf16_full_eval", "fp16_full_eval"), _flag),
+    "batch.micro_batch_size": (("per_device_train_batch_size", "per_gpu_train_batch_size"), whole),
+    "batch.gradient_accumulation_steps": (("gradient_accumulation_steps",), whole),
+    "evaluation.batch_size": (("per_device_eval_batch_size", "per_gpu_eval_batch_size"), whole),
+    "evaluation.accumulation_steps": (("eval_accumulation_steps",), whole),
+    "evaluation.full_half_precision": (("bf16_full_eval", "fp16_full_eval"), flag),
     "checkpointing.mode": (("gradient_checkpointing", "activation_checkpointing"), _checkpointing),
     "attention.implementation": (("attn_implementation",), _attention),
-    "optimizer.name": (("optim",), _word),
+    "optimizer.name": (("optim",), word),
     "optimizer.max_grad_norm": (("max_grad_norm",), lambda value: value),
-    "loss.liger_kernels": (("use_liger_kernel", "use_liger"), _flag),
-    "sequence.length": (("max_length", "max_seq_length", "model_max_length", "block_size"), _whole),
-    "sequence.packing": (("packing",), _flag),
+    "loss.liger_kernels": (("use_liger_kernel", "use_liger"), flag),
+    "sequence.length": (("max_length", "max_seq_length", "model_max_length", "block_size"), whole),
+    "sequence.packing": (("packing",), flag),
     "method.kind": (("use_peft",), _adapter),
-    "method.rank": (("lora_r", "lora_rank"), _whole),
-    "method.alpha": (("lora_alpha",), _whole),
+    "method.rank": (("lora_r", "lora_rank"), whole),
+    "method.alpha": (("lora_alpha",), whole),
     "method.targets": (("lora_target_modules", "target_modules"), _targets),
     "model.quantization.bits": (("load_in_4bit",), _four_bit),
-    "model.quantization.kind": (("bnb_4bit_quant_type",), _word),
-    "model.quantization.double_quant": (("use_bnb_nested_quant",), _flag),
-    "model.weights_dtype": (("dtype", "torch_dtype"), _word),
-    "saving.only_model": (("save_only_model",), _flag),
-    "stack.empty_cache_steps": (("torch_empty_cache_steps",), _whole),
+    "model.quantization.kind": (("bnb_4bit_quant_type",), word),
+    "model.quantization.double_quant": (("use_bnb_nested_quant",), flag),
+    "model.weights_dtype": (("dtype", "torch_dtype"), word),
+    "saving.only_model": (("save_only_model",), flag),
+    "stack.empty_cache_steps": (("torch_empty_cache_steps",), whole),
     "parallelism.ddp_bucket_mb": (("ddp_bucket_cap_mb",), lambda value: int(value)),
-    "sequence.max_prompt_length": (("max_prompt_length",), _whole),
-    "sequence.max_new_tokens": (("max_completion_length",), _whole),
-    "method.num_generations": (("num_generations",), _whole),
+    "sequence.max_prompt_length": (("max_prompt_length",), whole),
+    "sequence.max_new_tokens": (("max_completion_length",), whole),
+    "method.num_generations": (("num_generations",), whole),
     "method.generator_share": (("vllm_gpu_memory_utilization",), _share),
-    "parallelism.zero.gathers_for_generation": (("ds3_gather_for_generation",), _flag),
+    "parallelism.zero.gathers_for_generation": (("ds3_gather_for_generation",), flag),
     "method.reference_model": (("precompute_ref_log_probs",), lambda value: True if value == "precomputed" else None),
     "precision.bf16": (("bf16",), _true),
     "precision.fp16": (("fp16",), _true),

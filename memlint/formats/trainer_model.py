@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.formats.base import model_origin
+from memlint.formats.base import named_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.formats.trainer_config import OPEN_INSTRUCT, Config
 from memlint.run import Origin
@@ -49,11 +49,11 @@ def apply_model(fields: Fields, config: Config) -> None:
 
 
 def _architecture(fields: Fields, config: Config, name: str) -> None:
-    found = config.context.find_model(name, config.section.document.path)
+    _, origin = named_model(config.context, name, config.section.document.path)
     if config.architecture is not None:
-        fields.put("model.architecture", config.architecture, model_origin(found))
+        fields.put("model.architecture", config.architecture, origin)
     else:
-        fields.unknown("model.architecture", found.reason or f"`{name}` is not known")
+        fields.unknown("model.architecture", origin.detail)
 
 
 def _weights_dtype(fields: Fields, config: Config) -> None:

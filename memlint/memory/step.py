@@ -13,7 +13,7 @@ from memlint.memory.elements import Tokens
 from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, kind_of, upcasts_head
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
-from memlint.memory.profile import Mode
+from memlint.memory.profile import Mode, Profile
 from memlint.memory.roles import Roles, extents, roles
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.tape import Weight
@@ -217,7 +217,7 @@ def _layer(
     repeat: int,
 ) -> Stretch:
     profile = layer_profile(shape, parts, shared.regime, mode)
-    found = _stretch(profile, sizes[_stays(shared.run, placed)], placed, repeat)
+    found = stretch_of(profile, sizes[stays(shared.run, placed)], placed, repeat)
     return found._replace(left_behind=_left_behind(shared, unit, mode))
 
 
@@ -239,14 +239,14 @@ def _left_behind(shared: Step, unit: Unit, mode: Mode) -> int:
     return 2 * rounded(shared.counts["hidden"] * shared.width)
 
 
-def _stays(run: Run, placed: UnitState) -> bool:
+def stays(run: Run, placed: UnitState) -> bool:
     """Whether gradients stay where autograd put them, rather than in what the engine made of them."""
     return placed.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
-def _stretch(profile: object, sizes: Sizes, placed: UnitState, repeat: int) -> Stretch:
+def stretch_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Stretch:
     return Stretch(
-        profile,  # type: ignore[arg-type]
+        profile,
         sizes,
         repeat,
         placed.gathered_forward,
@@ -271,8 +271,8 @@ def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     counts["w:embedding"] = tensor.numel
     profile = embedding_profile(weight, shape, shared.regime.in_kernels)
     if architecture.tied_embeddings:
-        return _stretch(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
+        return stretch_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
+    return stretch_of(profile, Sizes(counts, stays(shared.run, placed)), placed, 1)
 
 
 def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
@@ -289,7 +289,7 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
     if state.gathered_at_loss:
         gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
         placed = placed._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    found = _stretch(profile, Sizes(counts, _stays(shared.run, placed)), placed, 1)
+    found = stretch_of(profile, Sizes(counts, stays(shared.run, placed)), placed, 1)
     return found._replace(left_behind=_kept_logits(shared, tensors))
 
 

@@ -20,9 +20,9 @@ from memlint.memory.blocks.projector import Exit, exit_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.model import ModelState, Unit, UnitState
 from memlint.memory.parameters import Missing
-from memlint.memory.profile import Mode, Profile
+from memlint.memory.profile import Mode
 from memlint.memory.roles import extents, roles
-from memlint.memory.step import Step
+from memlint.memory.step import Step, stays, stretch_of
 from memlint.memory.storage import rounded
 from memlint.memory.walk import Sizes, Stretch
 
@@ -90,8 +90,8 @@ def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     # tower), LLaMA-Factory at trainable layers alone (model_utils/checkpointing.py:98).
     asks = shared.run.checkpointing.mode not in ("none", "selective") and shared.run.stack.framework != "llamafactory"
     profile, width = entry_profile(tower_ends.entry(parts.tower, ends.before, asks), regime)
-    sizes = Sizes({**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, _stays(shared, early))
-    found = [_stretch(profile, sizes, early)]
+    sizes = Sizes({**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, stays(shared.run, early))
+    found = [stretch_of(profile, sizes, early)]
     mode = _mode(shared, parts.layers.unit, width, asks or tower_ends.trains(ends.before))
     found += _layers(shared, parts, counts, regime, mode)
     flows = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
@@ -161,12 +161,12 @@ def _layers(shared: Step, parts: Parts, counts: dict[str, int], regime: Regime, 
     for whole, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
         repeat = len(list(group))
         own["scores"] = tower.heads * counts["rows"] * _seen(shared, tower, counts, whole)
-        sizes = Sizes(dict(own), _stays(shared, placed))
+        sizes = Sizes(dict(own), stays(shared.run, placed))
         if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
-            yield _stretch(layer_profile(shape, profiled, regime, mode), sizes, placed)
+            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed)
             mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
         if repeat:
-            yield _stretch(layer_profile(shape, profiled, regime, mode), sizes, placed, repeat)
+            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed, repeat)
 
 
 def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> int:
@@ -195,7 +195,7 @@ def _exit(
     shape = tower_ends.filled(given, parts.tower, path, ends.behind, unit.tensors, shared.run.method.dropout > 0)
     sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
     placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
-    return _stretch(exit_profile(shape, regime), Sizes(sizes, _stays(shared, placed)), placed)
+    return stretch_of(exit_profile(shape, regime), Sizes(sizes, stays(shared.run, placed)), placed)
 
 
 def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> int:
@@ -211,20 +211,3 @@ def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> i
     if tower_ends.is_packed(tower) and not shared.regime.attention.startswith("flash"):
         found += rounded(counts["rows"] * counts["rows"] * width)
     return found
-
-
-def _stays(shared: Step, placed: UnitState) -> bool:
-    return placed.gradient_kept > 0 and shared.run.parallelism.engine in ("single", "ddp")
-
-
-def _stretch(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Stretch:
-    return Stretch(
-        profile,
-        sizes,
-        repeat,
-        placed.gathered_forward,
-        placed.gathered_backward,
-        placed.gradient_live,
-        placed.gradient_kept,
-        placed.gradient_end,
-    )
