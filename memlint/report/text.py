@@ -36,7 +36,9 @@ def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
 def hints(count: Totals) -> Iterator[str]:
     """What would let memlint say more."""
     if count.files and not count.recognised and not any(count.by_severity.values()):
-        yield "no config that memlint knows: it reads LLaMA-Factory, DeepSpeed, Trainer/TRL and accelerate files"
+        yield (
+            "no config that memlint knows: it reads LLaMA-Factory, Axolotl, DeepSpeed, Trainer/TRL and accelerate files"
+        )
     if count.cardless:
         whose = "the run" if count.cardless == 1 else f"{count.cardless} runs"
         yield (
