@@ -16,6 +16,7 @@ PACKAGE = ROOT / "memlint"
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
     "_record": -1,
+    "_stages": -1,
     "_pattern": -1,
     "_extensions": -1,
     "_files": -1,

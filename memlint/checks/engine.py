@@ -11,6 +11,7 @@ from typing import Any
 
 import memlint._extensions as extensions
 from memlint._record import NamedTuple
+from memlint._stages import Stages, finished
 from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts, Under
 from memlint.checks.issues import issue_findings
@@ -71,21 +72,30 @@ class Engine:
 
     def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
         """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
+        return finished(self.stages(document, context, format_name, fixes))
+
+    def stages(
+        self, document: Document, context: Context, format_name: str = "", fixes: bool = True
+    ) -> Stages[Analysis]:
+        """`analyse`: recognised, parsed, estimated, judged."""
         try:
-            return self._analyse(document, context, format_name, fixes)
+            return (yield from self._stages(document, context, format_name, fixes))
         except Exception as error:
             found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
-    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
+    def _stages(self, document: Document, context: Context, format_name: str, fixes: bool) -> Stages[Analysis]:
         claimed = _claim(document, format_name)
         if claimed is None:
             return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
         format_, recognition = claimed
         document = redialect(document, format_.DIALECT)
+        yield
         parsed = format_.parse(document, context)
+        yield
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
+        yield
         found.extend(map(Found, issue_findings(parsed)))
         for index, estimate in enumerate(estimates):
             under = self._under(format_, document, context, index, parsed.runs[index])

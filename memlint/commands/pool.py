@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterator, Sequence
 
 from memlint._garbage import settle
+from memlint._stages import abreast
 from memlint.commands.progress import watched
 from memlint.commands.run_files import Job, Linted, Linter
 from memlint.discovery import Found
 
 # Below this many files starting workers costs more than they save (measured: benchmarks/repository.py).
 WORTH_WORKERS = 500
-CHUNK = 25
+# Files that go through the stages side by side, and how many bytes they may have together: what they hold stays small.
+ABREAST = 16
+BYTES = 256 * 1024
 
 _linter: Linter | None = None
 
@@ -27,9 +30,35 @@ def linted(what: Job, found: Sequence[Found], jobs: int | None) -> Iterator[Lint
 
 def _serial(what: Job, found: Sequence[Found]) -> Iterator[Linted]:
     linter = Linter(what)
-    for item in found:
-        yield linter.linted(item.path, item.named)
+    for row in _rows(found):
+        yield from _side_by_side(linter, row)
         settle()
+
+
+def _rows(found: Sequence[Found]) -> Iterator[list[Found]]:
+    """The files in rows, in order; the first goes alone, as what it leaves behind is taken to stay."""
+    row: list[Found] = []
+    room = 0
+    for item in found:
+        size = _size(item.path)
+        if row and (len(row) == ABREAST or size > room):
+            yield row
+            row, room = [], BYTES
+        row.append(item)
+        room -= size
+    if row:
+        yield row
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # standard input, or gone since: its stages say so
+        return 0
+
+
+def _side_by_side(linter: Linter, row: Sequence[Found]) -> list[Linted]:
+    return abreast([linter.stages(item.path, item.named) for item in row])
 
 
 def _processors() -> int:
@@ -43,7 +72,8 @@ def _parallel(what: Job, found: Sequence[Found], workers: int) -> Iterator[Linte
     settle()
     method = "fork" if hasattr(os, "fork") else "spawn"
     with get_context(method).Pool(workers, _start, (what,)) as pool:
-        yield from pool.imap(_lint, found, chunksize=CHUNK)
+        for row in pool.imap(_lint, _rows(found)):
+            yield from row
         pool.close()
         pool.join()  # else they are ended in the middle of their own ending
 
@@ -53,6 +83,6 @@ def _start(what: Job) -> None:
     _linter = Linter(what)
 
 
-def _lint(item: Found) -> Linted:
+def _lint(row: Sequence[Found]) -> list[Linted]:
     assert _linter is not None
-    return _linter.linted(item.path, item.named)
+    return _side_by_side(_linter, row)

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import memlint._extensions as extensions
 from memlint._record import NamedTuple
+from memlint._stages import Stages, finished
 from memlint.checks.directives import MALFORMED
 from memlint.checks.engine import INTERNAL_ERROR, Engine, internal_error
 from memlint.checks.rule import Rule, RuleError
@@ -170,8 +171,14 @@ class Linter:
 
     def linted(self, path: str, named: bool = True) -> Linted:
         """The same with what suppressions in settings did. A crash is a finding on the file."""
+        return finished(self.stages(path, named))
+
+    def stages(self, path: str, named: bool = True) -> Stages[Linted]:
+        """`linted`: the stages of the session, then suppressed."""
         try:
-            return self.judged(path, self.outcome(path, named))
+            outcome = yield from self.session.stages(path, named, self.job.fixes)
+            yield
+            return self.judged(path, outcome)
         except CommandError:
             raise
         except Exception as error:

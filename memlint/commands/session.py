@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
+from memlint._stages import Stages, finished
 from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import Workspace, on_disk
 from memlint.findings import Finding, Location
@@ -89,20 +90,26 @@ class Session:
 
     def lint(self, path: str, named: bool = True, fixes: bool = True) -> Outcome:
         """Everything there is to say about one file. A file that cannot be read is a finding, and so is a crash."""
+        return finished(self.stages(path, named, fixes))
+
+    def stages(self, path: str, named: bool = True, fixes: bool = True) -> Stages[Outcome]:
+        """`lint`: read, then the stages of each document, then planned."""
         workspace = self.workspace(path)
         try:
             documents = workspace.documents(path)
         except OSError as error:
             return Outcome(path, (), (unreadable(path, error.strerror or str(error)),), readable=False)
-        analyses = tuple(self.analyse(document, workspace) for document in documents)
+        yield
+        analyses = []
+        for document in documents:
+            context = self.context(document, workspace)
+            analyses.append((yield from self.engine_of(document.path).stages(document, context)))
+        yield
         found: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _concerns_us(analysis.document):
                 found.extend(self.planned(analysis, workspace) if fixes else analysis.findings)
-        return Outcome(path, analyses, tuple(found))
-
-    def analyse(self, document: Document, workspace: Workspace, fixes: bool = True) -> Analysis:
-        return self.engine_of(document.path).analyse(document, self.context(document, workspace), fixes=fixes)
+        return Outcome(path, tuple(analyses), tuple(found))
 
     def context(self, document: Document, workspace: Workspace) -> Context:
         facts = dict(self.facts_of(document, workspace))
@@ -123,7 +130,8 @@ class Session:
         def reanalyse(contents: Mapping[str, bytes]) -> Analysis:
             other = workspace.overlaid(contents)
             changed = other.documents(document.path)[document.index]
-            return self.analyse(changed, other, fixes=False)  # the laws look at findings and estimates alone
+            engine, context = self.engine_of(changed.path), self.context(changed, other)
+            return engine.analyse(changed, context, fixes=False)  # the laws look at findings and estimates alone
 
         return reanalyse
 
