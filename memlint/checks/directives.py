@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from memlint._lazy import Lazy
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
@@ -26,6 +27,7 @@ KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGE
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
+_DATETIME: Any = Lazy("datetime")
 _MARK = pattern(r"memlint:[ \t]*")
 _IGNORE = pattern(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
 _UNTIL = pattern(r"(?:^|\s)until=(\S*)")
@@ -84,7 +86,7 @@ def directives(comments: Iterable[Comment], path: str) -> Directives:
 
 def is_date(text: str) -> bool:
     try:
-        return len(text) == 10 and bool(datetime.date.fromisoformat(text))
+        return len(text) == 10 and bool(_DATETIME.date.fromisoformat(text))
     except ValueError:
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
@@ -47,7 +47,7 @@ def hidden(
 
 
 def today() -> str:
-    return datetime.date.today().isoformat()
+    return time.strftime("%Y-%m-%d")
 
 
 def _documents(outcome: Outcome) -> Iterator[Document]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from memlint._lazy import Lazy
 from memlint._pattern import pattern
 from memlint.hardware import find, instance, suggestions
 from memlint.selectors import is_selector
 from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
 
+_DATETIME: Any = Lazy("datetime")
 _VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
 _SIZE = pattern(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
 _EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -46,7 +47,7 @@ def size(value: str | int) -> int | None:
 
 def is_date(text: str) -> bool:
     try:
-        return bool(_DATE.fullmatch(text)) and bool(datetime.date.fromisoformat(text))
+        return bool(_DATE.fullmatch(text)) and bool(_DATETIME.date.fromisoformat(text))
     except ValueError:
         return False
 

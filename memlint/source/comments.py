@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from yaml import YAMLError
-from yaml.events import ScalarEvent
-
+from memlint._lazy import Lazy
 from memlint._pattern import pattern
 from memlint.source.document import Comment, Document
 from memlint.source.layout import Entry, Places, Plain
 from memlint.source.lines import Lines
-from memlint.source.yaml import Parser
 
 MAX_COMMENTS = 20_000
+_PYYAML: Any = Lazy("memlint.source.pyyaml")
 
 _REST_OF_LINE = pattern(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 _HEADER = pattern(r"[|>][^\r\n\x85\u2028\u2029]*")
@@ -68,7 +66,8 @@ def _scalar_spans(document: Document) -> tuple[Iterable[tuple[int, int]], int]:
     plain, places = document.plain, document.places
     if isinstance(plain, Plain) and isinstance(places, Places) and not plain.fixed and document.documents == 1:
         return _known_spans(places.root, document.text), len(document.text)
-    return _parsed_spans(document.text)
+    read, stop = _PYYAML.scalar_spans(document.text)
+    return [(_body(document.text, start) if is_block else start, end) for start, end, is_block in read], stop
 
 
 def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
@@ -82,22 +81,6 @@ def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
             yield (_body(text, start) if not plain and text[start] in "|>" else start), end
         else:
             pending += reversed(below.values() if below.__class__ is dict else below)
-
-
-def _parsed_spans(text: str) -> tuple[list[tuple[int, int]], int]:
-    spans: list[tuple[int, int]] = []
-    try:
-        get: Callable[[], Any] = Parser(text).get_event
-        while (event := get()) is not None:
-            kind = event.__class__
-            if kind is ScalarEvent:
-                start, end = event.start_mark.index, event.end_mark.index
-                if event.style in ("|", ">"):
-                    start = _body(text, start)
-                spans.append((start, end))
-    except YAMLError:
-        return spans, spans[-1][1] if spans else 0
-    return spans, len(text)
 
 
 def _body(text: str, start: int) -> int:

@@ -17,7 +17,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import Refused
-from memlint.source.yaml import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
 
 _TOKEN = pattern(
     r"[ \t\n\r]*(?:"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from memlint._lazy import Lazy
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
+from memlint.source.flat import flat
 from memlint.source.json import tree
 from memlint.source.layout import Entry, Places, Plain, raw
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
-from memlint.source.yaml import Tree, failed, trees
+from memlint.source.tree import Tree, failed
 
+_PYYAML: Any = Lazy("memlint.source.pyyaml")
 _SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 
@@ -71,7 +74,8 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
         return [failed(())]
     if syntax == "json":
         return [tree(decoded.text, lines)]
-    return list(trees(decoded.text, dialect, lines)) or [failed(())]
+    simple = flat(decoded.text, dialect)
+    return [simple] if simple else list(_PYYAML.trees(decoded.text, dialect, lines)) or [failed(())]
 
 
 def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:

@@ -9,6 +9,7 @@ from yaml import MarkedYAMLError, YAMLError
 from memlint.source.document import Problem, Span
 from memlint.source.encoding import unprintable
 from memlint.source.lines import Lines
+from memlint.source.tree import TEMPLATE
 
 # What libyaml and PyYAML's own parser say (part of it) -> what to write instead.
 _ADVICE = (
@@ -26,8 +27,6 @@ _ADVICE = (
     ("found unknown escape character", "an unknown escape in double quotes; use single quotes, or write \\\\"),
     ("did not find expected <document start>", "text after the end of the document; check the indentation"),
 )
-
-TEMPLATE = "an unrendered template; render it first, or quote the value"
 
 
 def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:

@@ -11,15 +11,16 @@ Dates stay strings here, as nothing in a training config is a date.
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable
-from typing import Union
+from typing import Any, Union
 
+from memlint._lazy import Lazy
 from memlint._pattern import pattern
 
 Scalar = Union[str, int, float, bool, None]
 
+_DATETIME: Any = Lazy("datetime")
 MAX_DIGITS = 64  # no setting comes near it; keeps arithmetic on any value far from overflow and quadratic time
 
 _NULLS: dict[str, Scalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
@@ -198,11 +199,11 @@ def _check_timestamp(raw: str, match: re.Match[str]) -> None:
     """PyYAML turns the scalar into a date and fails when there is no such day."""
     try:
         if match[1] is None:
-            datetime.date(int(raw[:4]), int(raw[5:7]), int(raw[8:]))
+            _DATETIME.date(int(raw[:4]), int(raw[5:7]), int(raw[8:]))
             return
-        datetime.datetime(*(int(match[group]) for group in range(1, 7)))  # type: ignore[arg-type]
+        _DATETIME.datetime(*(int(match[group]) for group in range(1, 7)))
         if match[7] is not None:
-            datetime.timezone(datetime.timedelta(hours=int(match[7]), minutes=int(match[8] or 0)))
+            _DATETIME.timezone(_DATETIME.timedelta(hours=int(match[7]), minutes=int(match[8] or 0)))
     except ValueError as error:
         reason = f"{raw} is read as a date, and there is no such date ({error}); write it in quotes"
         raise ScalarProblem("impossible-date", reason) from None

@@ -21,19 +21,16 @@ from yaml.events import (
     StreamStartEvent,
 )
 
-from memlint._record import NamedTuple
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines
-from memlint.source.messages import TEMPLATE, syntax_problem
+from memlint.source.messages import syntax_problem
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import Refused, tagged
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, Tree, failed
 
-MAX_DEPTH = 64
-MAX_NODES = 500_000  # about 0.6 s and 110 MiB
 MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
 MAX_DOCUMENTS = 100
-MAX_PROBLEMS = 200
 
 _NO_KEY = object()
 _MERGE = object()
@@ -46,16 +43,6 @@ try:
     Parser = CParser
 except ImportError:  # PyYAML built without libyaml: 15 times slower, the same events
     Parser = yaml.SafeLoader
-
-
-class Tree(NamedTuple):
-    """One document as the builder made it. `fixed`: keys and aliases keep another dialect from patching scalars in."""
-
-    value: Any
-    root: Entry
-    problems: tuple[Problem, ...]
-    aliases: tuple[Path, ...]
-    fixed: bool
 
 
 def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
@@ -78,10 +65,6 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
     except Refused as refused:
         problem = refused.problem(lines)
     yield failed((*builder.problems, problem) if builder else (problem,))
-
-
-def failed(problems: tuple[Problem, ...]) -> Tree:
-    return Tree(None, (-1, -1, 0, 0, False, None), problems, (), True)
 
 
 class _Builder:
@@ -282,3 +265,17 @@ class _Builder:
         if template >= 0:
             raise Refused("template", TEMPLATE, template, template + 2)
         raise Refused("unhashable-key", "a collection cannot be a key; quote it if it is meant as text", start)
+
+
+def scalar_spans(text: str) -> tuple[list[tuple[int, int, bool]], int]:
+    """Where each scalar starts and ends and whether it is a block scalar, and where reading stopped."""
+    spans: list[tuple[int, int, bool]] = []
+    try:
+        get: Callable[[], Any] = Parser(text).get_event
+        while (event := get()) is not None:
+            kind = event.__class__
+            if kind is ScalarEvent:
+                spans.append((event.start_mark.index, event.end_mark.index, event.style in ("|", ">")))
+    except yaml.YAMLError:
+        return spans, spans[-1][1] if spans else 0
+    return spans, len(text)

@@ -46,7 +46,7 @@ def test_a_file_at_its_limit_is_read(name: str) -> None:
         ("a.json", '{"a": 1, "b": 2}', 6),
         ("a.json", "[[], [], {}]", 8),
         ("a.yaml", "[1, 2, 3]", 4),
-        ("a.yaml", "a: 1\nb: 2\n", 5),
+        ("a.yaml", 'a: 1\n"b": 2\n', 5),
         ("a.yaml", "a: &x 1\n? *x\n: *x\n", 6),
     ],
 )
