@@ -16,7 +16,7 @@ from memlint.checks.expression_render import render
 from memlint.checks.facts import Facts, Under
 from memlint.checks.issues import issue_findings
 from memlint.checks.places import Finder, location
-from memlint.checks.rule import Hit, Rule, concerns
+from memlint.checks.rule import Body, Hit, Rule, concerns
 from memlint.checks.rule_fixes import Situation, fixes_of
 from memlint.checks.rule_index import Index
 from memlint.checks.source_problems import problem_findings
@@ -67,8 +67,7 @@ class Engine:
     def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
         self.rules = rules
         self.estimator = estimator
-        # By format and purpose: the rules that concern them, from the second run on with an index.
-        self._indices: dict[tuple[str, str], tuple[Rule, ...] | Index] = {}
+        self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
 
     def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
         """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
@@ -103,16 +102,11 @@ class Engine:
         return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
 
     def _candidates(self, facts: Facts, format_name: str) -> Iterable[Rule]:
-        """The rules that may have something to say. An index pays from the second run of its kind on."""
+        """The rules that may have something to say."""
         kind = (format_name, facts.run.purpose)
-        known = self._indices.get(kind)
-        if known is None:
-            concerned = tuple(rule for rule in self.rules if concerns(rule, *kind))
-            self._indices[kind] = concerned
-            return concerned
-        if not isinstance(known, Index):
-            known = self._indices[kind] = Index(known)
-        return known.candidates(facts)
+        if kind not in self._indices:
+            self._indices[kind] = Index(rule for rule in self.rules if concerns(rule, *kind))
+        return self._indices[kind].candidates(facts)
 
     def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
         """The estimate; one that says "unknown" where the estimator fails, so that the rest is still said."""
@@ -171,17 +165,18 @@ def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] |
 
 
 def _hits(rule: Rule, facts: Facts) -> list[Hit]:
-    facts.begin(rule.variables)
+    body = rule.body()
+    facts.begin(body.variables)
     if rule.check is not None:
         return list(rule.check(facts))
-    if rule.when is None or rule.when(facts) is not True:
+    if body.when is None or body.when(facts) is not True:
         return []
-    return [Hit(render(rule.message, facts), "", _data(rule, facts))]
+    return [Hit(render(body.message, facts), "", _data(body, facts))]
 
 
-def _data(rule: Rule, facts: Facts) -> dict[str, Any]:
+def _data(body: Body, facts: Facts) -> dict[str, Any]:
     """The numbers behind a message: the rule's variables, as plain values."""
-    values = {name: read(facts) for name, read in rule.variables.items()}
+    values = {name: read(facts) for name, read in body.variables.items()}
     return {name: value for name, value in values.items() if value is not UNKNOWN}
 
 

@@ -14,6 +14,9 @@ from memlint.checks.expression_render import Template
 from memlint.checks.facts import Evaluate, Facts
 
 PROFILES = ("default", "strict", "ci")
+# ("key", section, key): the section has the key. ("said", "section/key", value): the file gives it that value.
+# ("field", name, value), ("fact", name, value): it has that value. ("unlike", name, value): the field has another one.
+Atom = tuple[str, str, Any]
 
 
 class RuleError(Exception):
@@ -78,25 +81,33 @@ class Texts(NamedTuple):
     when: str = ""
 
 
+class Body(NamedTuple):
+    """What a run is judged by; `when` is None for a rule written in Python."""
+
+    when: Compiled | None = None
+    message: Template = ()
+    variables: Mapping[str, Compiled] = {}
+
+
 class Rule(NamedTuple):
     """`formats` and `purposes` empty: all of them. `severities`: by confidence, where the rule says so.
 
     `at`: the names to point to, the first that has a place wins. `plan`: the planner looks for fixes.
+    `needs`: of these one holds wherever the rule is true (None: there are none to name, it is always asked).
     """
 
     id: str
     name: str
     severity: str
-    when: Compiled | None
-    message: Template
     at: tuple[str, ...]
+    body: Callable[[], Body] = Body
+    needs: tuple[Atom, ...] | None = None
     confidence: str = "high"
     severities: Mapping[str, str] = {}
     formats: tuple[str, ...] = ()
     purposes: tuple[str, ...] = ("train",)
     profiles: tuple[str, ...] = PROFILES
     preview: bool = False
-    variables: Mapping[str, Compiled] = {}
     related: tuple[tuple[str, str], ...] = ()
     fixes: Callable[[], tuple[FixTemplate, ...]] = tuple
     plan: bool = False

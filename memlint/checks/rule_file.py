@@ -15,7 +15,8 @@ from memlint.checks.expression_render import Template
 from memlint.checks.expression_syntax import ExpressionError
 from memlint.checks.expression_template import compile_template
 from memlint.checks.expression_types import BOOL, NULL, comparable, text
-from memlint.checks.rule import PROFILES, Compiled, FixTemplate, Rule, RuleError, Texts
+from memlint.checks.rule import PROFILES, Body, Compiled, FixTemplate, Rule, RuleError, Texts
+from memlint.checks.rule_index import needs
 from memlint.checks.vocabulary import SECTIONS, Vocabulary
 from memlint.formats.suggest import nearest
 from memlint.formats.validate import schema_issues
@@ -64,18 +65,17 @@ def parse_rule(document: Document) -> Rule:
     variables = _variables(file)
     if "when" not in file.fields or "message" not in file.fields:
         raise file.error((), "a rule file needs `when` and `message`")
-    return _common(file)._replace(
-        variables=variables,
-        when=Compiled(_when(file)),
-        message=file.compiled(("message",), file.fields["message"].strip(), compile_template),
-    )
+    message = file.compiled(("message",), file.fields["message"].strip(), compile_template)
+    body = Body(Compiled(_when(file)), message, variables)
+    return _common(file)._replace(body=lambda: body, needs=needs(body))
 
 
 def parse_python_rule(document: Document, check: Any) -> Rule:
     """A rule whose fields stand in a Python module and whose `check` finds the hits."""
     _check_shape(document)
     file = _File(document, Vocabulary(tuple(document.value.get("formats", ()))))
-    return _common(file)._replace(variables=_variables(file), check=check)
+    body = Body(variables=_variables(file))
+    return _common(file)._replace(body=lambda: body, check=check)
 
 
 def _check_shape(document: Document) -> None:
@@ -109,8 +109,6 @@ def _common(file: _File) -> Rule:
         name=fields["name"],
         severity=severity if isinstance(severity, str) else severity["high"],
         severities={} if isinstance(severity, str) else severity,
-        when=None,
-        message=(),
         at=_at(file),
         confidence=fields.get("confidence", "high"),
         formats=tuple(fields.get("formats", ())),

@@ -13,13 +13,10 @@ from typing import Any
 from memlint.checks.expression_values import equal
 from memlint.checks.facts import Evaluate, Facts
 from memlint.checks.readers import READERS
-from memlint.checks.rule import Compiled, Rule
+from memlint.checks.rule import Atom, Body, Rule
 from memlint.run import Run, get
 
 Form = list[Any]
-# ("key", section, key): the section has the key. ("said", "section/key", value): the file gives it that value.
-# ("field", name, value), ("fact", name, value): it has that value. ("unlike", name, value): the field has another one.
-Atom = tuple[str, str, Any]
 Atoms = frozenset[Atom]
 
 MAX_DEPTH = 8
@@ -41,10 +38,9 @@ class Index:
         self._by_key: dict[str, dict[Any, list[int]]] = {}
         tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
         for number, rule in enumerate(self._rules):
-            atoms = needs(rule)
-            if atoms is None:
+            if rule.needs is None:
                 self._always.append(number)
-            for kind, name, value in atoms or ():
+            for kind, name, value in rule.needs or ():
                 table = self._by_key if kind == "key" else None
                 values = table.setdefault(name, {}) if table is not None else tables.setdefault((kind, name), {})
                 values.setdefault(value, []).append(number)
@@ -95,12 +91,12 @@ def _reader(kind: str, name: str) -> Evaluate:
     return lambda facts: read(facts.run)
 
 
-def needs(rule: Rule) -> Atoms | None:
+def needs(body: Body) -> tuple[Atom, ...] | None:
     """Atoms of which one holds wherever the rule is true; None where there are none to name."""
-    if rule.check is not None or rule.when is None:
+    if body.when is None:
         return None
-    variables = {name: one.form for name, one in rule.variables.items() if isinstance(one, Compiled)}
-    return _needs(rule.when.form, variables, 0)
+    found = _needs(body.when.form, {name: one.form for name, one in body.variables.items()}, 0)
+    return None if found is None else tuple(sorted(found, key=repr))
 
 
 def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:

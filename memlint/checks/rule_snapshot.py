@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.checks.expression_render import Template
-from memlint.checks.rule import Compiled, FixTemplate, Rule, Texts
+from memlint.checks.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 1
+VERSION = 2
 Stamps = Mapping[str, str]
 
 
@@ -44,13 +44,13 @@ def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
 
 
 def _record(rule: Rule) -> list[Any]:
-    """What judging needs, then what only a hit or a page needs, as a text that is decoded when it is asked for."""
-    texts = rule.texts()
-    late = json.dumps([*texts, [_fix_record(fix) for fix in rule.fixes()]])
-    variables = {name: _form(expression) for name, expression in rule.variables.items()}
-    head = [rule.id, rule.name, rule.severity, _form(rule.when), list(rule.message), list(rule.at), rule.confidence]
-    middle = [dict(rule.severities), list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
-    return [*head, *middle, variables, [list(item) for item in rule.related], rule.plan, rule.path, late]
+    """What choosing rules needs, then what judging and what a hit or a page needs: texts, decoded when asked for."""
+    when, message, variables = rule.body()
+    body = json.dumps([_form(when), list(message), {name: _form(one) for name, one in variables.items()}])
+    late = json.dumps([*rule.texts(), [_fix_record(fix) for fix in rule.fixes()]])
+    head = [rule.id, rule.name, rule.severity, list(rule.at), rule.needs, rule.confidence, dict(rule.severities)]
+    middle = [list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
+    return [*head, *middle, [list(item) for item in rule.related], rule.plan, rule.path, body, late]
 
 
 def _form(expression: Any) -> Any:
@@ -63,29 +63,45 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 
 
 def _rule(record: list[Any]) -> Rule:
-    (id_, name, severity, when, message, at, confidence, severities, formats, purposes, profiles, preview) = record[:12]
-    variables, related, plan, path, late = record[12:]
+    id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = record[:11]
+    related, plan, path, body, late = record[11:]
     pages = _Late(late)
     return Rule(
         id=id_,
         name=name,
         severity=severity,
-        when=Compiled(when) if when else None,
-        message=tuple(message),
         at=tuple(at),
+        body=_Body(body),
+        needs=None if needs is None else tuple(map(tuple, needs)),
         confidence=confidence,
         severities=severities,
         formats=tuple(formats),
         purposes=tuple(purposes),
         profiles=tuple(profiles),
         preview=preview,
-        variables={key: Compiled(form) for key, form in variables.items()},
         related=tuple((target, label) for target, label in related),
         fixes=pages.fixes,
         plan=plan,
         texts=pages.texts,
         path=path,
     )
+
+
+class _Body:
+    """The body of a rule; most rules are never asked."""
+
+    __slots__ = ("_body", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._body: Body | None = None
+
+    def __call__(self) -> Body:
+        if self._body is None:
+            when, message, variables = json.loads(self._text)
+            compiled = {name: Compiled(form) for name, form in variables.items()}
+            self._body = Body(Compiled(when) if when else None, tuple(message), compiled)
+        return self._body
 
 
 class _Late:

@@ -96,5 +96,6 @@ def test_keys_need_a_schema_that_has_them() -> None:
 def test_versions_guard_the_condition() -> None:
     rule = parse(GOOD.replace("severity: warning", 'severity: warning\napplies: {transformers: ">=4.57,<6"}'))
 
-    assert rule.when is not None
-    assert [part[:2] for part in rule.when.form[1:3]] == [["version_order", ">="], ["version_order", "<"]]
+    when = rule.body().when
+    assert when is not None
+    assert [part[:2] for part in when.form[1:3]] == [["version_order", ">="], ["version_order", "<"]]

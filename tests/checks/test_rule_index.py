@@ -13,7 +13,7 @@ from memlint._data import folder
 from memlint.checks import examples
 from memlint.checks.expression import compile_expression
 from memlint.checks.facts import Facts
-from memlint.checks.rule import Compiled, Rule
+from memlint.checks.rule import Body, Compiled, Rule
 from memlint.checks.rule_file import parse_rule
 from memlint.checks.rule_folder import read_document, rule_files
 from memlint.checks.rule_index import Index, needs
@@ -62,15 +62,17 @@ def runs() -> st.SearchStrategy[Run]:
 
 
 def rule(text: str) -> Rule:
-    return Rule("XXX001", "x/x", "error", Compiled(compile_expression(text, NAMES).form), (), ())
+    body = Body(Compiled(compile_expression(text, NAMES).form))
+    return Rule("XXX001", "x/x", "error", (), lambda: body, needs(body))
 
 
 @given(expressions(), runs(), st.fixed_dictionaries({}, optional=KEYS))
 def test_a_rule_that_is_true_is_a_candidate(text: str, run: Run, keys: dict[str, Any]) -> None:
     one, facts = rule(text), Facts(run, None, {"config": keys})
 
-    assert one.when is not None
-    assert one.when(facts) is not True or Index([one]).candidates(facts) == [one]
+    when = one.body().when
+    assert when is not None
+    assert when(facts) is not True or Index([one]).candidates(facts) == [one]
 
 
 @pytest.mark.parametrize("name", rule_files(str(RULES)))
@@ -96,4 +98,4 @@ def test_candidates_keep_the_order_of_rules() -> None:
 
 
 def test_a_python_rule_is_always_asked() -> None:
-    assert all(needs(one) is None for one in shipped() if one.check is not None)
+    assert all(one.needs is None for one in shipped() if one.check is not None)

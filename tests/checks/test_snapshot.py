@@ -9,7 +9,7 @@ import pytest
 
 from memlint._data import folder
 from memlint.checks import rule_snapshot, shipped
-from memlint.checks.rule import Compiled, Rule
+from memlint.checks.rule import Body, Compiled, Rule
 from memlint.checks.rule_sources import from_files, snapshot_text
 
 
@@ -21,9 +21,10 @@ def plain(rule: Rule) -> tuple[object, ...]:
 
     fixes = [fix._replace(when=None, keys=tuple(fix.keys)) for fix in rule.fixes()]
     guards = [form(fix.when) for fix in rule.fixes()]
-    variables = {name: form(expression) for name, expression in rule.variables.items()}
-    values = rule._replace(when=None, variables={}, fixes=tuple, texts=tuple, check=None)
-    return (*values, form(rule.when), variables, fixes, guards, rule.texts())
+    body = rule.body()
+    variables = {name: form(expression) for name, expression in body.variables.items()}
+    values = rule._replace(body=Body, fixes=tuple, texts=tuple, check=None)
+    return (*values, form(body.when), body.message, variables, fixes, guards, rule.texts())
 
 
 def test_the_snapshot_says_what_the_files_say() -> None:
@@ -34,7 +35,7 @@ def test_the_snapshot_says_what_the_files_say() -> None:
 
 
 def test_a_snapshot_of_another_version_is_not_read() -> None:
-    text = snapshot_text().replace('"version": 1', '"version": 0', 1)
+    text = snapshot_text().replace('"version": 2', '"version": 0', 1)
 
     assert rule_snapshot.read(text) is None
     assert rule_snapshot.read("not json") is None
