@@ -16,6 +16,7 @@ from memlint.findings import Fix
 from memlint.fixes.attach import LIMIT, Estimator
 from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
+from memlint.fixes.moves import QUALITIES
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.report.terminal import one_line
 from memlint.report.units import gib
@@ -92,11 +93,11 @@ def _largest(one: Run, field: str, start: int, search: Search) -> dict[str, int]
 
 
 def _fixes(what: What, number: int) -> list[Fix]:
-    """Plans that fit when they are written and read back, the fastest first."""
+    """Plans that fit when written and read back: those that risk least for the result first, then the fastest."""
     known = written(what.analysis, number, what.estimator, what.again)
     before = what.analysis.estimates[number]
     found = (as_fix(plan, before, tried.edits) for plan, tried in known.options if plan.estimate.verdict == "fits")
-    return sorted(found, key=lambda fix: fix.speed)[:LIMIT]
+    return sorted(found, key=lambda fix: (QUALITIES.index(fix.quality), fix.speed))[:LIMIT]
 
 
 def _plan(fix: Fix) -> dict[str, Any]:

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import ROOT, memlint
 
 from memlint.commands.patch import patch
+from memlint.fixes.moves import QUALITIES
 
 CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")
 
@@ -105,6 +106,18 @@ def test_planned_is_what_the_files_say_when_written(examples: Path) -> None:
 
     assert planned
     assert planned == {fix["title"]: fix["peak_after_bytes"] for fix in checked["fixes"] if fix["edits"]}
+
+
+def test_the_least_risky_plan_stands_first_and_faster_ones_before_slower(examples: Path) -> None:
+    """On eight cards sharding changes nothing in the result, though an adapter takes shorter steps."""
+    card = ("--gpu", "A100-80GB", "--gpus", "8", "--isolated")
+    done = memlint(examples, "plan", "trainer/sft_full_llama3_8b.yaml", "--format", "json", *card)
+    (row,) = json.loads(done.out)["runs"]
+    ranks = [(QUALITIES.index(plan["quality"]), plan["speed"]) for plan in row["plans"]]
+
+    assert ranks == sorted(ranks)
+    assert ranks[0][0] == 0 < ranks[-1][0]
+    assert ranks[-1][1] < ranks[0][1]
 
 
 def test_a_rule_and_a_line_are_explained(examples: Path) -> None:
