@@ -40,7 +40,7 @@ def _integer(value: float) -> Any:
     return int(value)
 
 
-def _gib(value: float, digits: int = 1) -> str:
+def gib(value: float, digits: int = 1) -> str:
     return f"{value / 2**30:,.{max(0, min(6, digits))}f} GiB"
 
 
@@ -119,7 +119,7 @@ FUNCTIONS: dict[str, Function] = {
     "is_bool": Function((ALL,), BOOL, lambda value: isinstance(value, bool), help="whether it is true or false"),
     "is_list": Function((ALL,), BOOL, lambda value: isinstance(value, (list, tuple)), help="whether it is a list"),
     "is_map": Function((ALL,), BOOL, lambda value: isinstance(value, dict), help="whether it is a mapping"),
-    "gib": Function((_NUM, _INT), STR, _gib, optional=1, help="bytes as text: 61.4 GiB"),
+    "gib": Function((_NUM, _INT), STR, gib, optional=1, help="bytes as text: 61.4 GiB"),
     "mib": Function((_NUM, _INT), STR, _mib, optional=1, help="bytes as text: 953 MiB"),
     "percent": Function((_NUM, _NUM), STR, _percent, optional=1, help="a share (of a whole) as text: 43 %"),
     "count": Function((_NUM,), STR, _count, help="a number as people say it: 8.03 billion, 152,064"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memlint.architectures.model import Architecture, parameters
+from memlint.checks.expression_functions import gib
 from memlint.checks.facts import Facts
 from memlint.hardware.model import Gpu
 from memlint.run import UNKNOWN
@@ -65,6 +66,20 @@ def _budget(facts: Facts) -> Any:
     """What the peak is compared with: a budget from the settings, else the card's usable memory."""
     own = facts.run.hardware.memory_budget_bytes
     return own or _of_gpu(lambda gpu: gpu.usable_bytes)(facts)
+
+
+_NOTABLE = 0.01  # a part of the peak that is worth a word
+
+
+def _parts(facts: Facts) -> Any:
+    """What the peak is made of, the largest part first: "weights 15.0 GiB"."""
+    estimate = facts.estimate
+    for phase in estimate.phases if estimate else ():
+        if estimate and phase.name == estimate.peak_phase:
+            parts = sorted(phase.components.items(), key=lambda part: -part[1])
+            worth = [(name, size) for name, size in parts if size >= _NOTABLE * phase.allocated_bytes]
+            return tuple(f"{name.replace('_', ' ')} {gib(size)}" for name, size in worth)
+    return UNKNOWN
 
 
 def _first_layer(read: Callable[[Any], Any]) -> Reader:
@@ -152,5 +167,8 @@ ESTIMATE_FIELDS = (
     *("verdict", "peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
     *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes", "budget_bytes"),
 )
-ESTIMATE: dict[str, Reader] = {f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS}
+ESTIMATE: dict[str, Reader] = {
+    **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
+    "estimate.parts": _parts,
+}
 READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **ESTIMATE}
