@@ -137,7 +137,7 @@ _FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 
 
 def suits(gpu: Gpu, run: Run) -> bool:
-    """Whether a card has what the run computes with: bfloat16 (elsewhere emulated, slowly), TF32, its FlashAttention."""
+    """Whether a card has what the run computes with: bfloat16 (slow where emulated), TF32, FlashAttention."""
     precision = run.precision
     if (precision.compute == "bfloat16" and not gpu.bf16) or (precision.tf32 and gpu.capability < _AMPERE):
         return False
