@@ -128,11 +128,7 @@ def fitting(found: Settled, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     )
 
 
-_AMPERE = (
-    8,
-    0,
-)  # the first with TF32 (transformers 5.23 training_args.py: "--tf32 requires Ampere or a newer GPU arch")
-
+_AMPERE = (8, 0)  # transformers 5.23 training_args.py: "--tf32 requires Ampere or a newer GPU arch"
 _FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 
 
