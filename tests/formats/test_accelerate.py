@@ -117,6 +117,14 @@ def test_mixed_precision_of_the_launcher_counts_where_the_file_has_none() -> Non
     assert said.precision.compute == "float16"
 
 
+def test_mixed_precision_among_the_deepspeed_keys_is_heard_first() -> None:
+    training = {key: value for key, value in TRAIN.items() if key != "bf16"}
+    inner = {"zero_stage": 2, "mixed_precision": "fp16"}
+    parsed = joined({"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "deepspeed_config": inner}, training)
+    assert run_of(parsed).precision.compute == "float16"
+    assert codes(parsed) == []
+
+
 def test_the_deepspeed_file_behind_the_launch_file() -> None:
     launch = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}}
     parsed = joined(launch, files={"ds.json": {"zero_optimization": {"stage": 1}}})
@@ -141,6 +149,14 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
             {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "d.json", "zero_stage": 3}},
             ["conflict", "missing-reference"],
         ),
+        (
+            {
+                "distributed_type": "DEEPSPEED",
+                "deepspeed_config": {"deepspeed_config_file": "d.json", "mixed_precision": "bf16"},
+            },
+            ["conflict", "missing-reference"],
+        ),
+        ({"distributed_type": "FSDP", "fsdp_config": {"mixed_precision": "bf16"}}, ["unknown-key"]),
         ({"distributed_type": "MULTI_GPU", "main_process_port": "29500", "gpu_ids": None}, []),
     ],
 )
