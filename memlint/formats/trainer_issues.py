@@ -1,8 +1,8 @@
 """What there is to say about a Trainer file's keys and values, without crying wolf at a script's own ones.
 
 A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
-known key that the file does not have. A key that newer releases dropped is information while nobody says which
-release is in use.
+known key that the file does not have and no script of the repository declares. A key that newer releases dropped is
+information while nobody says which release is in use.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from memlint.formats.fields import as_number
 from memlint.formats.suggest import distance, nearest, normal
 from memlint.formats.trainer_config import SCHEMA, Config
 from memlint.formats.validate import compiled_schema, schema_issues
+from memlint.formats.versions import NO_EVIDENCE
 
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
@@ -65,6 +66,9 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
+    scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
+    if scripts_may and config.context.declared(issue.pointer[0]):
+        return None
     return issue._replace(severity="warning" if framework in config.said else "info")
 
 
@@ -100,7 +104,7 @@ def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
     for key in section.value:
         if isinstance(key, str) and key not in known:
             near = _slip_of(key, known, section.value)
-            if near:
+            if near and not config.context.declared(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
 

@@ -31,7 +31,7 @@ _TRL_NEEDS: tuple[tuple[Version, Version], ...] = (
     ((0, 10), (4, 40)),
 )
 # Keys that scripts declare for themselves, or that were accepted long after they were announced to go.
-_NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
+NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
 
 
 class Evidence(NamedTuple):
@@ -149,7 +149,7 @@ def _removed(schema: str) -> dict[str, tuple[str, Version]]:
         known = _cached[schema] = {
             key: _before(sub["x-memlint-removed-in"])
             for key, sub in properties.items()
-            if "x-memlint-removed-in" in sub and key not in _NO_EVIDENCE
+            if "x-memlint-removed-in" in sub and key not in NO_EVIDENCE
         }
     return known
 
