@@ -1,14 +1,14 @@
-"""Arguments that a repository's own Python declares: the fields of its dataclasses, read as text, never imported.
+"""What a repository's own Python says about its configs: arguments and their parsers, read as text, never imported.
 
 HfArgumentParser takes what a script's dataclasses declare, and a fork of LLaMA-Factory adds arguments of its own: a key
-that is declared here is no slip, and one that the libraries dropped is the script's. Asked only about keys that would
-be reported, so a clean repository is never searched.
+that is declared here is no slip, and one that the libraries dropped is the script's. Asked only about what would be
+reported, so a clean repository is never searched.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
@@ -16,6 +16,7 @@ from memlint._record import NamedTuple
 MOST_FOLDERS = 500
 MOST_FILES = 1000
 MOST_BYTES = 256 * 1024
+_PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 _MOST_LINES = 12  # of one annotation
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env", "tests", "build", "dist"})
 _FIELD = pattern(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
@@ -28,18 +29,29 @@ class Declared(NamedTuple):
     text: str
 
 
-def declarations(paths: Iterable[str], read: Callable[[str], bytes]) -> dict[str, list[Declared]]:
-    """The fields of all dataclasses in the files at `paths`, by name."""
+class Python(NamedTuple):
+    """`fields` of all dataclasses by name; `parsers`: the argument parsers that scripts make."""
+
+    fields: Mapping[str, list[Declared]]
+    parsers: frozenset[str]
+
+
+def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
+    """What the files at `paths` say; one that cannot be read or is too large says nothing."""
     found: dict[str, list[Declared]] = {}
+    parsers: set[str] = set()
     for path in paths:
         try:
             data = read(path)
         except OSError:
             continue
-        if b"@dataclass" in data and len(data) <= MOST_BYTES:
+        if len(data) > MOST_BYTES:
+            continue
+        parsers.update(name.decode() for name in _PARSERS if name + b"(" in data)
+        if b"@dataclass" in data:
             for name, text in fields(data.decode("utf-8", "replace")):
                 found.setdefault(name, []).append(Declared(path, text))
-    return found
+    return Python(found, frozenset(parsers))
 
 
 def fields(source: str) -> Iterator[tuple[str, str]]:

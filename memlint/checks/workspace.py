@@ -14,7 +14,7 @@ from typing import Any
 
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
-from memlint.checks.declared import Declared, declarations, python_files
+from memlint.checks.declared import Python, python_files, survey
 from memlint.checks.pins import FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.formats.base import Context
 from memlint.formats.references import Files, reader
@@ -64,7 +64,7 @@ class Workspace:
         self._hub = hub
         self._exact = exact
         self._python = python
-        self._declared: dict[str, list[Declared]] | None = None
+        self._surveyed: Python | None = None
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -94,7 +94,7 @@ class Workspace:
         other = Workspace(
             self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact, self._python
         )
-        other._resolutions, other._declared = self._resolutions, self._declared
+        other._resolutions, other._surveyed = self._resolutions, self._surveyed
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if names.isdisjoint(FILES):
             other._pins, other._pinned = self._pins, self._pinned
@@ -110,14 +110,12 @@ class Workspace:
 
     def context(self, **facts: Any) -> Context:
         """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
-        read = reader(self.cwd, self.root, self._files)
-        return Context(read=read, find_model=self.find_model, declared=self.declared, **facts)
+        doors: dict[str, Any] = {"find_model": self.find_model, "declared": self.declared, "parsers": self.parsers}
+        return Context(reader(self.cwd, self.root, self._files), **{**doors, **facts})
 
     def declared(self, key: str, below: str = "") -> str:
         """How a dataclass of the repository's Python declares `key`, in a file whose path has the folders `below`."""
-        if self._declared is None:
-            self._declared = declarations(self._python(), self._load_bytes)
-        found = self._declared.get(key, ())
+        found = self._survey().fields.get(key, ())
         return next((one.text for one in found if f"/{below}/" in one.path or not below), "")
 
     def find_model(self, name: str, from_path: str, models: Mapping[str, Any] | None = None) -> Resolution:
@@ -132,6 +130,15 @@ class Workspace:
             found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact)
             self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
+
+    def parsers(self) -> frozenset[str]:
+        """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
+        return self._survey().parsers
+
+    def _survey(self) -> Python:
+        if self._surveyed is None:
+            self._surveyed = survey(self._python(), self._load_bytes)
+        return self._surveyed
 
     def pins(self, path: str) -> Mapping[str, Pin]:
         """Framework versions that the repository pins for the file at `path`, nearest first."""

@@ -37,7 +37,7 @@ def _judged(issue: Issue, config: Config) -> Issue | None:
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if isinstance(value, str) and issue.code == "wrong-type":
-        return _text_for_number(issue, value, config) if as_number(value) is not None else None
+        return None if as_number(value) is None or _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
@@ -70,6 +70,11 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
     if scripts_may and config.context.declared(issue.pointer[0]):
         return None
     return issue._replace(severity="warning" if framework in config.said else "info")
+
+
+def _converts(config: Config) -> bool:
+    """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
+    return bool(config.trl) and "TrlParser" in config.context.parsers()
 
 
 def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:

@@ -89,6 +89,21 @@ def test_another_script_s_arguments_are_not_llamafactory_s() -> None:
     assert [one.code for one in found] == ["unknown-key"]
 
 
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))", []),
+        ("parser = H4ArgumentParser((ModelArguments, SFTConfig))", ["string-number"]),
+        ("from trl import TrlParser", ["string-number"]),
+    ],
+)
+def test_trl_s_parser_makes_numbers_of_text(script: str, found: list[str]) -> None:
+    config = f"{TRAIN}learning_rate: 2e-5\n"
+    assert [one.code for one in issues(trainer, config, {"train.py": script})] == found
+    plain = config.replace("dataset_text_field: text\n", "")  # no keys of TRL: another script's
+    assert [one.code for one in issues(trainer, plain, {"train.py": script})] == ["string-number"]
+
+
 def test_the_tree_is_searched_once_and_with_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b/run.py", "a.py", ".hidden/x.py", "venv/y.py", "b/c/d.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
