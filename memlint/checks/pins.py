@@ -39,6 +39,7 @@ _LAST: Mapping[str, Mapping[int, Version]] = {
 }
 _NUMBER = pattern(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
 _NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,24}")
+_TAG = pattern(r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)")
 _OWN_VERSION = pattern(r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']")
 
 
@@ -126,12 +127,21 @@ def _required(content: str) -> Iterator[tuple[str, Version, int]]:
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > 2000 or not any(name[:4] in line.lower() for name in FRAMEWORKS):
             continue
+        yield from ((name, version, number) for name, version in _tagged(line))
         for piece in _pieces(line):
             name = _NAME.match(piece)
             framework = _framework(name[0]) if name else ""
             bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
             if bound or framework == KERNELS:
                 yield framework, bound or (0,), number
+
+
+def _tagged(line: str) -> Iterator[tuple[str, Version]]:
+    """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit says nothing."""
+    for match in _TAG.finditer(line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
+        framework, version = _framework(match[1]), _numbers(match[2])
+        if framework and version:
+            yield framework, version
 
 
 def _pieces(line: str) -> Iterator[str]:
