@@ -109,9 +109,14 @@ def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
     for key in section.value:
         if isinstance(key, str) and key not in known:
             near = _slip_of(key, known, section.value)
-            if near and not config.context.declared(key):
+            if near and _fits(near, section.value[key]) and not config.context.declared(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value with others in it is one that `key` takes: a script's `dataset: {path: ...}` is no `datasets`."""
+    return not isinstance(value, (dict, list)) or not schema_issues({key: value}, "", SCHEMA)
 
 
 def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:
