@@ -64,7 +64,7 @@ class Workspace:
         self._hub = hub
         self._exact = exact
         self._python = python
-        self._surveyed: Python | None = None
+        self._surveyed: list[Python] = []  # one at most, shared with every overlay
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -136,9 +136,9 @@ class Workspace:
         return self._survey().parsers
 
     def _survey(self) -> Python:
-        if self._surveyed is None:
-            self._surveyed = survey(self._python(), self._load_bytes)
-        return self._surveyed
+        if not self._surveyed:
+            self._surveyed.append(survey(self._python(), self._load_bytes))
+        return self._surveyed[0]
 
     def pins(self, path: str) -> Mapping[str, Pin]:
         """Framework versions that the repository pins for the file at `path`, nearest first."""
