@@ -157,6 +157,10 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
             ["conflict", "missing-reference"],
         ),
         ({"distributed_type": "FSDP", "fsdp_config": {"mixed_precision": "bf16"}}, ["unknown-key"]),
+        (
+            {"distributed_type": "FSDP", "fsdp_config": {"fsdp_backward_prefetch_policy": "NO_PREFETCH"}},
+            ["renamed-key"],
+        ),
         ({"distributed_type": "MULTI_GPU", "main_process_port": "29500", "gpu_ids": None}, []),
     ],
 )
