@@ -226,11 +226,24 @@ def _deepspeed(
         return named
     config = section.below("deepspeed_config")
     made = config._replace(value=plugin_config(config.value))
+    known = len(fields.issues)
     apply_deepspeed(fields, made, args, architecture)
+    fields.issues[known:] = [_inline(issue) for issue in fields.issues[known:]]
     for field, key in _INLINE:
-        known = config.value.get(key) is not None
-        fields.origins[field] = config.origin(key) if known else Origin("default", detail=f"{SOURCE} DeepSpeedPlugin")
+        said = config.value.get(key) is not None
+        fields.origins[field] = config.origin(key) if said else Origin("default", detail=f"{SOURCE} DeepSpeedPlugin")
     return None
+
+
+def _inline(issue: Issue) -> Issue:
+    """An issue of the configuration that the plugin makes, at the key that it is made of."""
+    name = str(issue.pointer[-2]) if issue.pointer[-1:] == ("device",) else ""
+    if name not in ("offload_param", "offload_optimizer"):
+        return issue
+    key = f"{name}_device"
+    return issue._replace(
+        pointer=("deepspeed_config", key), message=issue.message.replace(f"`{name}`", f"`{key}`"), on_key=False
+    )
 
 
 _INLINE = (

@@ -125,6 +125,13 @@ def test_mixed_precision_among_the_deepspeed_keys_is_heard_first() -> None:
     assert codes(parsed) == []
 
 
+def test_what_the_plugin_s_configuration_ignores_is_said_at_accelerate_s_key() -> None:
+    inner = {"zero_stage": 2, "offload_param_device": "cpu"}
+    (issue,) = joined({"distributed_type": "DEEPSPEED", "deepspeed_config": inner}).issues
+    assert issue.pointer == ("deepspeed_config", "offload_param_device")
+    assert issue.message.startswith("`offload_param_device` needs ZeRO stage 3")
+
+
 def test_the_deepspeed_file_behind_the_launch_file() -> None:
     launch = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}}
     parsed = joined(launch, files={"ds.json": {"zero_optimization": {"stage": 1}}})
