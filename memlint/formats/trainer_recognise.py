@@ -48,7 +48,12 @@ _OTHERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"base_model", "micro_batch_size", "sequence_len", "datasets", "adapter", "sample_packing", "num_epochs"}
     ),
-    frozenset({"tuner_type", "train_type", "sft_type", "rlhf_type", "split_dataset_ratio", "model_author"}),
+    frozenset(  # ms-swift
+        {
+            *("tuner_type", "train_type", "sft_type", "rlhf_type", "split_dataset_ratio", "model_author"),
+            *("external_plugins", "model"),
+        }
+    ),
     frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"}),
     frozenset({"distributed_type", "compute_environment", "main_training_function"}),
     frozenset({"tokenizer", "checkpointer", "optimizer", "lr_scheduler", "_component_"}),

@@ -53,6 +53,7 @@ def parsed_of(value: Any, **fields: Any) -> Any:
             "axolotl",
         ),
         ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
+        ({"model": "m", "train_type": "lora", "dataset": ["d.jsonl"], **PLAIN, "model_name_or_path": None}, ""),
         ({"training": PLAIN, "lora": {"r": 8}}, ""),
         ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
         ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
@@ -307,6 +308,8 @@ num_train_epochs: 1
         ("0.1", "bf16: true\nfp16: true", []),  # PRE011 says it, and mends it
         ("0.1", "load_in_4bit: true\nload_in_8bit: true", [("conflict", "error")]),
         ("0.1", "gradient_accumulation_step: 4", [("unknown-key", "warning")]),
+        ("0.1", "dataset_kwarg: {add_special_tokens: false}", [("unknown-key", "warning")]),
+        ("0.1", "dataset: {path: a/b}", []),  # a script's own: `datasets` takes a list
         ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
         ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
         ("0.1", "eval_strategy: no\nsave_strategy: no", []),
