@@ -16,6 +16,7 @@ from memlint._record import NamedTuple
 MOST_FOLDERS = 500
 MOST_FILES = 1000
 MOST_BYTES = 256 * 1024
+MOST_BYTES_IN_ALL = 16 * 1024 * 1024  # a fifth of a second; the Python of LLaMA-Factory has 2 MB
 _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 _MOST_LINES = 12  # of one annotation
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env", "tests", "build", "dist"})
@@ -37,9 +38,10 @@ class Python(NamedTuple):
 
 
 def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
-    """What the files at `paths` say; one that cannot be read or is too large says nothing."""
+    """What the files at `paths` say, up to a bound; one that cannot be read or is too large says nothing."""
     found: dict[str, list[Declared]] = {}
     parsers: set[str] = set()
+    room = MOST_BYTES_IN_ALL
     for path in paths:
         try:
             data = read(path)
@@ -47,6 +49,9 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             continue
         if len(data) > MOST_BYTES:
             continue
+        room -= len(data)
+        if room < 0:
+            break
         parsers.update(name.decode() for name in _PARSERS if name + b"(" in data)
         if b"@dataclass" in data:
             for name, text in fields(data.decode("utf-8", "replace")):

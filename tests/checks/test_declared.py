@@ -124,3 +124,16 @@ def test_the_tree_is_searched_once_and_with_bounds(tmp_path: Path, monkeypatch: 
     assert not workspace.declared("loss_weight", "elsewhere")
     monkeypatch.setattr(declared, "MOST_FOLDERS", 0)
     assert len(list(python_files(root))) == 1
+
+
+def test_a_tree_of_much_python_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared, "MOST_BYTES_IN_ALL", len(ARGUMENTS) + 10)
+    read = []
+
+    def load(path: str) -> bytes:
+        read.append(path)
+        return ARGUMENTS.encode()
+
+    declared.survey(["a.py", "b.py", "c.py"], load)
+
+    assert read == ["a.py", "b.py"]
