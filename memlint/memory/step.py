@@ -10,7 +10,15 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, kind_of, upcasts_head
+from memlint.memory.loss import (
+    FUSED,
+    LossShape,
+    copies_shifted,
+    head_profile,
+    kind_of,
+    takes_as_they_are,
+    upcasts_head,
+)
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode, Profile
@@ -316,6 +324,7 @@ def _loss(shared: Step) -> LossShape:
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
         shifted_copy=copies_shifted(run),
+        as_they_are=takes_as_they_are(run),
         upcast_head=upcasts_head(run) or run.precision.upcast_lmhead_output,
         stage=_stage(run),
         smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),

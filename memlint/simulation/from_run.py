@@ -8,7 +8,7 @@ from typing import Any
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
-from memlint.memory.loss import copies_shifted, upcasts_head
+from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
@@ -81,6 +81,8 @@ def _frozen_modules(run: Run) -> tuple[str, ...]:
 
 
 def _require(run: Run) -> None:
+    if not run.model.architecture:
+        raise UnsupportedRun("model.architecture is unknown")
     if run.method.kind not in ("full", "freeze", *_ADAPTERS):
         raise UnsupportedRun(f"no simulation of method.kind {run.method.kind!r}")
     if run.method.stage not in ("pt", "sft", *_PAIRED):
@@ -148,6 +150,8 @@ def _checkpointing(run: Run) -> str:
 
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
+        if takes_as_they_are(run):
+            return "as_they_are"
         return "upcast" if copies_shifted(run) else "plain"
     if run.loss.kind == "fused_ce":
         return "fused_ce_upcast" if copies_shifted(run) else "fused_ce"
