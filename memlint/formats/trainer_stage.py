@@ -90,8 +90,8 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
-    if stage == "grpo":  # beta 0.0 since trl 0.17 means no KL term and no reference model
-        wants = bool(beta) or (beta is None and () < config.trl < (0, 17))
+    if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
+        wants = bool(beta) or (beta is None and () < config.trl < (0, 19))
     if fields.origins["method.stage"].detail == _BETA_ALONE:
         fields.infer("method.reference_model", "none", _BETA_ALONE)
     elif not wants or as_bool(config.section.value.get("reference_free")):

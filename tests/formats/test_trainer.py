@@ -55,6 +55,17 @@ def parsed_of(value: Any, **fields: Any) -> Any:
         ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
         ({"training": PLAIN, "lora": {"r": 8}}, ""),
         ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
+        # TRL's quickstart of GRPO sets little else than where to write
+        (
+            {
+                "model_name_or_path": "m",
+                "reward_funcs": ["accuracy_reward"],
+                "num_generations": 8,
+                "per_device_train_batch_size": 8,
+                "output_dir": "o",
+            },
+            "trainer",
+        ),
         ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
         ([PLAIN], ""),
         ("just text", ""),
@@ -173,6 +184,8 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 18)}, {"method.reference_model": "copy"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 19)}, {"method.reference_model": "none"}),
         (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
         (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
