@@ -590,6 +590,14 @@ def test_what_is_no_size_is_said_by_its_own_name(value: Any) -> None:
             {"axolotl": (0, 12), "transformers": (4, 57)},
             {"framework_version": (0, 12, 2), "transformers": (4, 57)},
         ),
+        # each release pins its transformers, so that a stated one tells the release and the rest of its stack
+        (
+            PLAIN,
+            {"transformers": (4, 55, 4)},
+            {"framework_version": (0, 12, 2), "transformers": (4, 55, 4), "accelerate": (1, 10)},
+        ),
+        (PLAIN, {"transformers": (4, 56)}, {"framework_version": (0, 12, 2), "transformers": (4, 56)}),
+        (PLAIN, {"transformers": (4, 30)}, {"framework_version": (0, 4), "transformers": (4, 30)}),
         (PLAIN, {"axolotl": (0, 1)}, {"framework_version": (0, 1), "transformers": (4, 37)}),
         # a value that later releases refuse
         ({**PLAIN, "unsloth_lora_mlp": True}, {}, {"framework_version": (0, 16, 1), "transformers": (5, 5)}),
