@@ -380,6 +380,10 @@ def test_kernels_leave_mixtures_out_before_torch_2_9() -> None:
             {"lora_target_linear": False, "lora_target_modules": r"model.layers.[\d]+.self_attn.(q|v)_proj"},
             ("self_attn.q_proj", "self_attn.v_proj"),
         ),
+        (
+            {"lora_target_linear": False, "lora_target_modules": r"model.text_model.layers.[\d]+.mlp.(up|down)_proj"},
+            ("mlp.down_proj", "mlp.up_proj"),
+        ),
         # one layer alone, or nothing: who knows
         ({"lora_target_linear": False, "lora_target_modules": r"model.layers.0.self_attn.q_proj"}, UNKNOWN),
         ({"lora_target_linear": False, "lora_target_modules": "(((a+)+)+)+$"}, UNKNOWN),
@@ -388,6 +392,12 @@ def test_kernels_leave_mixtures_out_before_torch_2_9() -> None:
 )
 def test_targets(extra: dict[str, Any], targets: Any) -> None:
     assert values({**LORA, **extra}, "method.targets") == [targets]
+
+
+def test_a_pattern_of_the_language_models_layers_leaves_the_tower_frozen() -> None:
+    pattern = {"lora_target_linear": False, "lora_target_modules": r"model.layers.[\d]+.self_attn.(q|v)_proj"}
+    for extra, frozen in (({}, False), (pattern, True), ({"freeze_mm_modules": True}, True)):
+        assert values({**LORA, **extra}, "method.freeze_vision_tower") == [frozen]
 
 
 def test_stacked_experts_are_no_linear_layer() -> None:
