@@ -8,6 +8,7 @@ from typing import Any
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
+from memlint.memory.estimate import as_it_attends
 from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
@@ -31,7 +32,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
     return Settings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
-        attention=str(run.attention.implementation or "sdpa"),
+        attention=str(as_it_attends(run).attention.implementation or "sdpa"),
         trained="lora" if lora else run.method.kind,
         adapter=_adapter(run) if lora else None,
         trainable_layers=run.method.freeze_trainable_layers,
