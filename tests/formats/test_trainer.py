@@ -24,6 +24,7 @@ PLAIN = {
 }
 TRL = {**PLAIN, "dataset_num_proc": 4}
 DPO = {**TRL, "output_dir": "data/model-dpo-full", "beta": 0.1, "max_prompt_length": 512}
+HALF_UNSAID = {key: value for key, value in TRL.items() if key != "bf16"}
 LORA = {**TRL, "use_peft": True}
 QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
 
@@ -186,6 +187,14 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
         ({**TRL, "num_generations": 8}, {"trl": (0, 18)}, {"method.reference_model": "copy"}),
         ({**TRL, "num_generations": 8}, {"trl": (0, 19)}, {"method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 25)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 26)}, {"sequence.length": UNKNOWN}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 9)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 10)}, {"sequence.length": 512 + 512}),
+        (HALF_UNSAID, {"trl": (0, 18)}, {"precision.autocast": False}),
+        (HALF_UNSAID, {"trl": (0, 19)}, {"precision.autocast": True}),
+        ({**HALF_UNSAID, "bf16": False}, {"trl": (0, 19)}, {"precision.autocast": False}),
+        ({**PLAIN, "center_rewards_coefficient": 0.01}, {"trl": (1, 0)}, {"stack.framework": "trl"}),
         (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
         (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
