@@ -72,15 +72,15 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
 _SDPA_FOR_A_WHILE = {"gemma2": 21, "vaultgemma": 21}
 
 
-# The release that brought sdpa to families whose code before it was eager, as theirs is now (`_supports_sdpa` in
-# models/*/modeling_*.py, 4.33.3 to 4.53.3).
+# The release that brought sdpa to families whose code before it was eager (`_supports_sdpa` in models/*/modeling_*.py,
+# 4.33.3 to 4.53.3).
 _SDPA_SINCE = {
-    "llama": (4, 36),
-    "mistral": (4, 37),
-    "mixtral": (4, 37),
-    "phi": (4, 39),
-    "stablelm": (4, 39),
+    **dict.fromkeys(("gpt_bigcode", "llama"), (4, 36)),
+    **dict.fromkeys(("mistral", "mixtral"), (4, 37)),
+    **dict.fromkeys(("phi", "stablelm"), (4, 39)),
+    **dict.fromkeys(("gpt2", "gpt_neox"), (4, 42)),
     "phi3": (4, 45),
+    "opt": (4, 46),
     **dict.fromkeys(("llava", "llava_next", "llava_next_video", "vipllava"), (4, 46)),
 }
 

@@ -180,12 +180,27 @@ def test_gemma_2_ran_sdpa_for_a_while(version: tuple[int, ...], eager: bool) -> 
     [
         *(("llama", (4, 35), True), ("llama", (4, 36), False), ("llama", (), False)),
         *(("mistral", (4, 36), True), ("phi3", (4, 44), True), ("phi3", (4, 45), False), ("qwen2", (4, 37), False)),
+        *(("gpt_neox", (4, 41), True), ("gpt_neox", (4, 42), False), ("opt", (4, 45), True), ("opt", (4, 46), False)),
     ],
 )
 def test_models_ran_eager_before_sdpa_came_to_them(family: str, version: tuple[int, ...], eager: bool) -> None:
     base = run(attention__implementation="sdpa", stack__transformers=version)
     found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
     assert (found.details["attention_scores_bytes"] > 0) is eager
+
+
+def test_the_eager_attention_of_old_gpt_neox_and_opt_keeps_no_fp32_scores() -> None:
+    def kept(family: str, version: tuple[int, ...], **changes: object) -> int:
+        base = run(attention__implementation="eager", stack__transformers=version, loss__kind="liger", **changes)
+        found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
+        return next(phase.components["activations"] for phase in found.phases if phase.name == "forward")
+
+    for family, version in (("gpt_neox", (4, 42)), ("opt", (4, 46))):
+        # four layers, two sequences, four heads
+        assert kept(family, version) - kept(family, (4, 41)) == 4 * 2 * 4 * 256 * 256 * 4
+        assert kept(family, (4, 41), precision__autocast=True) == kept(family, version, precision__autocast=True)
+    half = {"precision__compute": "float16"}
+    assert kept("opt", (4, 41), **half) == kept("opt", (4, 46), **half) > kept("gpt_neox", (4, 41), **half)
 
 
 @pytest.mark.parametrize(
