@@ -179,6 +179,8 @@ def _attention(fields: Fields, config: Config) -> None:
 
 
 def apply_method(fields: Fields, config: Config) -> None:
+    for part in ("freeze_vision_tower", "freeze_multi_modal_projector"):
+        config.put(fields, f"method.{part}", "freeze_mm_modules", config.own.flag("freeze_mm_modules"))
     if "adapter" in config.held:
         fields.unknown("method.kind", "`adapter` is a placeholder")
     elif config.adapter in _ADAPTERS:
@@ -189,8 +191,6 @@ def apply_method(fields: Fields, config: Config) -> None:
         _unfrozen(fields, config)
     else:
         fields.put("method.kind", "full", config.own.origin("adapter"))
-    for part in ("freeze_vision_tower", "freeze_multi_modal_projector"):
-        config.put(fields, f"method.{part}", "freeze_mm_modules", config.own.flag("freeze_mm_modules"))
 
 
 def _lora(fields: Fields, config: Config) -> None:
@@ -265,7 +265,8 @@ def _every_linear(config: Config) -> tuple[str, ...]:
 
 # A pattern that cannot take long: no group is repeated, and few things are.
 _QUANTIFIERS = 3
-_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers")
+# Idefics and SmolVLM call it `text_model` (models/smolvlm/modeling_smolvlm.py:445).
+_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
 
 
 def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:

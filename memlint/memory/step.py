@@ -10,7 +10,15 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, kind_of, upcasts_head
+from memlint.memory.loss import (
+    FUSED,
+    LossShape,
+    copies_shifted,
+    head_profile,
+    kind_of,
+    takes_as_they_are,
+    upcasts_head,
+)
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode, Profile
@@ -114,7 +122,19 @@ def regime(run: Run, simulated: bool) -> Regime:
     liger = liger_layers(run)
     found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
     found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
+    found = found._replace(softmax_as_given=_softmax_as_given(run))
     return found._replace(norms_in_place=False) if liger == "beside" else found
+
+
+# Until sdpa came to them (models/gpt_neox/modeling_gpt_neox.py:289, models/opt/modeling_opt.py:239-242, v4.38.2).
+_OLD_SOFTMAX = {"gpt_neox": (4, 42), "opt": (4, 46)}
+
+
+def _softmax_as_given(run: Run) -> bool:
+    """Whether the softmax took the scores' dtype; OPT's asked for fp32 where they are fp16."""
+    family = run.model.architecture.family
+    old = () < run.stack.transformers < _OLD_SOFTMAX.get(family, ())
+    return old and (family, run.precision.compute) != ("opt", "float16")
 
 
 def _delta_rule(run: Run) -> str:
@@ -316,6 +336,7 @@ def _loss(shared: Step) -> LossShape:
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
         shifted_copy=copies_shifted(run),
+        as_they_are=takes_as_they_are(run),
         upcast_head=upcasts_head(run) or run.precision.upcast_lmhead_output,
         stage=_stage(run),
         smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),

@@ -24,6 +24,7 @@ PLAIN = {
 }
 TRL = {**PLAIN, "dataset_num_proc": 4}
 DPO = {**TRL, "output_dir": "data/model-dpo-full", "beta": 0.1, "max_prompt_length": 512}
+HALF_UNSAID = {key: value for key, value in TRL.items() if key != "bf16"}
 LORA = {**TRL, "use_peft": True}
 QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
 
@@ -56,6 +57,17 @@ def parsed_of(value: Any, **fields: Any) -> Any:
         ({"model": "m", "train_type": "lora", "dataset": ["d.jsonl"], **PLAIN, "model_name_or_path": None}, ""),
         ({"training": PLAIN, "lora": {"r": 8}}, ""),
         ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
+        # TRL's quickstart of GRPO sets little else than where to write
+        (
+            {
+                "model_name_or_path": "m",
+                "reward_funcs": ["accuracy_reward"],
+                "num_generations": 8,
+                "per_device_train_batch_size": 8,
+                "output_dir": "o",
+            },
+            "trainer",
+        ),
         ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
         ([PLAIN], ""),
         ("just text", ""),
@@ -174,6 +186,16 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 18)}, {"method.reference_model": "copy"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 19)}, {"method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 25)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 26)}, {"sequence.length": UNKNOWN}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 9)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 10)}, {"sequence.length": 512 + 512}),
+        (HALF_UNSAID, {"trl": (0, 18)}, {"precision.autocast": False}),
+        (HALF_UNSAID, {"trl": (0, 19)}, {"precision.autocast": True}),
+        ({**HALF_UNSAID, "bf16": False}, {"trl": (0, 19)}, {"precision.autocast": False}),
+        ({**PLAIN, "center_rewards_coefficient": 0.01}, {"trl": (1, 0)}, {"stack.framework": "trl"}),
         (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
         (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),

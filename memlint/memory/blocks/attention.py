@@ -235,7 +235,8 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    given = context.code.startswith(variants.SOFTMAX_AS_GIVEN) and not context.regime.half
+    as_given = context.regime.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
+    given = as_given and not context.regime.half
     direct = given or (context.regime.in_kernels and not context.regime.bfloat16)
     width = scores.width if given else SINGLE
     single = _same(scores) if direct else ops.cast(tape, scores, width)

@@ -26,6 +26,7 @@ class Regime(NamedTuple):
     scan: str = "torch"  # Mamba 2: torch, kernel
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
+    softmax_as_given: bool = False  # eager attention's softmax names no dtype (variants.py, SOFTMAX_AS_GIVEN)
 
 
 class Context:
