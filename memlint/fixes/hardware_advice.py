@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from memlint.findings import Fix
-from memlint.fixes.moves import deepspeed_changes
+from memlint.fixes.host_moves import deepspeed_changes
 from memlint.memory.model import Estimate
 from memlint.run import Run, replace
 
