@@ -49,7 +49,12 @@ def fsdp(run: Run) -> Iterator[Step]:
         )
     if not own.cpu_offload:
         changes = {"parallelism.fsdp.cpu_offload": True}
-        yield Step("FSDP shards in host memory", changes, 2.0, safe=False, group="offload-parameters")
+        name, title = run.optimizer.name, "FSDP shards in host memory"
+        if isinstance(name, str) and "8bit" in name:
+            # bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone (backends/*/ops.py, register_kernel).
+            changes["optimizer.name"] = "adamw_torch"
+            title += ", with PyTorch's AdamW"
+        yield Step(title, changes, 2.0, safe=False, group="offload-parameters")
 
 
 def zero(run: Run) -> Iterator[Step]:

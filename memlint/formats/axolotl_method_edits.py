@@ -110,7 +110,8 @@ def _fsdp(config: Mapping[str, Any], place: Place, rest: dict[str, Any]) -> list
     """Keys of `fsdp_config`, with their `fsdp_` where the file's others have it (utils/schemas/fsdp.py)."""
     wanted = {field: rest.pop(field) for field in [field for field in rest if field in _FSDP]}
     section = config.get("fsdp_config")
-    eight = "8bit" in str(config.get("optimizer")) and wanted.get("parallelism.fsdp.cpu_offload")  # validation.py:1236
+    optimizer = str(rest.get("optimizer.name", config.get("optimizer")))
+    eight = "8bit" in optimizer and wanted.get("parallelism.fsdp.cpu_offload")  # validation.py:1236
     if wanted and (eight or not isinstance(section, dict)):
         return None
     prefix = "fsdp_" if section and all(str(key).startswith("fsdp_") for key in section) else ""

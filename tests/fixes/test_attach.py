@@ -13,7 +13,9 @@ from memlint.findings import Finding
 from memlint.fixes.hardware_advice import advice
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.run import UNKNOWN, Origin, Run, replace
+from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
+from tests.memory.runs import TINY
+from tests.memory.runs import run as small_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRETRAINING = """
@@ -70,6 +72,23 @@ def test_more_cards_are_named_where_sharding_is_enough() -> None:
     titles = [fix.title for fix in advice(analysis.runs[0], analysis.estimates[0], estimate)]
 
     assert any(title.endswith("of these cards with ZeRO-3") for title in titles)
+
+
+def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
+    experts = {**TINY, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8}
+    config = {**experts, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24}
+    lora = {"method__kind": "lora", "method__rank": 8, "method__targets": ("q_proj", "v_proj")}
+    four_bits = {"model__quantization": Quantization("bnb", 4, "nf4", True), "hardware__gpu": find("RTX 3060")}
+    mixture = small_run(config, **lora, **four_bits, batch__micro_batch_size=1)
+    before = estimate(mixture)
+    told = [fix for fix in advice(mixture, before, estimate) if "transformers 4.57" in fix.title]
+
+    assert before.verdict != "fits"
+    assert [fix.verdict_after for fix in told] == ["fits"]
+    assert told[0].peak_after < told[0].peak_before / 2
+    for other in ({"stack.framework": "axolotl"}, {"stack.transformers": (4, 57)}):
+        run = replace(mixture, other)
+        assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))
 
 
 def test_a_tight_run_is_told_of_segments_that_grow_where_they_are_enough() -> None:

@@ -41,6 +41,13 @@ def test_fsdp_can_offload_and_shard_more() -> None:
     )
 
 
+def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(1))
+    assert "optimizer.name" not in step(run(parallelism=sharded), "FSDP shards").changes
+    eight = step(run(parallelism=sharded, optimizer__name="paged_adamw_8bit"), "FSDP shards")
+    assert eight.changes["optimizer.name"] == "adamw_torch"
+
+
 def test_overlapping_communication_can_stop() -> None:
     sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(2, overlap_comm=True))
     assert "no overlap" in titles(run(parallelism=sharded))
