@@ -122,21 +122,23 @@ _ADAMW_8BIT = ("adamw_8bit", "adamw_bnb_8bit", "adamw_torch_8bit")
 def optimizer(run: Run) -> Iterator[Step]:
     """8-bit states (Dettmers et al. 2022, arXiv 2110.02861) match 32-bit Adam in their benchmarks; paged ones may leave
     the card where it is short (Dettmers et al. 2023, arXiv 2305.14314, section 3) and are slower by what crosses the
-    bus then; Adafactor keeps a row and a column of each matrix (Shazeer and Stern 2018, arXiv 1804.04235)."""
-    name = run.optimizer.name
+    bus then; Adafactor keeps a row and a column of each matrix (Shazeer and Stern 2018, arXiv 1804.04235). Adapters
+    have so few states that only the cheapest of these are worth a change."""
+    name, few = run.optimizer.name, run.method.kind == "lora"
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
     if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
         yield Step(
             "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
         )
-    if name in _ADAMW:
+    if name in _ADAMW and not few:
         yield _optimizer("paged AdamW", "paged_adamw_32bit", 1.4, "none")
+    if name in _ADAMW:
         yield _optimizer("8-bit AdamW", "adamw_8bit", 1.0, "low")
     if name in (*_ADAMW, *_ADAMW_8BIT):
         same = name in _ADAMW_8BIT
         yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit", 1.1, "none" if same else "low")
-    if name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
+    if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
         yield _optimizer("Adafactor", "adafactor", 1.1, "medium")
 
 

@@ -31,6 +31,7 @@ Price = Callable[[Step], float]
 WORTHWHILE = 0.005
 _WORTH_SAYING = 8 << 30
 MAX_STEPS = 6
+DEAR = 1.2  # what costs so much more than another plan of its tier (more than twice the time) is no alternative to it
 MOST_HOST_BYTES = 2 << 40  # of a DGX H100 (NVIDIA DGX H100 datasheet: 2 TB); desktops have a twentieth of it
 ENOUGH = 3
 
@@ -95,10 +96,10 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     planning = Planning(run, before, search)
     found: dict[frozenset[tuple[str, Any]], Plan] = {}
     for quality in QUALITIES:
+        if len(found) >= (min(2, limit) if quality == QUALITIES[-1] else limit):
+            break  # with two plans at hand nobody wants one of high risk
         for plan in _of_tier(planning, quality):
             found.setdefault(frozenset(plan.changes.items()), plan)
-        if len(found) >= limit:
-            break
     return _of_each_character(tuple(found.values()), limit)
 
 
@@ -222,9 +223,9 @@ def _best_of(planning: Planning, current: Plan, open_: list[Step], price: Price,
     over = excess(current.estimate)
 
     def promise(step: Step) -> float:
-        most = min(over, 2 * planning.gains.get(step.title, over)) if trusting else over
+        most = 2 * planning.gains.get(step.title, over) if trusting else over
         # Whatever finishes the job is worth more than a larger step that does not.
-        return 2 * most / (0.05 + price(step))
+        return (2 * over if most >= over else most) / (0.05 + price(step))
 
     best: tuple[float, Plan] | None = None
     for step in sorted(open_, key=promise, reverse=True):
@@ -249,7 +250,8 @@ def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> 
     best: tuple[float, Plan] | None = None
     for step in current.steps:
         for rival in planning.steps(planning.start):
-            if rival.group != step.group or rival.title == step.title or not _within(rival, quality):
+            weaker = rival.group != step.group or rival.title == step.title or price(rival) < price(step)
+            if weaker or not _within(rival, quality):
                 continue
             plan = planning.plan(tuple(rival if other is step else other for other in current.steps))
             left = excess(plan.estimate)
@@ -283,16 +285,26 @@ def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Pla
     return plan
 
 
+# Groups whose steps come from the weakest to the strongest: where the last does not fit, none does.
+_LADDERS = ("batch", "sequence", "images")
+
+
 def _single_step_rivals(planning: Planning, quality: str, plan: Plan) -> Iterator[Plan]:
     """Other single steps of the tier that fit alone: an alternative in kind, not a variant of the same."""
+    dearest = plan.cost + DEAR
+    within = [step for step in planning.steps(planning.start) if _within(step, quality) and cost(step) <= dearest]
+    last = {step.group: step for step in within if step.group in _LADDERS}
     groups = {step.group for step in plan.steps} if len(plan.steps) == 1 else set()
-    for step in planning.steps(planning.start):
-        if step.group not in groups and _within(step, quality):
-            rival = planning.plan((step,))
-            fits = rival.estimate.allocated_bytes is not None and not excess(rival.estimate)
-            if fits and planning.accepts(rival):
-                groups.add(step.group)
-                yield rival
+    groups |= {group for group, step in last.items() if group not in groups and not _fits_alone(planning, step)}
+    for step in within:
+        if step.group not in groups and _fits_alone(planning, step):
+            groups.add(step.group)
+            yield planning.plan((step,))
+
+
+def _fits_alone(planning: Planning, step: Step) -> bool:
+    plan = planning.plan((step,))
+    return plan.estimate.allocated_bytes is not None and not excess(plan.estimate) and planning.accepts(plan)
 
 
 def _within(step: Step, quality: str) -> bool:

@@ -139,6 +139,8 @@ def test_states_of_adamw_can_leave_the_card_without_another_optimizer() -> None:
     assert "paged" not in titles(run(optimizer__name="paged_adamw_8bit"))
     assert "Adafactor" in titles(run(optimizer__name="paged_adamw_8bit"))
     assert "AdamW" not in titles(run(optimizer__name="adafactor"))
+    adapters = titles(run(**LORA))
+    assert "8-bit AdamW" in adapters and "paged AdamW" not in adapters and "Adafactor" not in adapters
 
 
 def test_adapters_spare_the_copy_that_full_training_is_compared_with() -> None:
