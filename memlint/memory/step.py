@@ -117,13 +117,25 @@ def regime(run: Run, simulated: bool) -> Regime:
     architecture: Architecture = run.model.architecture
     if architecture.family in _EAGER_ONLY:
         implementation = "eager"
-    experts = "grouped_mm" if stacks_experts(run) else "loop"
+    experts = _experts(run)
     eager = implementation == "eager"
     liger = liger_layers(run)
     found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
     found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
     found = found._replace(softmax_as_given=_softmax_as_given(run))
     return found._replace(norms_in_place=False) if liger == "beside" else found
+
+
+# Whose stacked experts transformers 4 ran one by one, each a copy
+# (models/qwen3_vl_moe/modeling_qwen3_vl_moe.py:104-112, v4.57.6).
+_COPIES_EXPERTS = ("gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text")
+
+
+def _experts(run: Run) -> str:
+    """How this stack runs a layer's experts: grouped_mm, copied (one by one out of their stack), or loop (linears)."""
+    if () < run.stack.transformers < (5,) and run.model.architecture.family in _COPIES_EXPERTS:
+        return "copied"
+    return "grouped_mm" if stacks_experts(run) else "loop"
 
 
 # Until sdpa came to them (models/gpt_neox/modeling_gpt_neox.py:289, models/opt/modeling_opt.py:239-242, v4.38.2).

@@ -226,3 +226,26 @@ def test_losses_of_models_that_had_one_of_their_own(family: str, version: tuple[
     found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
     forward = next(phase.components for phase in found.phases if phase.name == "forward")
     assert forward["logits"] == pytest.approx(bytes_each * 2 * 256 * 32768, rel=0.01)
+
+
+def test_transformers_4_copied_each_expert_of_gpt_oss_out_of_its_stack() -> None:
+    config = {
+        "model_type": "gpt_oss",
+        "architectures": ["GptOssForCausalLM"],
+        "head_dim": 64,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 512,
+    }
+
+    def phase(name: str, version: tuple[int, ...], **changes: object) -> int:
+        found = estimate(run(config, loss__kind="liger", stack__transformers=version, **changes))
+        return next(one.allocated_bytes for one in found.phases if one.name == name)
+
+    experts = 8 * (256 * 1024 + 512 * 256) * 2  # a layer's, in bfloat16
+    for changes in ({}, LORA):
+        more = phase("forward", (4, 57), **changes) - phase("forward", (5, 0), **changes)
+        assert more == pytest.approx(4 * experts, rel=0.03)
+    checkpointed = {**LORA, "checkpointing__mode": "full"}
+    more = phase("backward", (4, 57), **checkpointed) - phase("backward", (5, 0), **checkpointed)
+    assert more == pytest.approx(experts, rel=0.1)

@@ -20,7 +20,7 @@ class Regime(NamedTuple):
     mask: bool = False
     bfloat16: bool = True
     liger: bool = False
-    experts: str = "grouped_mm"
+    experts: str = "grouped_mm"  # grouped_mm, copied (one by one out of their stack), loop (linears)
     rope_kept: bool = True
     delta: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
     scan: str = "torch"  # Mamba 2: torch, kernel
