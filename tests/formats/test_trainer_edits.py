@@ -91,3 +91,27 @@ def test_what_no_file_can_say() -> None:
     assert express(sharded)(sharded.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
     assert express(sharded)(sharded.runs[0], deepspeed_changes("bfloat16", 3)) is None
     assert express(plain)(plain.runs[0], {"method.reference_model": "copy"}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value", "trl", "key"),
+    [
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 15), "max_seq_length"),
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 16), "max_length"),
+        ({"dataset_text_field": "text", "max_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"beta": 0.1, "max_prompt_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 22), "torch_dtype"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 23), "dtype"),
+    ],
+)
+def test_a_new_key_has_the_name_that_the_release_knows(
+    config: dict[str, Any], field: str, value: Any, trl: tuple[int, ...], key: str
+) -> None:
+    workspace = in_memory({"train.yaml": json.dumps({**BASE, **config})})
+    facts: dict[str, Any] = {"versions": {"trl": trl}}
+    analysis = (
+        Session(lambda _: Engine(()), lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
+    )
+    edits = express(analysis)(analysis.runs[0], {field: value})
+    assert edits is not None
+    assert [edit.pointer for edit in edits] == [(key,)]
