@@ -80,6 +80,12 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "precision.fp16": (("fp16",), _true),
     "offload.activations": (("activation_offloading",), lambda value: {"cpu": True, "none": False}.get(value)),
 }
+# Since which release of TRL a key has its newest name, and the one before (trl v0.15.2 and v0.16.0 sft_config.py,
+# v0.22.2 and v0.23.0 model_config.py).
+_RENAMED: Mapping[str, tuple[tuple[int, ...], str]] = {
+    "sequence.length": ((0, 16), "max_seq_length"),
+    "model.weights_dtype": ((0, 23), "torch_dtype"),
+}
 # What only TRL's ModelConfig and SFTConfig have; a script of its own may have the key, which then stands in its file.
 _TRLS = (
     *("sequence.length", "sequence.packing", "model.weights_dtype", "offload.activations"),
@@ -104,7 +110,7 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     own = {field: value for field, value in spoken.items() if field in _KEYS}
     rest = {field: value for field, value in spoken.items() if field not in _KEYS}
     for field, value in own.items():
-        made = _own(parsed, field, value)
+        made = _own(parsed, run, field, value)
         if made is None:
             return None
         edits.extend(made)
@@ -222,7 +228,7 @@ def _as_mode(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
     return spoken
 
 
-def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
+def _own(parsed: Parsed, run: Run, field: str, value: Any) -> tuple[Edit, ...] | None:
     names, written = _KEYS[field]
     config = parsed.raw.get("config")
     place: tuple[str, Path] | None = parsed.raw_places.get("config")
@@ -233,8 +239,16 @@ def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
     if not is_trl(config) and (field in _TRL_ALONE or (given is None and field in _TRLS)):
         return None
     path, pointer = place
-    name = given or names[0]
+    name = given or _written_today(run, field, names[0])
     return (Edit(path, (*pointer, name), "set", said),)
+
+
+def _written_today(run: Run, field: str, newest: str) -> str:
+    """What the release in use calls a key that the file does not have."""
+    since, older = _RENAMED.get(field, ((), ""))
+    if field == "sequence.length" and run.method.stage != "sft":
+        return newest  # the other trainers' `max_length` has no other name
+    return older if () < run.stack.trl < since else newest
 
 
 def _twice(parsed: Parsed, field: str) -> bool:

@@ -119,3 +119,27 @@ def test_one_gpu_gets_a_deepspeed_section_as_well() -> None:
     assert edit.value["zero_optimization"]["offload_param"] == {"device": "cpu"}
     run = analysed({**BASE, "deepspeed": edit.value}, gpus=1).runs[0]
     assert run.offload.parameters == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value", "trl", "key"),
+    [
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 15), "max_seq_length"),
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 16), "max_length"),
+        ({"dataset_text_field": "text", "max_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"beta": 0.1, "max_prompt_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 22), "torch_dtype"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 23), "dtype"),
+    ],
+)
+def test_a_new_key_has_the_name_that_the_release_knows(
+    config: dict[str, Any], field: str, value: Any, trl: tuple[int, ...], key: str
+) -> None:
+    workspace = in_memory({"train.yaml": json.dumps({**BASE, **config})})
+    facts: dict[str, Any] = {"versions": {"trl": trl}}
+    analysis = (
+        Session(lambda _: Engine(()), lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
+    )
+    edits = express(analysis)(analysis.runs[0], {field: value})
+    assert edits is not None
+    assert [edit.pointer for edit in edits] == [(key,)]
