@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import memlint.simulation.step as simulated_step
+from benchmarks.vision_families import ARRANGED
 from memlint.run import Run
 from memlint.simulation import SimulatedStep, simulate
 from tests.architectures.small import SMALL
@@ -41,7 +42,7 @@ class Images(NamedTuple):
 
 
 def _model(family: str, text: str, vision: dict[str, Any], **more: Any) -> dict[str, Any]:
-    settings = {"model_type": text, **TEXT, **(ROPE if family.startswith("qwen") else {})}
+    settings = {"model_type": text, **TEXT, **(ROPE if family.startswith(("qwen", "glm4v")) else {})}
     return {"model_type": family, "text_config": settings, "vision_config": vision, **more}
 
 
@@ -82,6 +83,12 @@ MODELS: dict[str, tuple[dict[str, Any], Images]] = {
         Images(64, True),
     ),
     "qwen3_vl": (_model("qwen3_vl", "qwen3_vl_text", QWEN_3), Images(64, True)),
+    "glm4v": (_model("glm4v", "glm4v_text", {**QWEN, "out_hidden_size": 384, "image_size": 336}), Images(64, True)),
+    "idefics3": (_model("idefics3", "llama", _tower("idefics3_vision"), scale_factor=2), Images(64)),
+    "smolvlm": (
+        _model("smolvlm", "llama", {**_tower("smolvlm_vision"), "patch_size": 16, "image_size": 512}, scale_factor=4),
+        Images(64),
+    ),
 }
 
 
@@ -91,8 +98,12 @@ class Known:
     def __init__(self, *lengths: int) -> None:
         self.lengths = lengths
 
-    def __getitem__(self, _: Any) -> Known:
-        return self
+    def __getitem__(self, at: Any) -> Any:
+        each = isinstance(at, tuple) and isinstance(at[0], torch.Tensor)  # a side of the image that each patch is of
+        return torch.ones(at[0].shape, dtype=torch.int64) if each else self
+
+    def cumsum(self, _: int) -> torch.Tensor:
+        return torch.zeros(len(self.lengths), dtype=torch.int64)
 
     def __sub__(self, _: Any) -> Known:
         return self
@@ -139,6 +150,9 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
 
     def with_images(model: Any, step: Any) -> dict[str, torch.Tensor]:
         inputs = plain(model, step)
+        if family in ARRANGED:
+            ARRANGED[family](model, inputs, tower, count, stack)
+            return inputs
         inner = next(module for module in model.modules() if hasattr(module, "get_placeholder_mask"))
         inputs["pixel_values"] = _pixels(tower, settings, count)
         _place(inner, settings.packed)
@@ -155,7 +169,9 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
         checkpoint(model, step)
         plain = run.stack.framework == "llamafactory" and run.method.freeze_vision_tower
         for name, module in model.named_modules() if plain else ():
-            if name.endswith(("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed")):
+            if name.endswith(
+                ("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed", "vision_model.embeddings")
+            ):
                 module._forward_hooks.clear()
 
     patched = {"_inputs": with_images, "_checkpoint": as_llamafactory}

@@ -368,6 +368,8 @@ def _glm_tower(c: Config) -> Tower:
         projector_weights=merger,
         tower_prefix="model.visual",
         projector_prefix="model.visual.merger",
+        layer_class="Glm4vVisionBlock",
+        activation=c.text("hidden_act", "silu"),
     )
 
 
