@@ -29,6 +29,12 @@ SQUARE = {"patch_size": 14, "image_size": 224}
 QWEN = {"depth": 4, "num_heads": 4, "patch_size": 14, "hidden_size": 128, "intermediate_size": 512}
 QWEN_3 = {**QWEN, "out_hidden_size": 384, "deepstack_visual_indexes": [1, 2], "num_position_embeddings": 256}
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 12, 12]}}
+LLAMA_4 = {"vision_output_dim": 384, "projector_input_dim": 384, "projector_output_dim": 384}
+LLAMA_4_TEXT = {"model_type": "llama4_text", **TEXT, "intermediate_size_mlp": 768, "pad_token_id": 0, "head_dim": 64}
+LLAMA_4_TEXT |= {"num_local_experts": 2, "interleave_moe_layer_step": 100, "num_experts_per_tok": 1}
+GEMMA_4 = {**TOWER, "num_key_value_heads": 4, "head_dim": 32, "standardize": True, "position_embedding_size": 64}
+GEMMA_4_TEXT = {"model_type": "gemma4_text", **TEXT, "head_dim": 64, "global_head_dim": 64, "num_kv_shared_layers": 0}
+GEMMA_4_TEXT |= {"hidden_size_per_layer_input": 0}
 SIDE = 16  # patches of an image's side
 PATCHES = SIDE * SIDE
 
@@ -84,6 +90,11 @@ MODELS: dict[str, tuple[dict[str, Any], Images]] = {
     ),
     "qwen3_vl": (_model("qwen3_vl", "qwen3_vl_text", QWEN_3), Images(64, True)),
     "glm4v": (_model("glm4v", "glm4v_text", {**QWEN, "out_hidden_size": 384, "image_size": 336}), Images(64, True)),
+    "gemma4": (_model("gemma4", "gemma4_text", GEMMA_4, text_config=GEMMA_4_TEXT, audio_config=None), Images(256)),
+    "llama4": (
+        _model("llama4", "llama4_text", {**TOWER, **SQUARE, **LLAMA_4}, text_config=LLAMA_4_TEXT),
+        Images(64),
+    ),
     "idefics3": (_model("idefics3", "llama", _tower("idefics3_vision"), scale_factor=2), Images(64)),
     "smolvlm": (
         _model("smolvlm", "llama", {**_tower("smolvlm_vision"), "patch_size": 16, "image_size": 512}, scale_factor=4),

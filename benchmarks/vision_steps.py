@@ -5,7 +5,7 @@
 Models are small (benchmarks/vision_inputs.py), on fake tensors. The estimate's interval goes from a step without
 images to one in which every token is an image's. Each way to train is simulated with images at three quarters of the
 tokens and at all of them: frozen towers, towers and projectors that train in full or by LoRA, projectors alone, and
-adapters whose layers are checkpointed without re-entering ("not again").
+towers whose layers are checkpointed without re-entering ("not again").
 The exit code is 1 where a simulated peak lies outside of its interval by more than TOLERANCE.
 """
 
@@ -82,7 +82,7 @@ def rows(names: list[str]) -> Iterator[Row]:
             for trains in FROZEN:
                 if step.method == "lora" and trains == "projector":
                     continue  # adapters of the projector come and go with the tower's
-                if trains == "not again" and not (step.method == "lora" and step.checkpointing):
+                if trains == "not again" and not step.checkpointing:
                     continue
                 if name == "smolvlm" and step.method == "full" and trains != "trains":
                     continue  # its features take the dtype of frozen weights, and fp32 embeddings refuse them

@@ -24,6 +24,8 @@ PATHS: dict[str, Path] = {
     **dict.fromkeys(("gemma3", "shieldgemma2"), Path("rms_gemma", norm_first=False, pooled=True, joined=0)),
     "paligemma": Path(joined=0),
     **dict.fromkeys(("idefics3", "smolvlm"), Path(shuffles=2)),
+    "gemma4": Path("rms", placed=True),
+    "llama4": Path(shuffles=2, joined=0),
     "glm4v": Path("layer", gated=True, last_kind="rms"),
     "qwen2_vl": _QWEN,
     "qwen2_5_vl": Path("rms", reordered=True),
@@ -31,8 +33,10 @@ PATHS: dict[str, Path] = {
 }
 
 
-# Last norms, pooling heads, mergers of deep features, the convolution that merges patches (GLM-4V).
-_BEHIND = ("post_layernorm", "layernorm", "head.", "deepstack", "downsample")
+# What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
+_MERGING = ("downsample", "vision_adapter")
+# Beside it last norms, pooling heads and mergers of deep features.
+_BEHIND = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", *_MERGING)
 
 
 class Ends(NamedTuple):
@@ -60,9 +64,12 @@ def shared_out(placed: UnitState, found: Ends) -> tuple[UnitState, UnitState]:
     return placed._replace(gradient_kept=early), UnitState(gradient_kept=placed.gradient_kept - early)
 
 
+_PRODUCTS = ("conv", "linear", "adapter")
+
+
 def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
     """Raises `Missing` where a tower names no convolution over patches."""
-    linears = roles(_as_products(tuple(t for t in before if t.kind in ("conv", "adapter"))), False).linears
+    linears = roles(_as_products(tuple(t for t in before if t.kind in _PRODUCTS)), False).linears
     if not linears:
         raise Missing("method.freeze_vision_tower", "this tower names no convolution over patches")
     token = next((t for t in before if t.kind == "embedding" and not t.name.endswith("mask_token")), None)
@@ -82,6 +89,8 @@ def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
         asks_late=is_chosen(tower),
         looked_up=is_chosen(tower),
         chosen=is_chosen(tower),
+        by_axis=is_padded(tower),
+        unfolded=tower.layer_class.startswith("Llama4"),
     )
 
 
@@ -94,6 +103,12 @@ def is_packed(tower: Tower) -> bool:
     """Pixtral joins all images of a batch to one sequence, with a mask between them (transformers 5.23
     models/pixtral/modeling_pixtral.py:309, generate_block_attention_mask)."""
     return tower.layer_class.startswith("Pixtral")
+
+
+def is_padded(tower: Tower) -> bool:
+    """Gemma 4 pads each image to as many patches as the largest has, and masks them (transformers 5.23
+    models/gemma4/image_processing_gemma4.py, pad_along_first_dim)."""
+    return tower.layer_class.startswith("Gemma4")
 
 
 def is_chosen(tower: Tower) -> bool:
@@ -117,7 +132,7 @@ def filled(
 ) -> Exit:
     """`given` with the family's path and the tensors on it."""
     parts = roles(_renamed_first(_as_products(projector)), dropout)
-    merging = roles(_as_products(_downsampling(behind)), dropout).linears
+    merging = roles(_as_products(_merging(behind)), dropout).linears
     uses_last = not tower.layer_class.startswith("CLIP")  # CLIP norms its class token alone
     last = _last_norm(behind)
     return given._replace(
@@ -135,7 +150,7 @@ def exit_extents(behind: tuple[Tensor, ...], projector: tuple[Tensor, ...], merg
     last = _last_norm(behind)
     found = {"w:last_norm": last.numel if last is not None else 0}
     found |= _product_extents(_renamed_first(_as_products(projector)), merged)
-    found |= _product_extents(_as_products(_downsampling(behind)), merged)
+    found |= _product_extents(_as_products(_merging(behind)), merged)
     for name, group in _deep(behind).items():
         for extent, count in _product_extents(group, merged).items():
             found[_renamed(extent, name)] = count
@@ -157,8 +172,8 @@ def _outputs(tensor: Tensor) -> int:
     return tensor.shape[1 if tensor.name.endswith(_BARE) else 0]
 
 
-def _downsampling(behind: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(tensor for tensor in behind if tensor.name.startswith("downsample"))
+def _merging(behind: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in behind if tensor.name.startswith(_MERGING))
 
 
 def _renamed_first(projector: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks.families import members
+from benchmarks.vision_inputs import MODELS
 from memlint.architectures import from_config
 from memlint.architectures.resolve import resolve
 from memlint.checks.facts import Facts
@@ -14,15 +14,15 @@ from memlint.checks.readers import MODEL
 from memlint.run import UNKNOWN, Method, Model, Run, replace
 
 transformers = pytest.importorskip("transformers")
-UNHOOKED = ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
-HOOKED = ("qwen2_vl", "qwen2_5_vl", "llava", "llava_next", "llava_onevision", "mistral3", "internvl", "gemma3")
+UNHOOKED = ("qwen3_vl", "glm4v", "gemma4")
+HOOKED = ("qwen2_vl", "qwen2_5_vl", "llava", "mistral3", "internvl", "gemma3", "paligemma", "llama4")
 
 
 @pytest.mark.parametrize("family", [*UNHOOKED, *HOOKED, "idefics3", "smolvlm"])
 def test_a_tower_asks_for_gradients_where_its_class_names_its_embedding(family: str) -> None:
     from memlint.simulation.build import DTYPES, model_on_meta
 
-    config = members()[family]
+    config, _ = MODELS[family]
     class_name = transformers.CONFIG_MAPPING[family].__name__
     model = model_on_meta(class_name, config, "eager", DTYPES["bfloat16"])
     model.enable_input_require_grads()

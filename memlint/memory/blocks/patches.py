@@ -1,11 +1,12 @@
 """From pixels to the first layer of a vision tower: a convolution per patch, positions, a norm.
 
-Sources are the towers' own files in transformers 5.23 (models/{clip,glm4v,siglip,idefics3,internvl,pixtral,
-qwen2_vl,qwen2_5_vl,qwen3_vl}/modeling_*.py).
+Sources are the towers' own files in transformers 5.23 (models/{clip,gemma4,glm4v,idefics3,internvl,llama4,
+pixtral,qwen2_vl,qwen2_5_vl,qwen3_vl,siglip}/modeling_*.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import memlint.memory.blocks.norm as norm
@@ -35,6 +36,8 @@ class Entry(NamedTuple):
     asks: bool = False  # the convolution's result asks for a gradient, whatever trains
     asks_late: bool = False  # what comes of all of this does instead (Idefics 3)
     looked_up: bool = False  # positions are looked up for each patch of each image (Idefics 3)
+    by_axis: bool = False  # pixels are moved to -1 .. 1, positions looked up for row and column (Gemma 4)
+    unfolded: bool = False  # pixels are brought side by side before the product (Llama 4)
     chosen: bool = False  # pixels of real images are copied out of a padded batch (Idefics 3)
 
 
@@ -52,8 +55,7 @@ def entry_profile(entry: Entry, regime: Regime) -> tuple[Profile, int]:
     if entry.interpolated and entry.positions is not None:
         x = _taken(tape, x, _interpolated(tape, x, entry.positions))
     elif entry.positions is not None:
-        add = _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
-        x = _taken(tape, x, add(tape, x, entry.positions))
+        x = _taken(tape, x, _adding(entry)(tape, x, entry.positions))
     if entry.reordered:
         x = _taken(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
     if not entry.norm_first:
@@ -61,6 +63,12 @@ def entry_profile(entry: Entry, regime: Regime) -> tuple[Profile, int]:
     if entry.asks and entry.asks_late:
         _ask(x)
     return finish(tape, x), x.width
+
+
+def _adding(entry: Entry) -> Callable[[Tape, Value, Weight], Value]:
+    if entry.by_axis:
+        return _with_axes
+    return _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
 
 
 def _normed(tape: Tape, entry: Entry, regime: Regime, x: Value) -> Value:
@@ -75,7 +83,13 @@ def _convolved(tape: Tape, entry: Entry, regime: Regime) -> Value:
     nowhere = Value.outside("rope", SINGLE)
     context = Context(tape, regime, {"patches": entry.convolution}, nowhere, nowhere)
     weight = entry.convolution.weight
-    pixels = ops.cast(tape, Value.outside("pixels", SINGLE), weight.width or SINGLE)
+    if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
+        pixels = ops.copy(tape, Value.outside("pixels", SINGLE if regime.half else weight.width or SINGLE))
+    else:
+        pixels = Value.outside("pixels", SINGLE)
+        for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
+            pixels = _taken(tape, pixels, ops.copy(tape, pixels))
+        pixels = _taken(tape, pixels, ops.cast(tape, pixels, weight.width or SINGLE))
     if entry.chosen:
         pixels = _taken(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
@@ -114,6 +128,21 @@ def _with_looked_up(tape: Tape, x: Value, positions: Weight) -> Value:
     rows = _trained(tape, tape.new("hidden", positions.width), positions)
     found = ops.add(tape, x, rows)
     tape.drop(rows)
+    return found
+
+
+def _with_axes(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + where(padding, 0, table[0][rows] + table[1][columns])` (models/gemma4/modeling_gemma4.py:596). A lookup's
+    gradient is a table of its own beside the whole one that it is put into."""
+    axes = [tape.new("hidden", positions.width) for _ in range(2)]
+    if positions.trains:
+        gradient = (WeightGradient(positions.extent, positions.width, positions.width),)
+        tape.node(tuple(axes), (), (), ((positions.extent, positions.width),) * 2, weights=gradient)
+    both = ops.add(tape, *axes)
+    shown = ops.scale(tape, both)
+    tape.drop(both, *axes)
+    found = ops.add(tape, x, shown)
+    tape.drop(shown)
     return found
 
 

@@ -26,6 +26,7 @@ class Regime(NamedTuple):
     scan: str = "torch"  # Mamba 2: torch, kernel
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
+    bias: bool = False  # scaled dot-product attention gets a mask, and its kernel keeps it as numbers
 
 
 class Context:

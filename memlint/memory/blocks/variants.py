@@ -11,6 +11,10 @@ SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo", "NemotronH")
 NORM_AFTER_ROTARY = ("HunYuan",)
 # Queries and keys are cast to fp32 before they are rotated.
 ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5", "Glm4vVision", "Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")
+# Pairs of fp32 numbers are rotated as complex ones, in one product.
+ROTATES_AS_COMPLEX = ("Llama4Vision",)
+# Two halves of a head are rotated on their own and joined.
+ROTATES_BY_AXIS = ("Gemma4Vision",)
 # Cosine and sine stay fp32, and so do the products with them.
 SINGLE_COSINE = ("Olmo",)
 # What is rotated is cast back to what it was; else it takes the wider dtype of cosine and sine.
