@@ -253,12 +253,15 @@ def _targets(fields: Fields, config: Config) -> None:
 
 
 def _every_linear(config: Config) -> tuple[str, ...]:
-    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them.
-    Experts in one tensor, since transformers 5, are no such module."""
+    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
+    towers' among them. Experts in one tensor, since transformers 5, are no such module."""
     kinds = getattr(config.architecture, "kinds", ())
     if config.versions["transformers"] < (5,) or not kinds:
         return ("all-linear",)
-    linears = (weight.name for kind in kinds for weight in kind.weights if weight.kind == "linear")
+    groups = [kind.weights for kind in kinds]
+    for tower in getattr(config.architecture, "towers", ()):
+        groups += [tower.weights, tower.layer_weights, tower.projector_weights]
+    linears = (weight.name for group in groups for weight in group if weight.kind == "linear")
     names = {name.split(".")[-2] for name in linears if name.endswith(".weight") and "." in name[: -len(".weight")]}
     return tuple(sorted(names | set(as_words(config.own.get("lora_target_modules"))))) or ("all-linear",)
 

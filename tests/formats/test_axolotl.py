@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import members
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Resolution
 from memlint.formats import axolotl, recognise
@@ -253,6 +254,12 @@ def test_checkpointing(value: Any, fields: dict[str, Any]) -> None:
 def test_evaluation_needs_a_set_and_a_time(extra: dict[str, Any], enabled: bool) -> None:
     assert values({**PLAIN, **extra}, "evaluation.enabled", "evaluation.batch_size") == [enabled, 2]
     assert values({**PLAIN, **extra, "eval_batch_size": 8}, "evaluation.batch_size") == [8]
+
+
+def test_every_linear_is_every_towers_too() -> None:
+    vision = from_config({**members()["qwen2_5_vl"]})
+    (targets,) = values(LORA, "method.targets", architecture=vision)
+    assert {"q_proj", "qkv", "proj", "gate_proj"} <= set(targets)
 
 
 def test_older_releases_evaluated_each_epoch() -> None:

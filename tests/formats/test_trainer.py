@@ -201,6 +201,8 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (PLAIN, {"transformers": (5, 14)}, {"evaluation.fused_loss": False}),
         (PLAIN, {"transformers": (5, 15)}, {"evaluation.fused_loss": True}),
+        (TRL, {"trl": (0, 26), "transformers": (4, 57)}, {"checkpointing.reentrant": True}),
+        (TRL, {"trl": (0, 27), "transformers": (4, 57)}, {"checkpointing.reentrant": False}),
         (TRL, {"trl": (1, 3)}, {"loss.kind": "plain"}),
         (TRL, {"trl": (1, 6)}, {"loss.kind": "plain"}),
         ({**TRL, "loss_type": "chunked_nll"}, {"trl": (1, 4)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256}),

@@ -27,6 +27,7 @@ class Regime(NamedTuple):
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
     softmax_as_given: bool = False  # eager attention's softmax names no dtype (variants.py, SOFTMAX_AS_GIVEN)
+    bias: bool = False  # scaled dot-product attention gets a mask, and its kernel keeps it as numbers
 
 
 class Context:
