@@ -176,6 +176,11 @@ _TRAINING: tuple[Rule, ...] = (
         ABSENT + "streaming needs `max_steps`",
         lambda v: v.on("streaming") and (v.config.hf.number("max_steps") or -1) == -1,
     ),
+    (  # transformers 5.1.0 trainer.py:686; the key is gone since 5.2
+        "group_by_length",
+        "`group_by_length` does not work with streaming",
+        lambda v: v.on("streaming") and v.hf("group_by_length") and v.config.stage != "ppo",
+    ),
     (
         "do_train",
         ABSENT + "training needs a `dataset`",
