@@ -265,10 +265,36 @@ def test_deepspeed_casts_what_trl_prepared(stage: int) -> None:
 
 @pytest.mark.parametrize(("storage", "adapters"), [("bfloat16", "bfloat16"), (None, "float32")])
 def test_fsdp_keeps_quantised_models_as_loaded(storage: str | None, adapters: str) -> None:
-    training = {**QLORA, "fsdp": "full_shard", "bnb_4bit_quant_storage": storage}
+    """Before 0.26 TRL has no key for the storage: it takes the dtype of the model (trl/trainer/utils.py)."""
+    training = {**QLORA, "fsdp": "full_shard", "torch_dtype": storage}
     run = run_of(parsed_of(training, versions={"trl": (0, 19)}))
     assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.model.quantization.storage_dtype == (storage or "uint8")
     assert run.method.adapter_dtype == adapters
+
+
+@pytest.mark.parametrize(
+    ("transformers", "words", "config", "expected"),
+    [
+        (
+            (4, 57),
+            "full_shard",
+            {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"},
+            (1, "none", "FULL_STATE_DICT"),
+        ),
+        ((4, 57), "full_shard auto_wrap", {"min_num_params": 2000}, (1, "size", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard auto_wrap", {}, (1, "transformer", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard", {"fsdp_version": 2}, (2, "none", "SHARDED_STATE_DICT")),
+        ((5, 10), "full_shard", {}, (2, "transformer", "FULL_STATE_DICT")),
+        ((5, 10), "full_shard", {"state_dict_type": "SHARDED_STATE_DICT"}, (2, "transformer", "SHARDED_STATE_DICT")),
+    ],
+)
+def test_fsdp_as_each_release_of_transformers_reads_it(
+    transformers: tuple[int, ...], words: str, config: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    run = run_of(parsed_of({**PLAIN, "fsdp": words, "fsdp_config": config}, versions={"transformers": transformers}))
+    fsdp = run.parallelism.fsdp
+    assert (fsdp.version, fsdp.wrap, fsdp.state_dict_type) == expected
 
 
 def test_deepspeed_behind_a_path_and_inline() -> None:

@@ -109,7 +109,7 @@ def test_releases_that_llamafactory_does_not_read_give_the_same_run(more: dict[s
     assert older.stack != newest.stack
 
 
-def test_fsdp_is_another_one_since_transformers_5_9() -> None:
-    newest = of_llamafactory({**LF, **VARIANTS[-1]}, transformers=(5, 9))
+def test_fsdp_is_another_one_since_transformers_5_10() -> None:
+    newest = of_llamafactory({**LF, **VARIANTS[-1]}, transformers=(5, 10))
     assert llamafactory.reads_releases(newest)
     assert newest.parallelism.fsdp != of_llamafactory({**LF, **VARIANTS[-1]}, **OLDER).parallelism.fsdp
