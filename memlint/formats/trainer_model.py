@@ -67,7 +67,7 @@ def _weights_dtype(fields: Fields, config: Config) -> None:
         fields.unknown("model.weights_dtype", f"`{key}: {word}` is no dtype that memlint knows")
     elif _is_firefly_qlora(config):
         fields.infer("model.weights_dtype", "float16", f"{_FIREFLY}: torch_dtype=torch.float16")
-    elif config.trl >= (0, 29):
+    elif config.trl >= (0, 27):
         fields.put(
             "model.weights_dtype", "float32", Origin("default", detail=f"{config.args.source} ModelConfig.dtype")
         )

@@ -51,13 +51,29 @@ FIELDS: Mapping[str, Any] = {
         "Where the card holds everything, offloading costs that time and saves nothing that is needed."
     ),
     "sources": ["https://arxiv.org/abs/2101.06840", "deepspeed 0.19.8 runtime/zero/offload_config.py"],
+    "variables": {
+        "asked": 'default(config.optim, default(config.optimizer, "adamw_torch"))',
+        "plain": (
+            'offload.optimizer == "none" or given(deepspeed.optimizer) '
+            'or asked in ["adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused"]'
+        ),
+    },
     "fix": [
         {
             "title": "keep everything on the card",
+            "when": "plain",
             "set": {"offload.parameters": "none", "offload.optimizer": "none"},
             "safe": True,
             "speed": 0.4,
-        }
+        },
+        {
+            "title": "keep everything on the card",
+            "when": "not plain",
+            "set": {"offload.parameters": "none", "offload.optimizer": "none"},
+            "quality": "none",
+            "speed": 0.4,
+            "note": "the optimizer that was asked for runs then, in place of Adam on the CPU",
+        },
     ],
     "examples": [
         {"fails": _CONFIG, "files": {"ds_z3_offload.json": _ZERO3}, "gpu": "A100-80GB", "gpus": 4, "says": "without"},
