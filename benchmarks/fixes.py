@@ -1,8 +1,8 @@
-"""Plans for a corpus of configs: `python benchmarks/fixes.py FOLDER [--sample N] [-v]`.
+"""Plans for a corpus of configs: `python benchmarks/fixes.py FOLDER [--kind KIND] [--sample N] [-v]`.
 
-FOLDER holds one folder per kind (llamafactory, trainer) of repositories. Every training run whose model is known and
-which is over the budget of one card of 24, 48 and 80 GB is planned for. Printed: the share with a plan that fits, as
-written into the file and read back; laws kept and broken in writing; and how long planning takes.
+FOLDER holds one folder per kind (llamafactory, trainer, axolotl) of repositories. Every training run whose model is
+known and which is over the budget of one card of 24, 48 and 80 GB is planned for. Printed: the share with a plan that
+fits, as written into the file and read back; laws kept and broken in writing; and how long planning takes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memlint.fixes.planner import Search, plans
 from memlint.hardware import find
 from memlint.run import Origin
 
-KINDS = ("llamafactory", "trainer")
+KINDS = ("llamafactory", "trainer", "axolotl")
 OVER = ("MEM001", "MEM002", "MEM005")
 CARDS = ("RTX4090", "L40S", "A100-80GB")
 _ASSUMED = Origin("setting", detail="assumed by the benchmark")
@@ -38,9 +38,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, default=0, help="so many files of each kind, drawn with a fixed seed")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="this kind alone; may be repeated")
     parser.add_argument("-v", action="store_true", help="name the runs that get no plan")
     given = parser.parse_args()
-    paths = [path for kind in KINDS for path in _files(given.folder / kind, given.sample)]
+    paths = [path for kind in given.kind or KINDS for path in _files(given.folder / kind, given.sample)]
     for card in CARDS:
         _card(card, paths, given.v)
     return 0

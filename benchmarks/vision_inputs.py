@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import memlint.simulation.step as simulated_step
+from benchmarks.vision_families import ARRANGED
 from memlint.run import Run
 from memlint.simulation import SimulatedStep, simulate
 from tests.architectures.small import SMALL
@@ -28,6 +29,12 @@ SQUARE = {"patch_size": 14, "image_size": 224}
 QWEN = {"depth": 4, "num_heads": 4, "patch_size": 14, "hidden_size": 128, "intermediate_size": 512}
 QWEN_3 = {**QWEN, "out_hidden_size": 384, "deepstack_visual_indexes": [1, 2], "num_position_embeddings": 256}
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 12, 12]}}
+LLAMA_4 = {"vision_output_dim": 384, "projector_input_dim": 384, "projector_output_dim": 384}
+LLAMA_4_TEXT = {"model_type": "llama4_text", **TEXT, "intermediate_size_mlp": 768, "pad_token_id": 0, "head_dim": 64}
+LLAMA_4_TEXT |= {"num_local_experts": 2, "interleave_moe_layer_step": 100, "num_experts_per_tok": 1}
+GEMMA_4 = {**TOWER, "num_key_value_heads": 4, "head_dim": 32, "standardize": True, "position_embedding_size": 64}
+GEMMA_4_TEXT = {"model_type": "gemma4_text", **TEXT, "head_dim": 64, "global_head_dim": 64, "num_kv_shared_layers": 0}
+GEMMA_4_TEXT |= {"hidden_size_per_layer_input": 0}
 SIDE = 16  # patches of an image's side
 PATCHES = SIDE * SIDE
 
@@ -41,7 +48,7 @@ class Images(NamedTuple):
 
 
 def _model(family: str, text: str, vision: dict[str, Any], **more: Any) -> dict[str, Any]:
-    settings = {"model_type": text, **TEXT, **(ROPE if family.startswith("qwen") else {})}
+    settings = {"model_type": text, **TEXT, **(ROPE if family.startswith(("qwen", "glm4v")) else {})}
     return {"model_type": family, "text_config": settings, "vision_config": vision, **more}
 
 
@@ -82,6 +89,17 @@ MODELS: dict[str, tuple[dict[str, Any], Images]] = {
         Images(64, True),
     ),
     "qwen3_vl": (_model("qwen3_vl", "qwen3_vl_text", QWEN_3), Images(64, True)),
+    "glm4v": (_model("glm4v", "glm4v_text", {**QWEN, "out_hidden_size": 384, "image_size": 336}), Images(64, True)),
+    "gemma4": (_model("gemma4", "gemma4_text", GEMMA_4, text_config=GEMMA_4_TEXT, audio_config=None), Images(256)),
+    "llama4": (
+        _model("llama4", "llama4_text", {**TOWER, **SQUARE, **LLAMA_4}, text_config=LLAMA_4_TEXT),
+        Images(64),
+    ),
+    "idefics3": (_model("idefics3", "llama", _tower("idefics3_vision"), scale_factor=2), Images(64)),
+    "smolvlm": (
+        _model("smolvlm", "llama", {**_tower("smolvlm_vision"), "patch_size": 16, "image_size": 512}, scale_factor=4),
+        Images(64),
+    ),
 }
 
 
@@ -91,8 +109,12 @@ class Known:
     def __init__(self, *lengths: int) -> None:
         self.lengths = lengths
 
-    def __getitem__(self, _: Any) -> Known:
-        return self
+    def __getitem__(self, at: Any) -> Any:
+        each = isinstance(at, tuple) and isinstance(at[0], torch.Tensor)  # a side of the image that each patch is of
+        return torch.ones(at[0].shape, dtype=torch.int64) if each else self
+
+    def cumsum(self, _: int) -> torch.Tensor:
+        return torch.zeros(len(self.lengths), dtype=torch.int64)
 
     def __sub__(self, _: Any) -> Known:
         return self
@@ -139,6 +161,9 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
 
     def with_images(model: Any, step: Any) -> dict[str, torch.Tensor]:
         inputs = plain(model, step)
+        if family in ARRANGED:
+            ARRANGED[family](model, inputs, tower, count, stack)
+            return inputs
         inner = next(module for module in model.modules() if hasattr(module, "get_placeholder_mask"))
         inputs["pixel_values"] = _pixels(tower, settings, count)
         _place(inner, settings.packed)
@@ -155,7 +180,9 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
         checkpoint(model, step)
         plain = run.stack.framework == "llamafactory" and run.method.freeze_vision_tower
         for name, module in model.named_modules() if plain else ():
-            if name.endswith(("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed")):
+            if name.endswith(
+                ("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed", "vision_model.embeddings")
+            ):
                 module._forward_hooks.clear()
 
     patched = {"_inputs": with_images, "_checkpoint": as_llamafactory}

@@ -1,4 +1,5 @@
-"""Roots to config files: what git ignores is left out, what is named always passes, the order is always the same."""
+"""Roots to config files: what git ignores is left out unless git tracks it, what is named always passes, the order is
+always the same."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from memlint._record import NamedTuple
 from memlint.globs import Glob, compile_globs, decides
+from memlint.tracked import Tracked
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_IGNORE_BYTES = 1024 * 1024
@@ -26,6 +28,16 @@ class _Ignores(NamedTuple):
 
     base: str
     globs: tuple[Glob, ...]
+
+
+class _Place(NamedTuple):
+    """A folder to walk: the patterns in force, those to exclude last; the repository around it; whether git ignores the
+    folder, so that only what it tracks counts."""
+
+    folder: str
+    ignores: tuple[_Ignores, ...]
+    tracked: Tracked | None = None
+    is_ignored: bool = False
 
 
 def discover(
@@ -58,10 +70,11 @@ def _named(path: str) -> Found:
 
 def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
     """Depth first with a stack of our own, so that no depth of folders matters."""
-    above = _ignores_above(os.path.abspath(root)) if gitignore else ()
-    pending = [(root, (*above, excluded))]
+    above, repository = _above(os.path.abspath(root)) if gitignore else ((), None)
+    pending = [_Place(root, (*above, excluded), repository)]
     while pending:
-        folder, ignores = pending.pop()
+        place = pending.pop()
+        folder = place.folder
         try:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
@@ -69,20 +82,48 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
             if folder == root or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 yield Found(folder, folder == root, f"cannot be listed: {error.strerror}")
             continue  # one that went away since the folder around it was listed holds no files
-        if gitignore and any(entry.name == ".gitignore" for entry in entries):
-            ignores = (*ignores[:-1], *_read_ignores(folder, ".gitignore"), ignores[-1])
-        below = []
+        if gitignore:
+            place = _entered(place, entries)
+        below: list[_Place] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if not _is_skipped(entry) and not _is_ignored(ignores, entry.path, True):
-                    below.append((_joined(folder, entry.name), ignores))
-            elif (
-                entry.name.endswith(SUFFIXES)
-                and entry.is_file(follow_symlinks=False)
-                and not _is_ignored(ignores, entry.path, False)
-            ):
+                if not _is_skipped(entry):
+                    below += _below(place, entry)
+            elif entry.name.endswith(SUFFIXES) and entry.is_file(follow_symlinks=False) and _counts(place, entry):
                 yield Found(_joined(folder, entry.name))
         pending += reversed(below)
+
+
+def _entered(place: _Place, entries: Sequence[os.DirEntry[str]]) -> _Place:
+    """The place with what its folder holds: an ignore file, a repository of its own."""
+    for entry in entries:
+        if entry.name > ".gitignore":
+            break
+        if entry.name == ".gitignore":
+            ignores = (*place.ignores[:-1], *_read_ignores(place.folder, ".gitignore"), place.ignores[-1])
+            place = place._replace(ignores=ignores)
+        elif entry.name == ".git":
+            place = place._replace(tracked=Tracked(os.path.abspath(place.folder)))
+    return place
+
+
+def _below(place: _Place, entry: os.DirEntry[str]) -> Iterator[_Place]:
+    ignored = place.is_ignored or _is_ignored(place.ignores, entry.path, True)
+    if not ignored or _is_tracked(place, entry, True):
+        yield _Place(_joined(place.folder, entry.name), place.ignores, place.tracked, ignored)
+
+
+def _counts(place: _Place, entry: os.DirEntry[str]) -> bool:
+    """Whether a file is to be read: git does not ignore it, or tracks it all the same."""
+    ignored = place.is_ignored or _is_ignored(place.ignores, entry.path, False)
+    return not ignored or _is_tracked(place, entry, False)
+
+
+def _is_tracked(place: _Place, entry: os.DirEntry[str], is_folder: bool) -> bool:
+    """Whether git tracks what it ignores, which no pattern of the settings excludes."""
+    if place.tracked is None or _is_ignored(place.ignores[-1:], entry.path, is_folder):
+        return False
+    return place.tracked.holds(os.path.abspath(entry.path), is_folder)
 
 
 def _joined(folder: str, name: str) -> str:
@@ -109,16 +150,16 @@ def _is_ignored(ignores: Sequence[_Ignores], path: str, is_folder: bool) -> bool
     return False
 
 
-def _ignores_above(root: str) -> tuple[_Ignores, ...]:
-    """What the ignore files between the repository's root and `root` say, outermost first."""
+def _above(root: str) -> tuple[tuple[_Ignores, ...], Tracked | None]:
+    """What the ignore files between the repository's root and `root` say, outermost first; and the repository."""
     chain: list[_Ignores] = []
     folder = root
     while True:
         if os.path.exists(os.path.join(folder, ".git")):
-            return (*_read_ignores(folder, ".git/info/exclude"), *chain)
+            return (*_read_ignores(folder, ".git/info/exclude"), *chain), Tracked(folder)
         parent = os.path.dirname(folder)
         if parent == folder:
-            return ()  # not in a repository: nothing above the root has a say
+            return (), None  # not in a repository: nothing above the root has a say
         chain[:0] = _read_ignores(parent, ".gitignore")
         folder = parent
 

@@ -333,7 +333,7 @@ class Stack(NamedTuple):
     framework_version: tuple[int, ...] = ()
     transformers: tuple[int, ...] = (5, 23)
     torch: tuple[int, ...] = (2, 13)
-    deepspeed: tuple[int, ...] = (0, 19)
+    deepspeed: tuple[int, ...] = (0, 19, 8)
     peft: tuple[int, ...] = (0, 21)
     trl: tuple[int, ...] = (1, 16)
     accelerate: tuple[int, ...] = (1, 15)

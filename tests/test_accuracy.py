@@ -71,15 +71,19 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= len(known) - 1
 
 
+# Without the precision that its author trained in.
+UNRECORDED = {"trl#3456"}
+
+
 def test_configs_whose_authors_name_their_cards() -> None:
     table = claims.answers()
-    ran = [one for _, one in table if one.outcome == "fitted"]
-    assert len(ran) >= 95
-    assert not [one for one in ran if one.said == "over"]
-    assert sum(one.said == "if" for one in ran) <= 3
-    assert sum(one.said == "unknown" for one in ran) <= 2
-    assert sum(one.said == "fits" for _, one in table if one.outcome == "died") <= 6
-    assert all("why" in claim for claim, one in table if one.wrong)
+    ran = [(claim["source"], one) for claim, one in table if one.outcome == "fitted"]
+    assert len(ran) >= 150
+    assert {source for source, one in ran if one.said == "over"} <= UNRECORDED
+    assert sum(one.said == "if" for _, one in ran) <= 3
+    assert sum(one.said == "unknown" for _, one in ran) <= 11
+    assert sum(one.said == "fits" for _, one in table if one.outcome == "died") <= 14
+    assert all("why" in claim for claim, one in table if one.wrong or one.said == "unknown")
 
 
 def test_plans_hold_when_they_are_simulated() -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from memlint import tracked
 from memlint.discovery import Found, discover
 from memlint.globs import compile_globs, covers
 
@@ -148,3 +152,38 @@ def test_patterns(pattern: str, path: str, taken: bool) -> None:
 @pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "**/" * 200 + "b", "[" * 500, "*?" * 300])
 def test_no_pattern_takes_long(pattern: str) -> None:
     assert covers(compile_globs([pattern]), "a" * 250 + "/" + "/".join(["a"] * 100)) in (True, False)
+
+
+def commit(root: Path, version: int, files: list[str]) -> None:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "add", "--force", "--", *files], check=True)
+    subprocess.run(["git", "-C", str(root), "update-index", f"--index-version={version}"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        (2, ["a.yaml", "config/b.yaml", "config/deep/c.yaml", "x.gen.yaml"]),
+        (4, ["a.yaml"]),  # compressed names are not read: what is ignored is left out
+    ],
+)
+def test_what_git_tracks_is_not_ignored(tmp_path: Path, version: int, found: list[str]) -> None:
+    added = ["config/b.yaml", "config/deep/c.yaml", "x.gen.yaml", "vendor/y.yaml"]
+    plant(tmp_path, dict.fromkeys(["a.yaml", "config/own.yaml", "configs/d.gen.yaml", *added], ""))
+    plant(tmp_path, {".gitignore": "config/\n*.gen.yaml\nvendor/\n"})
+    commit(tmp_path, version, added)
+
+    assert sorted(names(tmp_path, ("vendor/",))) == found
+
+
+def test_an_index_that_is_none_tracks_nothing(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.yaml": "", ".gitignore": "a.yaml", ".git": "gitdir: elsewhere"})
+    assert names(tmp_path) == []
+    plant(tmp_path, {"elsewhere/index": "DIRC\0\0\0\2\0\0\0\t" + "a" * 80})
+    assert names(tmp_path) == []
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_make_the_index_raise(data: bytes) -> None:
+    assert tracked.names(data) == sorted(tracked.names(data))
+    assert tracked.names(b"DIRC\0\0\0\2\0\0\xff\xff" + data) is not None

@@ -25,6 +25,7 @@ LEVELS = {
     "run": 0,
     "upward": 0,
     "globs": 0,
+    "tracked": 0,
     "selectors": 0,
     "findings": 0,
     "_data": 0,

@@ -20,6 +20,11 @@ FSDP_WORDS = {
     "backward_prefetch": (("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"), 2),
     "state_dict_type": (("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"), 3),
 }
+# What `accelerate config` wrote up to 0.25; 0.34.2 commands/launch.py:545 still reads it, 1.0 does not.
+PREFETCH_POLICY: Schema = {
+    "x-memlint-removed-in": "accelerate 1.0",
+    "x-memlint-renamed-to": "fsdp_backward_prefetch",
+}
 
 
 def cluster_keys(source: Path) -> dict[str, Schema]:
@@ -81,6 +86,7 @@ def main(folder: Path) -> None:
         [*fsdp, *bare, "fsdp_transformer_cls_names_to_wrap", "fsdp_ignored_modules"],
         **words,
         **{f"fsdp_{name}": schema for name, schema in words.items()},
+        fsdp_backward_prefetch_policy=PREFETCH_POLICY,
     )
     deepspeed = launch_options(launch, ("deepspeed_", "zero", "offload_", "gradient_"))
     stage: Schema = {"enum": [0, 1, 2, 3]}

@@ -79,8 +79,10 @@ def _pooling_head(hidden: int, inner: int) -> Weights:
 
 
 def idefics(c: Config, prefix: str) -> Tower:
-    """SigLIP without head, for images of any shape (Idefics 3, SmolVLM)."""
-    return siglip(Config({**c.values, "vision_use_head": False}, c.family, c.defaults, c.aliases), prefix)
+    """SigLIP without head, for images of any shape (Idefics 3, SmolVLM); its layers' operations are SigLIP's
+    (transformers 5.23 models/idefics3/modeling_idefics3.py, Idefics3EncoderLayer)."""
+    tower = siglip(Config({**c.values, "vision_use_head": False}, c.family, c.defaults, c.aliases), prefix)
+    return tower._replace(layer_class="Idefics3EncoderLayer")
 
 
 def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int, layer_class: str) -> Tower:

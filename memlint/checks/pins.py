@@ -1,8 +1,9 @@
 """Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
 
-Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`); `>=4.40` leaves the newest possible. Of
-kernels that change memory (flash-linear-attention) it counts that they are there. The
-nearest file upward from the config speaks, a lock before a requirement; nothing is resolved and nothing executed.
+Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
+`>=4.40` leaves the newest possible. Of kernels that change memory (flash-linear-attention) it counts that they are
+there. A copy of LLaMA-Factory in the tree says its version itself, before any of these. The nearest file upward from
+the config speaks, a lock before a requirement; nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
+from memlint.formats.versions import LLAMAFACTORY
 from memlint.run import Origin
 
 Version = tuple[int, ...]
@@ -20,7 +22,11 @@ KERNELS = "flash-linear-attention"  # whose presence alone says something
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", KERNELS)
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
-FILES = (*_LOCKS, *_LISTS)
+# Where a copy of LLaMA-Factory says what it is (src/llamafactory since 0.8.0, src/llmtuner before): at the root of a
+# fork, or in the folder that a clone makes.
+_COPY_SAYS = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/llmtuner/__init__.py")
+_COPIES = tuple(f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _COPY_SAYS)
+FILES = (*_LOCKS, *_LISTS, *(posixpath.basename(file) for file in _COPY_SAYS))
 _OWN_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 MOST_BYTES = 4 << 20
 MOST_FOLDERS = 12
@@ -33,6 +39,8 @@ _LAST: Mapping[str, Mapping[int, Version]] = {
 }
 _NUMBER = pattern(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
 _NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,24}")
+_TAG = pattern(r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)")
+_OWN_VERSION = pattern(r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']")
 
 
 class Pin(NamedTuple):
@@ -51,17 +59,33 @@ def pins(folder: str, root: str, pinned_in: Callable[[str], Mapping[str, Pin]]) 
 def pinned(folder: str, text: Callable[[str], str | None]) -> dict[str, Pin]:
     """What the files of one folder pin; `text` reads a file, or gives None where there is none."""
     found: dict[str, Pin] = {}
-    for name in FILES:
+    for name in (*_COPIES, *_LOCKS, *_LISTS):
         path = posixpath.join(folder, name)
         content = text(path)
         if content is None:
             continue
-        reader = _locked if name in _LOCKS else _packaged if name == "pyproject.toml" else _required
-        for framework, version, line in reader(content):
+        for framework, version, line in _reader(name)(content):
             if framework not in found:
                 origin = Origin("setting", path, line, 1, (), f"pinned in {name}")
                 found[framework] = Pin(version, origin)
     return found
+
+
+def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
+    if name in _COPIES:
+        return _copied
+    return _locked if name in _LOCKS else _packaged if name == "pyproject.toml" else _required
+
+
+def _copied(content: str) -> Iterator[tuple[str, Version, int]]:
+    """`VERSION = "0.9.4"`; what is on its way to a release (`0.9.4.dev0`) has the keys of the one before it."""
+    for number, line in enumerate(content.splitlines(), 1):
+        said = _OWN_VERSION.match(line)
+        version = _numbers(said[1]) if said else ()
+        if version:
+            older = (one.version for one in LLAMAFACTORY if one.version < version)
+            yield "llamafactory", next(older, version) if "dev" in line else version, number
+            return
 
 
 def _upward(folder: str, root: str) -> Iterator[str]:
@@ -103,12 +127,21 @@ def _required(content: str) -> Iterator[tuple[str, Version, int]]:
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > 2000 or not any(name[:4] in line.lower() for name in FRAMEWORKS):
             continue
+        yield from ((name, version, number) for name, version in _tagged(line))
         for piece in _pieces(line):
             name = _NAME.match(piece)
             framework = _framework(name[0]) if name else ""
             bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
             if bound or framework == KERNELS:
                 yield framework, bound or (0,), number
+
+
+def _tagged(line: str) -> Iterator[tuple[str, Version]]:
+    """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit says nothing."""
+    for match in _TAG.finditer(line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
+        framework, version = _framework(match[1]), _numbers(match[2])
+        if framework and version:
+            yield framework, version
 
 
 def _pieces(line: str) -> Iterator[str]:

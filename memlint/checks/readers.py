@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, parameters
 from memlint.checks.expression_functions import gib
 from memlint.checks.facts import Facts
@@ -117,6 +118,17 @@ def _pixels_per_token(model: Architecture) -> Any:
     return UNKNOWN
 
 
+def _adapted_in_tower(facts: Facts) -> Any:
+    """How many projections of one layer of a vision tower the method puts an adapter on; 0 where nothing adapts it."""
+    method, model = facts.run.method, facts.run.model.architecture
+    if not isinstance(model, Architecture) or not isinstance(method.targets, tuple):
+        return UNKNOWN
+    if method.freeze_vision_tower or method.kind not in adapters.PER_WEIGHT_KINDS:
+        return 0
+    weights = [weight for tower in model.towers if tower.kind == "vision" for weight in tower.layer_weights]
+    return sum(adapters.is_target(weight, method, -1) for weight in weights)
+
+
 def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.kinds if kind.class_name))
 
@@ -138,6 +150,7 @@ MODEL: dict[str, Reader] = {
     ),
     "model.modules": _of_architecture(_modules),
     "model.pixels_per_token": _of_architecture(_pixels_per_token),
+    "model.adapted_in_tower": _adapted_in_tower,
     "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.kinds), default=0)),
     "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
     "model.sliding_window": _of_architecture(_sliding_window),

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
+from memlint.checks.declared import Python, python_files, survey
 from memlint.checks.pins import FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.formats.base import Context
 from memlint.formats.references import Files, reader
@@ -38,7 +40,10 @@ def read_bytes(path: str) -> bytes:
 
 
 class Workspace:
-    """`root`: nothing outside of it is read through a reference. `models`, `hub`, `exact`: as architectures.resolve."""
+    """`root`: nothing outside of it is read through a reference. `models`, `hub`, `exact`: as architectures.resolve.
+
+    `python` lists the Python files below the root.
+    """
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Workspace:
         models: Mapping[str, str | dict[str, Any]] | None = None,
         hub: bool = False,
         exact: bool = False,
+        python: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.root = root
         self.cwd = cwd
@@ -57,6 +63,8 @@ class Workspace:
         self._models = models or {}
         self._hub = hub
         self._exact = exact
+        self._python = python
+        self._surveyed: list[Python] = []  # one at most, shared with every overlay
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -83,8 +91,10 @@ class Workspace:
         def load_bytes(path: str) -> bytes:
             return changed[path] if path in changed else original(path)
 
-        other = Workspace(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact)
-        other._resolutions = self._resolutions
+        other = Workspace(
+            self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact, self._python
+        )
+        other._resolutions, other._surveyed = self._resolutions, self._surveyed
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if names.isdisjoint(FILES):
             other._pins, other._pinned = self._pins, self._pinned
@@ -100,7 +110,13 @@ class Workspace:
 
     def context(self, **facts: Any) -> Context:
         """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
-        return Context(read=reader(self.cwd, self.root, self._files), find_model=self.find_model, **facts)
+        doors: dict[str, Any] = {"find_model": self.find_model, "declared": self.declared, "parsers": self.parsers}
+        return Context(reader(self.cwd, self.root, self._files), **{**doors, **facts})
+
+    def declared(self, key: str, below: str = "") -> str:
+        """How a dataclass of the repository's Python declares `key`, in a file whose path has the folders `below`."""
+        found = self._survey().fields.get(key, ())
+        return next((one.text for one in found if f"/{below}/" in one.path or not below), "")
 
     def find_model(self, name: str, from_path: str, models: Mapping[str, Any] | None = None) -> Resolution:
         """The architecture behind a name in the file at `from_path`; local folders are looked up beside it.
@@ -114,6 +130,15 @@ class Workspace:
             found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact)
             self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
+
+    def parsers(self) -> frozenset[str]:
+        """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
+        return self._survey().parsers
+
+    def _survey(self) -> Python:
+        if not self._surveyed:
+            self._surveyed.append(survey(self._python(), self._load_bytes))
+        return self._surveyed[0]
 
     def pins(self, path: str) -> Mapping[str, Pin]:
         """Framework versions that the repository pins for the file at `path`, nearest first."""
@@ -157,7 +182,8 @@ def on_disk(
 ) -> Workspace:
     """The real file system; `root` and `cwd` are absolute."""
     files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
-    return Workspace(_realpath(root), _realpath(cwd), files, read_bytes, models, hub, exact)
+    python = partial(python_files, _realpath(root))
+    return Workspace(_realpath(root), _realpath(cwd), files, read_bytes, models, hub, exact, python)
 
 
 def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:
@@ -170,7 +196,7 @@ def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = No
         return names[path].encode("utf-8", "surrogatepass")
 
     files = Files(names.__contains__, names.__contains__, posixpath.normpath, _unset)
-    return Workspace("/", "/", files, read, models)
+    return Workspace("/", "/", files, read, models, python=lambda: [name for name in names if name.endswith(".py")])
 
 
 def _realpath(path: str) -> str:

@@ -16,8 +16,8 @@ from memlint.findings import Fix
 from memlint.fixes.attach import LIMIT, Estimator
 from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
-from memlint.fixes.moves import QUALITIES
 from memlint.fixes.planner import Search, as_fix, largest
+from memlint.fixes.step import QUALITIES
 from memlint.report.terminal import one_line
 from memlint.report.units import gib
 from memlint.run import UNKNOWN, Run

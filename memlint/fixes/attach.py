@@ -51,7 +51,7 @@ def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanaly
     """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say."""
     run, before = analysis.runs[index], analysis.estimates[index]
     search = Search(estimator, express(analysis))
-    fitting = tuple(_read_back(analysis, index, plans(run, before, search, LIMIT + 2), again, must_fit=True))
+    fitting = tuple(_read_back(analysis, index, plans(run, before, search, LIMIT + 1), again, must_fit=True))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
     beside = advice(run, before, estimator) if over and len(fitting) < LIMIT else ()
     if fitting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from memlint.findings import Fix
-from memlint.fixes.moves import deepspeed_changes
+from memlint.fixes.host_moves import deepspeed_changes
 from memlint.memory.model import Estimate
 from memlint.run import Run, replace
 
@@ -14,9 +14,31 @@ MOST_GPUS = 64
 
 
 def advice(run: Run, before: Estimate, estimator: Estimator) -> tuple[Fix, ...]:
-    """Nothing to write into the file: the allocator's setting that makes a tight run fit, how many cards of its own
-    with ZeRO-3 or FSDP, and the smallest common card that holds the run as it is."""
-    return (*_segments(run, before, estimator), *_gpus(run, before, estimator), *_card(before))
+    """Nothing to write into the file: the allocator's setting that makes a tight run fit, a release of transformers
+    that quantises experts, how many cards of its own with ZeRO-3 or FSDP, and the smallest common card that holds the
+    run as it is."""
+    told = (*_segments(run, before, estimator), *_release(run, before, estimator))
+    return (*told, *_gpus(run, before, estimator), *_card(before))
+
+
+# Mixtures of transformers 4.57 whose experts are lists of linear layers (models/<family>/modeling_<family>.py).
+_LINEAR_EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "phimoe", "glm4_moe")
+
+
+def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
+    family, framework = getattr(run.model.architecture, "family", ""), run.stack.framework
+    stacked = not run.stack.transformers or run.stack.transformers >= (5,)
+    quantized = run.model.quantization.method == "bnb" and not run.model.quantization.stacked_experts
+    if family not in _LINEAR_EXPERTS or framework == "axolotl" or not (stacked and quantized):
+        return
+    changes = {"stack.transformers": (4, 57, 6)}
+    after = estimator(replace(run, changes))
+    if after.verdict == "fits":
+        note = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
+        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
+        title = "use transformers 4.57, which has the experts quantised"
+        yield Fix(title, changes=changes, peak_before=high, peak_after=low, verdict_after="fits", note=note)
 
 
 def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

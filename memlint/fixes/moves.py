@@ -1,36 +1,18 @@
 """What can be changed in a run to make it need less memory, and what each change costs.
 
 A move proposes neutral changes (`{"checkpointing.mode": "full"}`) for a run or nothing; whether they help is
-decided by a new estimate, whether the framework can say them by its format. `speed` is the factor on the
-time of a step (1.3 = 30 % slower), `quality` the risk for the result, `safe` says that training computes
-the same thing (up to rounding). Sources stand at each move.
+decided by a new estimate, whether the framework can say them by its format. Sources stand at each move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from memlint._record import NamedTuple
-from memlint.run import Run
-
-QUALITIES = ("none", "low", "medium", "high")
-FLASH = ("flash_attention_2", "flash_attention_3")
-
-
-class Step(NamedTuple):
-    """One proposed change."""
-
-    title: str
-    changes: Mapping[str, Any]
-    speed: float = 1.0
-    quality: str = "none"
-    safe: bool = True
-    group: str = ""  # two steps of one group exclude each other
-    note: str = ""
-
-
-Move = Callable[[Run], Iterator[Step]]
+import memlint.fixes.host_moves as host_moves
+import memlint.fixes.vision_moves as vision_moves
+from memlint.fixes.step import Move, Step, cost
+from memlint.run import Run, replace
 
 
 def attention(run: Run) -> Iterator[Step]:
@@ -68,8 +50,6 @@ def checkpointing(run: Run) -> Iterator[Step]:
     """
     if run.checkpointing.mode == "none":
         yield Step("turn on activation checkpointing", {"checkpointing.mode": "full"}, 1.25, group="checkpointing")
-    if run.checkpointing.mode == "full" and not run.checkpointing.offload:
-        yield Step("keep checkpoints in host memory", {"checkpointing.offload": True}, 1.1, group="checkpoint-offload")
 
 
 def fused_loss(run: Run) -> Iterator[Step]:
@@ -109,6 +89,10 @@ def evaluation(run: Run) -> Iterator[Step]:
         yield Step(
             "move evaluation logits to host memory", {"evaluation.accumulation_steps": 1}, 1.02, group="eval-logits"
         )
+    if run.evaluation.enabled is True and run.purpose == "train":
+        # The weights come out the same, but nothing shows while it trains whether they get worse, or picks the best.
+        title = "evaluate saved checkpoints instead of while it trains"
+        yield Step(title, {"evaluation.enabled": False}, 1.0, "low", False, "evaluation")
 
 
 def buckets(run: Run) -> Iterator[Step]:
@@ -130,19 +114,36 @@ def buckets(run: Run) -> Iterator[Step]:
         yield Step("no overlap of communication with backward", changes, 1.1, group="overlap")
 
 
+# Names of one optimizer: 32-bit AdamW, and with 8-bit states (transformers 5.23 training_args.py, OptimizerNames).
+_ADAMW = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_torch_xla")
+_ADAMW_8BIT = ("adamw_8bit", "adamw_bnb_8bit", "adamw_torch_8bit")
+
+
 def optimizer(run: Run) -> Iterator[Step]:
-    """8-bit states (Dettmers et al. 2022, arXiv 2110.02861) match 32-bit Adam in their benchmarks."""
-    name = run.optimizer.name
+    """8-bit states (Dettmers et al. 2022, arXiv 2110.02861) match 32-bit Adam in their benchmarks; paged ones may leave
+    the card where it is short (Dettmers et al. 2023, arXiv 2305.14314, section 3) and are slower by what crosses the
+    bus then; Adafactor keeps a row and a column of each matrix (Shazeer and Stern 2018, arXiv 1804.04235). Adapters
+    have so few states that only the cheapest of these are worth a change."""
+    name, few = run.optimizer.name, run.method.kind == "lora"
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
     if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
         yield Step(
             "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
         )
-    if name.startswith("adamw_torch") or name == "adamw_hf":
-        yield Step("8-bit AdamW", {"optimizer.name": "adamw_8bit"}, 1.0, "low", False, "optimizer")
-        yield Step("paged 8-bit AdamW", {"optimizer.name": "paged_adamw_8bit"}, 1.1, "low", False, "optimizer")
-        yield Step("Adafactor", {"optimizer.name": "adafactor"}, 1.1, "medium", False, "optimizer")
+    if name in _ADAMW and not few:
+        yield _optimizer("paged AdamW", "paged_adamw_32bit", 1.4, "none")
+    if name in _ADAMW:
+        yield _optimizer("8-bit AdamW", "adamw_8bit", 1.0, "low")
+    if name in (*_ADAMW, *_ADAMW_8BIT):
+        same = name in _ADAMW_8BIT
+        yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit", 1.1, "none" if same else "low")
+    if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
+        yield _optimizer("Adafactor", "adafactor", 1.1, "medium")
+
+
+def _optimizer(title: str, name: str, speed: float, quality: str) -> Step:
+    return Step(title, {"optimizer.name": name}, speed, quality, False, "optimizer")
 
 
 def zero_stage(run: Run) -> Iterator[Step]:
@@ -156,64 +157,6 @@ def zero_stage(run: Run) -> Iterator[Step]:
         if higher > stage:
             title = f"ZeRO stage {stage} -> {higher}"
             yield Step(title, {"parallelism.zero.stage": higher}, speed, safe=False, group="zero")
-
-
-def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
-    """What DeepSpeed's half precision makes of a run: half parameters and gradients, fp32 masters in the shards."""
-    dtypes = ("model.weights_dtype", "precision.trainable_dtype", "method.adapter_dtype")
-    return {
-        "parallelism.engine": "deepspeed",
-        "parallelism.zero.stage": stage,
-        "precision.autocast": False,
-        "precision.master_weights": True,
-        **dict.fromkeys(dtypes, half),
-    }
-
-
-def sharding(run: Run) -> Iterator[Step]:
-    """Data parallelism alone keeps everything on each GPU; ZeRO shards it (Rajbhandari et al. 2020, 1910.02054)."""
-    world, half = run.parallelism.world_size, run.precision.compute
-    if run.parallelism.engine != "ddp" or not isinstance(world, int) or world < 2 or run.stack.use_unsloth:
-        return
-    if half not in ("bfloat16", "float16") or run.model.quantization.method != "none":
-        return
-    for stage, speed in ((2, 1.05), (3, 1.25)):
-        changes = deepspeed_changes(str(half), stage)
-        note = "the deepspeed package must be installed"
-        yield Step(f"shard over the {world} GPUs with ZeRO-{stage}", changes, speed, "none", False, "zero", note)
-
-
-def fsdp(run: Run) -> Iterator[Step]:
-    """FSDP's shards in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload), and shards of everything."""
-    own = run.parallelism.fsdp
-    if run.parallelism.engine != "fsdp":
-        return
-    if own.strategy in ("SHARD_GRAD_OP", "NO_SHARD") and own.version == 1:
-        changes: dict[str, Any] = {"parallelism.fsdp.strategy": "FULL_SHARD"}
-        yield Step(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
-    if own.version == 2 and not own.reshard_after_forward:
-        yield Step(
-            "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
-        )
-    if not own.cpu_offload:
-        changes = {"parallelism.fsdp.cpu_offload": True}
-        yield Step("FSDP shards in host memory", changes, 2.0, safe=False, group="offload-parameters")
-
-
-def offload(run: Run) -> Iterator[Step]:
-    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps.
-
-    The result is the same, but another optimizer runs and the host needs the room: not to be changed unasked.
-    """
-    stage = run.parallelism.zero.stage
-    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or stage < 2:
-        return
-    if run.offload.optimizer == "none":
-        changes = {"offload.optimizer": "cpu"}
-        yield Step("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
-    if stage == 3 and run.offload.parameters == "none":
-        changes = {"offload.parameters": "cpu"}
-        yield Step("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
 
 
 def half_weights(run: Run) -> Iterator[Step]:
@@ -276,9 +219,9 @@ def method(run: Run) -> Iterator[Step]:
     """LoRA (Hu et al. 2021, arXiv 2106.09685) and QLoRA (Dettmers et al. 2023, arXiv 2305.14314)."""
     plain = run.model.quantization.method == "none"
     if run.method.kind in ("full", "freeze") and run.method.stage != "pt":
-        yield Step("train a LoRA adapter (rank 16)", lora_changes(), 0.9, "medium", False, "method", RATE)
+        yield Step("train a LoRA adapter (rank 16)", lora_changes(run), 0.9, "medium", False, "method", RATE)
         if plain:
-            changes = {**lora_changes(), **quantize_changes()}
+            changes = {**lora_changes(run), **quantize_changes()}
             yield Step("train a QLoRA adapter (rank 16, 4-bit base)", changes, 1.17, "medium", False, "method", RATE)
     if run.method.kind == "full":
         yield from _frozen(run)
@@ -286,6 +229,8 @@ def method(run: Run) -> Iterator[Step]:
         yield Step("4-bit base (QLoRA)", quantize_changes(), 1.3, "low", False, "quantization")
     if run.model.quantization[:2] == ("bnb", 8) and not run.model.quantization.prequantized:
         yield Step("4 instead of 8 bits for the base", quantize_changes(), 1.0, "low", False, "quantization")
+    if run.method.kind == "lora":
+        yield from _lower_rank(run)
 
 
 def _frozen(run: Run) -> Iterator[Step]:
@@ -299,8 +244,23 @@ def _frozen(run: Run) -> Iterator[Step]:
 RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 
 
-def lora_changes() -> dict[str, Any]:
-    return {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+def lora_changes(run: Run) -> dict[str, Any]:
+    """The base with the adapter switched off is the reference that full training keeps a copy for (trl 1.16
+    trainer/dpo_trainer.py:908, LLaMA-Factory 0.9.5 train/trainer_utils.py, create_ref_model)."""
+    adapter = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+    return {**adapter, "method.reference_model": "shared"} if run.method.reference_model == "copy" else adapter
+
+
+def _lower_rank(run: Run) -> Iterator[Step]:
+    """Quality hardly moves with the rank when all linear layers have an adapter (QLoRA, arXiv 2305.14314, appendix A.2;
+    ranks of 4 and less in LoRA, arXiv 2106.09685, section 7.2). alpha / rank stays."""
+    rank, alpha = run.method.rank, run.method.alpha
+    if not isinstance(rank, int) or rank <= 16 or run.method.rank_pattern:
+        return
+    changes: dict[str, Any] = {"method.rank": 16}
+    if alpha and alpha * 16 % rank == 0:
+        changes["method.alpha"] = int(alpha * 16) // rank
+        yield Step(f"LoRA rank {rank} -> 16", changes, 0.98, "medium", False, "rank")
 
 
 def quantize_changes() -> dict[str, Any]:
@@ -312,6 +272,9 @@ def quantize_changes() -> dict[str, Any]:
     }
 
 
+_ORDINARY = 4096  # a bound above it is often far from what the data has: any length down to here can be asked for
+
+
 def sequence(run: Run) -> Iterator[Step]:
     """Shorter sequences cut the data: the last thing to try, and often the only one that helps."""
     length = run.sequence.length
@@ -320,8 +283,8 @@ def sequence(run: Run) -> Iterator[Step]:
     if run.method.stage == "grpo":
         yield from _prompts(run)
         return
-    shorter = 1 << max(0, length - 1).bit_length() - 1
-    while shorter >= max(256, length // 8):
+    shorter = 1 << max(0, (length - 1).bit_length() - 1)
+    while shorter >= max(256, min(length // 8, _ORDINARY)):
         quality = "medium" if shorter * 2 >= length else "high"
         yield Step(
             f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence"
@@ -337,26 +300,12 @@ def _prompts(run: Run) -> Iterator[Step]:
     for part in (2, 4, 8):
         quality = "medium" if part == 2 else "high"
         if prompt // part >= 256:
-            changes = {"sequence.max_prompt_length": prompt // part, "sequence.length": prompt // part + completion}
+            changes = {"sequence.max_prompt_length": prompt // part}
             yield Step(f"prompts of {prompt} -> {prompt // part} tokens", changes, 0.9, quality, False, "sequence")
         if completion // part >= 256:
-            changes = {"sequence.max_new_tokens": completion // part, "sequence.length": prompt + completion // part}
+            changes = {"sequence.max_new_tokens": completion // part}
             title = f"completions of {completion} -> {completion // part} tokens"
             yield Step(title, changes, 0.8, quality, False, "completion")
-
-
-def images(run: Run) -> Iterator[Step]:
-    """Image tokens grow with pixels."""
-    pixels = run.sequence.image_max_pixels
-    if getattr(run.model.architecture, "towers", ()) and pixels > 262_144:
-        yield Step(
-            f"images of {pixels} -> 262144 pixels",
-            {"sequence.image_max_pixels": 262_144},
-            0.9,
-            "medium",
-            False,
-            "images",
-        )
 
 
 MOVES: tuple[Move, ...] = (
@@ -367,17 +316,15 @@ MOVES: tuple[Move, ...] = (
     micro_batch,
     checkpointing,
     optimizer,
-    sharding,
     zero_stage,
-    fsdp,
-    offload,
+    *host_moves.MOVES,
     half_weights,
     mixed_precision,
     reference,
     generation,
     method,
     sequence,
-    images,
+    *vision_moves.MOVES,
 )
 
 
@@ -386,11 +333,9 @@ def steps(run: Run) -> tuple[Step, ...]:
     return tuple(sorted((step for move in MOVES for step in move(run)), key=cost))
 
 
-def cost(step: Step) -> float:
-    """What a change costs in one number: quality weighs more than any speed."""
-    return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
-
-
-def haste(step: Step) -> float:
-    """What a change costs who wants short steps above all."""
-    return max(0.0, 10 * (step.speed - 1)) + 0.1 * QUALITIES.index(step.quality) + 0.01
+def consistent(run: Run) -> Run:
+    """`run` with what follows from its other values: GRPO's sequences are a prompt and a completion."""
+    prompt = run.sequence.max_prompt_length
+    if run.method.stage != "grpo" or not isinstance(prompt, int):
+        return run
+    return replace(run, {"sequence.length": prompt + run.sequence.max_new_tokens})

@@ -3,8 +3,9 @@
 For each tier of quality risk (none, low, medium, high) the search adds the step that takes off most of
 the excess per unit of price until the run fits, then drops every step that turned out to be unneeded and
 weakens those that can be weaker. Excess is summed over the phases, so that a run whose backward and
-optimizer step are both too large makes progress with either. Prices differ by what is wanted: the result
-kept, the shortest steps, or the fewest changes. No combination is estimated twice.
+optimizer step are both too large makes progress with either. Where no other step helps, one that was
+taken gives way to a stronger one of its group. Prices differ by what is wanted: the result kept, the
+shortest steps, or the fewest changes. No combination is estimated twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
-from memlint.fixes.moves import QUALITIES, Step, cost, haste, steps
+from memlint.fixes.moves import consistent, steps
+from memlint.fixes.step import QUALITIES, Step, cost, haste
 from memlint.memory import estimate as closed_form
 from memlint.memory.model import Estimate
 from memlint.run import Run, replace
@@ -27,7 +29,10 @@ Price = Callable[[Step], float]
 
 # A change that takes off less is noise beside the interval of the device figure.
 WORTHWHILE = 0.005
+_WORTH_SAYING = 8 << 30
 MAX_STEPS = 6
+DEAR = 1.2  # what costs so much more than another plan of its tier (more than twice the time) is no alternative to it
+MOST_HOST_BYTES = 2 << 40  # of a DGX H100 (NVIDIA DGX H100 datasheet: 2 TB); desktops have a twentieth of it
 ENOUGH = 3
 
 
@@ -91,10 +96,10 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     planning = Planning(run, before, search)
     found: dict[frozenset[tuple[str, Any]], Plan] = {}
     for quality in QUALITIES:
+        if len(found) >= (min(2, limit) if quality == QUALITIES[-1] else limit):
+            break  # with two plans at hand nobody wants one of high risk
         for plan in _of_tier(planning, quality):
             found.setdefault(frozenset(plan.changes.items()), plan)
-        if len(found) >= limit:
-            break
     return _of_each_character(tuple(found.values()), limit)
 
 
@@ -140,7 +145,7 @@ def candidates(run: Run, before: Estimate, search: Search = Search(), limit: int
         return ()
     planning = Planning(run, before, search)
     helpful: dict[str, Plan] = {}
-    for step in planning.steps(run):
+    for step in planning.steps(planning.start):
         plan = planning.plan((step,))
         after = peak(plan.estimate)
         if after is not None and high - after > WORTHWHILE * high and planning.accepts(plan):
@@ -157,8 +162,11 @@ class Planning:
         self.run = run
         self.start = Plan((), run, before)
         self._search = search
+        self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._plans: dict[frozenset[str], Plan] = {}
+        self._steps: dict[frozenset[str], tuple[Step, ...]] = {}
         self._sayable: dict[str, bool] = {}
+        self.gains: dict[str, int] = {}  # excess that a step took off when it was last tried, by title
 
     def plan(self, chosen: tuple[Step, ...]) -> Plan:
         """The run after these steps, estimated."""
@@ -167,54 +175,91 @@ class Planning:
         key = frozenset(step.title for step in chosen)
         if key not in self._plans:
             changed = replace(self.run, {name: value for step in chosen for name, value in step.changes.items()})
+            changed = consistent(changed)
             self._plans[key] = Plan(chosen, changed, self._search.estimate(changed))
         return self._plans[key]._replace(steps=chosen)
 
-    def steps(self, run: Run) -> Iterator[Step]:
-        """What can be tried on `run` and the format can say."""
-        for step in steps(run):
-            if self._search.express is None:
-                yield step
-                continue
-            if step.title not in self._sayable:
-                self._sayable[step.title] = self._search.express(run, step.changes) is not None
-            if self._sayable[step.title]:
-                yield step
+    def steps(self, plan: Plan) -> tuple[Step, ...]:
+        """What can be tried on the plan's run and the format can say."""
+        key = frozenset(step.title for step in plan.steps)
+        if key not in self._steps:
+            self._steps[key] = tuple(step for step in steps(plan.run) if self._says(plan.run, step))
+        return self._steps[key]
+
+    def _says(self, run: Run, step: Step) -> bool:
+        if self._search.express is None:
+            return True
+        if step.title not in self._sayable:
+            self._sayable[step.title] = self._search.express(run, step.changes) is not None
+        return self._sayable[step.title]
 
     def accepts(self, plan: Plan) -> bool:
+        if (plan.estimate.host_bytes or 0) > max(self._host, self.start.estimate.host_bytes or 0):
+            return False
         return self._search.accept is None or self._search.accept(plan.run)
 
 
 def _search(planning: Planning, quality: str, price: Price, without: str = "") -> Plan | None:
     """The plan of one tier: greedy by excess taken off per price, then pruned and weakened. `without`: a group."""
     current = planning.start
-    while excess(current.estimate) and len(current.steps) < MAX_STEPS:
-        best = _best_next(planning, current, quality, price, without)
+    while excess(current.estimate):
+        more = _best_next(planning, current, quality, price, without) if len(current.steps) < MAX_STEPS else None
+        best = more or _stronger(planning, current, quality, price)
         if best is None:
             return None
         current = best
-    if excess(current.estimate):
-        return None
     return _weakened(planning, _pruned(planning, current), quality, price)
 
 
 def _best_next(planning: Planning, current: Plan, quality: str, price: Price, without: str) -> Plan | None:
-    over = excess(current.estimate)
+    """The plan with one more step: of those that promise the most, the best; of all, where none of them helps."""
     used = {without, *(step.group for step in current.steps)}
+    open_ = [step for step in planning.steps(current) if step.group not in used and _within(step, quality)]
+    return _best_of(planning, current, open_, price, trusting=True) or _best_of(planning, current, open_, price, False)
+
+
+def _best_of(planning: Planning, current: Plan, open_: list[Step], price: Price, trusting: bool) -> Plan | None:
+    """`trusting`: steps are judged first by what they took off when last tried, and the rest is not estimated."""
+    over = excess(current.estimate)
+
+    def promise(step: Step) -> float:
+        most = 2 * planning.gains.get(step.title, over) if trusting else over
+        # Whatever finishes the job is worth more than a larger step that does not.
+        return (2 * over if most >= over else most) / (0.05 + price(step))
+
     best: tuple[float, Plan] | None = None
-    for step in planning.steps(current.run):
-        # Even if it finished the job it could not win: not worth an estimate.
-        highest = 2 * over / (0.05 + price(step))
-        if step.group in used or not _within(step, quality) or (best is not None and highest <= best[0]):
-            continue
+    for step in sorted(open_, key=promise, reverse=True):
+        if promise(step) <= (0 if best is None else best[0]):
+            break
         plan = planning.plan((*current.steps, step))
         left = excess(plan.estimate)
-        if plan.estimate.allocated_bytes is None or left >= over or not planning.accepts(plan):
+        known = plan.estimate.allocated_bytes is not None
+        planning.gains[step.title] = max(0, over - left) if known else 0
+        if not known or left >= over or not planning.accepts(plan):
             continue
-        # Whatever finishes the job is worth more than a larger step that does not.
-        score = (over - left) / (0.05 + price(step)) if left else highest
+        score = (over - left) / (0.05 + price(step)) if left else 2 * over / (0.05 + price(step))
         if best is None or score > best[0]:
             best = score, plan
+    return None if best is None else best[1]
+
+
+def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> Plan | None:
+    """The plan with one of its steps in the place of which stands another of its group that takes off more: greed may
+    have taken a cheap step (half the length) where only a dear one of its kind (an eighth) is enough."""
+    over = excess(current.estimate)
+    best: tuple[float, Plan] | None = None
+    for step in current.steps:
+        for rival in planning.steps(planning.start):
+            weaker = rival.group != step.group or rival.title == step.title or price(rival) < price(step)
+            if weaker or not _within(rival, quality):
+                continue
+            plan = planning.plan(tuple(rival if other is step else other for other in current.steps))
+            left = excess(plan.estimate)
+            if plan.estimate.allocated_bytes is None or left >= over or not planning.accepts(plan):
+                continue
+            score = (over - left) / (0.05 + price(rival))
+            if best is None or score > best[0]:
+                best = score, plan
     return None if best is None else best[1]
 
 
@@ -231,7 +276,7 @@ def _pruned(planning: Planning, plan: Plan) -> Plan:
 def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Plan:
     """The plan with each step replaced by the cheapest of its group with which it still fits."""
     for step in plan.steps:
-        for rival in planning.steps(planning.run):
+        for rival in planning.steps(planning.start):
             if rival.group == step.group and price(rival) < price(step) and _within(rival, quality):
                 weaker = planning.plan(tuple(rival if other is step else other for other in plan.steps))
                 if not excess(weaker.estimate) and planning.accepts(weaker):
@@ -240,16 +285,26 @@ def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Pla
     return plan
 
 
+# Groups whose steps come from the weakest to the strongest: where the last does not fit, none does.
+_LADDERS = ("batch", "sequence", "images")
+
+
 def _single_step_rivals(planning: Planning, quality: str, plan: Plan) -> Iterator[Plan]:
     """Other single steps of the tier that fit alone: an alternative in kind, not a variant of the same."""
+    dearest = plan.cost + DEAR
+    within = [step for step in planning.steps(planning.start) if _within(step, quality) and cost(step) <= dearest]
+    last = {step.group: step for step in within if step.group in _LADDERS}
     groups = {step.group for step in plan.steps} if len(plan.steps) == 1 else set()
-    for step in planning.steps(planning.run):
-        if step.group not in groups and _within(step, quality):
-            rival = planning.plan((step,))
-            fits = rival.estimate.allocated_bytes is not None and not excess(rival.estimate)
-            if fits and planning.accepts(rival):
-                groups.add(step.group)
-                yield rival
+    groups |= {group for group, step in last.items() if group not in groups and not _fits_alone(planning, step)}
+    for step in within:
+        if step.group not in groups and _fits_alone(planning, step):
+            groups.add(step.group)
+            yield planning.plan((step,))
+
+
+def _fits_alone(planning: Planning, step: Step) -> bool:
+    plan = planning.plan((step,))
+    return plan.estimate.allocated_bytes is not None and not excess(plan.estimate) and planning.accepts(plan)
 
 
 def _within(step: Step, quality: str) -> bool:
@@ -268,8 +323,15 @@ def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
         peak_before=peak(before) or 0,
         peak_after=peak(plan.estimate) or 0,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
-        note="; ".join(step.note for step in plan.steps if step.note),
+        note="; ".join((*(step.note for step in plan.steps if step.note), *_host(plan, before))),
     )
+
+
+def _host(plan: Plan, before: Estimate) -> Iterator[str]:
+    """What the plan wants of the host: who has no such host cannot use it."""
+    wanted, had = plan.estimate.host_bytes or 0, before.host_bytes or 0
+    if wanted > had + _WORTH_SAYING:
+        yield f"the host needs {wanted / 2**30:.1f} GiB of memory"
 
 
 def largest(run: Run, field: str, start: int, search: Search = Search(), most: int = 1 << 24) -> int:  # noqa: B008

@@ -87,17 +87,20 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     """What accelerate would refuse: unknown keys, impossible values, a DeepSpeed file beside keys it replaces."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
-    issues = [issue for issue in found if not _unread(issue, section)]
+    issues = [issue for issue in found if issue.pointer != _INNER_PRECISION and not _unread(issue, section)]
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
         for key in _FILE_EXCLUDES:
-            where = section if key == "mixed_precision" else config
+            where = section if key == "mixed_precision" and key not in config.value else config
             if where.value.get(key) is not None and as_bool(where.value.get(key)) is not False:
                 message = f"`{key}` may not stand beside `deepspeed_config_file`: accelerate raises ValueError"
                 issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
 
 
+# `launch` makes arguments of the keys in a section (commands/launch.py:1266), so the precision is heard there, too, and
+# before the one at the top.
+_INNER_PRECISION = ("deepspeed_config", "mixed_precision")
 _SECTIONS = {"fsdp_config": "FSDP", "deepspeed_config": "DEEPSPEED", "megatron_lm_config": "MEGATRON_LM"}
 
 
@@ -134,7 +137,8 @@ def processes(section: Section) -> int | None:
 
 def mixed_precision(section: Section) -> str:
     """`mixed_precision`: no, fp16, bf16, fp8; YAML reads a bare `no` as false."""
-    value = section.value.get("mixed_precision")
+    inner = section.below("deepspeed_config").value.get("mixed_precision")
+    value = inner if isinstance(inner, str) else section.value.get("mixed_precision")
     if isinstance(value, bool) or value is None:
         return "fp16" if section.value.get("fp16") is True else "no"
     return value.lower() if isinstance(value, str) else "no"
@@ -222,11 +226,24 @@ def _deepspeed(
         return named
     config = section.below("deepspeed_config")
     made = config._replace(value=plugin_config(config.value))
+    known = len(fields.issues)
     apply_deepspeed(fields, made, args, architecture)
+    fields.issues[known:] = [_inline(issue) for issue in fields.issues[known:]]
     for field, key in _INLINE:
-        known = config.value.get(key) is not None
-        fields.origins[field] = config.origin(key) if known else Origin("default", detail=f"{SOURCE} DeepSpeedPlugin")
+        said = config.value.get(key) is not None
+        fields.origins[field] = config.origin(key) if said else Origin("default", detail=f"{SOURCE} DeepSpeedPlugin")
     return None
+
+
+def _inline(issue: Issue) -> Issue:
+    """An issue of the configuration that the plugin makes, at the key that it is made of."""
+    name = str(issue.pointer[-2]) if issue.pointer[-1:] == ("device",) else ""
+    if name not in ("offload_param", "offload_optimizer"):
+        return issue
+    key = f"{name}_device"
+    return issue._replace(
+        pointer=("deepspeed_config", key), message=issue.message.replace(f"`{name}`", f"`{key}`"), on_key=False
+    )
 
 
 _INLINE = (

@@ -41,3 +41,20 @@ def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, 
         else:
             made.append(Edit(path, (*pointer, section, key), "set", change))
     return tuple(made)
+
+
+def own_fsdp_edits(
+    config: Mapping[str, Any], place: tuple[str, Path], changes: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """FSDP's shards in host memory, as TrainingArguments say it: `fsdp: full_shard auto_wrap offload`, and since
+    transformers 5 `fsdp_config.cpu_offload` for `fsdp: true`."""
+    if dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
+        return None
+    path, pointer = place
+    said, options = config["fsdp"], config.get("fsdp_config")
+    if isinstance(said, str) and "offload" not in said.split():
+        return (Edit(path, (*pointer, "fsdp"), "set", f"{said} offload"),)
+    if said is True and (options is None or isinstance(options, dict)):
+        key = ("cpu_offload",) if options else ()
+        return (Edit(path, (*pointer, "fsdp_config", *key), "set", True if key else {"cpu_offload": True}),)
+    return None

@@ -33,6 +33,11 @@ class Options(NamedTuple):
             return Origin("default", detail=self.source)
         return self.section.origin(self._key(name))
 
+    def version(self) -> int:
+        """1 or 2."""
+        said = as_int(self.get("version"))
+        return said if said in (1, 2) else int(self.defaults["version"])
+
     def flag(self, name: str) -> bool:
         value = as_bool(self.get(name))
         return bool(self.defaults.get(name)) if value is None else value
@@ -63,6 +68,25 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
+# Since 5.10 `fsdp_config` says all of it. Before, `auto_wrap` was a word of `fsdp`, version 1 the default, and
+# what is saved accelerate's choice (5.9.0 training_args.py:2788). Up to 4.57 no version was read either (4.57.6 :2004).
+_SAYS_ALL = (5, 10)
+
+
+def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> Options:
+    """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
+    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **said_by_words(words)}
+    if transformers < _SAYS_ALL:
+        by_size = as_int(section.value.get("fsdp_min_num_params", section.value.get("min_num_params")))
+        wrap = "SIZE_BASED_WRAP" if by_size else "TRANSFORMER_BASED_WRAP"
+        defaults |= {"version": 1, "state_dict_type": ""}
+        defaults["auto_wrap_policy"] = wrap if "auto_wrap" in words else "NO_WRAP"
+        unread = {"state_dict_type", "auto_wrap_policy", *(() if transformers >= (5,) else ("version",))}
+        read = {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") not in unread}
+        section = section._replace(value=read)
+    return Options(section, defaults, source)
+
+
 def said_by_words(words: Sequence[str]) -> dict[str, Any]:
     """What `fsdp: full_shard offload` says itself (transformers TrainingArguments._process_fsdp_args)."""
     found: dict[str, Any] = {"offload_params": True} if "offload" in words else {}
@@ -75,8 +99,7 @@ def said_by_words(words: Sequence[str]) -> dict[str, Any]:
 def apply_fsdp(fields: Fields, options: Options, origin: Origin) -> None:
     """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin` is where FSDP is asked for."""
     fields.put("parallelism.engine", "fsdp", origin)
-    version = as_int(options.get("version"))
-    version = version if version in (1, 2) else int(options.defaults["version"])
+    version = options.version()
     fields.put("parallelism.fsdp.version", version, options.origin("version"))
     _strategy(fields, options, version)
     _wrap(fields, options)

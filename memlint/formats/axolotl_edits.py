@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.axolotl_method_edits import METHOD_PARTS, new_deepspeed, shipped_deepspeed_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import deepspeed_edits, says
 from memlint.formats.written import flag, whole, word
@@ -49,7 +50,8 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     edits: list[Edit] = []
     rest = dict(changes)
     flags = () < run.stack.framework_version < _SINCE_ATTENTION
-    for part in (_plain, _flagged if flags else _attention, _fused_loss):
+    parts = (*METHOD_PARTS, _plain, _flagged if flags else _attention, _fused_loss)
+    for part in parts:
         made = part(config, place, rest)
         if made is None:
             return None
@@ -57,8 +59,12 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     behind = {**rest, **{field: value for field, value in changes.items() if _twice(parsed, field)}}
     if not behind:
         return tuple(edits)
+    if behind.get("parallelism.engine") == "deepspeed":
+        new = new_deepspeed(config, place, run, behind)
+        return None if new is None else (*edits, *new)
     if "deepspeed" not in parsed.raw_places:
-        return None
+        shipped = shipped_deepspeed_edits(config, place, run, behind)
+        return None if shipped is None else (*edits, *shipped)
     more = deepspeed_edits(parsed.raw.get("deepspeed"), parsed.raw_places["deepspeed"], behind)
     return None if more is None else (*edits, *more)
 
@@ -84,7 +90,8 @@ _BOUND = {
 
 
 def _is_bound(config: Mapping[str, Any], key: str) -> bool:
-    return any(config.get(other) for other in _BOUND.get(key, ()))
+    refused = key == "gradient_checkpointing" and "mpt" in str(config.get("base_model")).lower()  # validation.py:1569
+    return refused or any(config.get(other) for other in _BOUND.get(key, ()))
 
 
 # utils/schemas/config.py: `attn_implementation` since 0.12; flags alone before.

@@ -179,6 +179,8 @@ def _attention(fields: Fields, config: Config) -> None:
 
 
 def apply_method(fields: Fields, config: Config) -> None:
+    for part in ("freeze_vision_tower", "freeze_multi_modal_projector"):
+        config.put(fields, f"method.{part}", "freeze_mm_modules", config.own.flag("freeze_mm_modules"))
     if "adapter" in config.held:
         fields.unknown("method.kind", "`adapter` is a placeholder")
     elif config.adapter in _ADAPTERS:
@@ -189,8 +191,6 @@ def apply_method(fields: Fields, config: Config) -> None:
         _unfrozen(fields, config)
     else:
         fields.put("method.kind", "full", config.own.origin("adapter"))
-    for part in ("freeze_vision_tower", "freeze_multi_modal_projector"):
-        config.put(fields, f"method.{part}", "freeze_mm_modules", config.own.flag("freeze_mm_modules"))
 
 
 def _lora(fields: Fields, config: Config) -> None:
@@ -253,19 +253,23 @@ def _targets(fields: Fields, config: Config) -> None:
 
 
 def _every_linear(config: Config) -> tuple[str, ...]:
-    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them.
-    Experts in one tensor, since transformers 5, are no such module."""
+    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
+    towers' among them. Experts in one tensor, since transformers 5, are no such module."""
     kinds = getattr(config.architecture, "kinds", ())
     if config.versions["transformers"] < (5,) or not kinds:
         return ("all-linear",)
-    linears = (weight.name for kind in kinds for weight in kind.weights if weight.kind == "linear")
+    groups = [kind.weights for kind in kinds]
+    for tower in getattr(config.architecture, "towers", ()):
+        groups += [tower.weights, tower.layer_weights, tower.projector_weights]
+    linears = (weight.name for group in groups for weight in group if weight.kind == "linear")
     names = {name.split(".")[-2] for name in linears if name.endswith(".weight") and "." in name[: -len(".weight")]}
     return tuple(sorted(names | set(as_words(config.own.get("lora_target_modules"))))) or ("all-linear",)
 
 
 # A pattern that cannot take long: no group is repeated, and few things are.
 _QUANTIFIERS = 3
-_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers")
+# Idefics and SmolVLM call it `text_model` (models/smolvlm/modeling_smolvlm.py:445).
+_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
 
 
 def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:

@@ -51,11 +51,18 @@ class Missing(NamedTuple):
     tried: tuple[str, ...] = ()
 
 
+def _nothing_declared(key: str, below: str = "") -> str:
+    return ""
+
+
 class Context(NamedTuple):
     """What a config file cannot say, and the doors to everything outside of it.
 
     `read(reference, from_path)` gives the referenced document or why there is none.
     `find_model(name, from_path)` gives an architecture or the reason of its absence.
+    `declared(key, below)` gives the annotation of the field `key` in a dataclass of the repository's Python, in a file
+    whose path has the folders `below`; "" where there is none. `parsers()` gives the argument parsers that it makes.
+    Both may search the tree: ask only before reporting.
     """
 
     read: Callable[[str, str], Document | Missing]
@@ -71,6 +78,8 @@ class Context(NamedTuple):
     host_bytes: int = 0
     memory_budget_bytes: int = 0
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` was said, where that is no setting
+    declared: Callable[..., str] = _nothing_declared
+    parsers: Callable[[], frozenset[str]] = frozenset
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:

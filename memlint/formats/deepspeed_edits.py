@@ -45,7 +45,8 @@ FOLLOW_DEEPSPEED = (
     *("precision.autocast", "precision.master_weights", "precision.trainable_dtype", "precision.outputs_to_fp32"),
     *("model.weights_dtype", "method.adapter_dtype"),
 )
-# A section for a file that has none, as LLaMA-Factory's examples/deepspeed/ds_z3_config.json with `auto` throughout.
+# A section for a file that has none, as LLaMA-Factory's examples/deepspeed/ds_z3_config.json with `auto` throughout:
+# buckets of `auto` follow the model's width (transformers 5.23 integrations/deepspeed.py, trainer_config_finalize).
 _AUTO: Mapping[str, Any] = {
     "train_batch_size": "auto",
     "train_micro_batch_size_per_gpu": "auto",
@@ -54,6 +55,15 @@ _AUTO: Mapping[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "bf16": {"enabled": "auto"},
     "fp16": {"enabled": "auto"},
+}
+_AUTO_ZERO: Mapping[int, Mapping[str, Any]] = {
+    2: {"reduce_bucket_size": "auto"},
+    3: {
+        **dict.fromkeys(
+            ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"), "auto"
+        ),
+        "stage3_gather_16bit_weights_on_model_save": True,
+    },
 }
 _WORDS = {"offload.optimizer": ("none", "cpu", "nvme"), "offload.parameters": ("none", "cpu", "nvme")}
 
@@ -77,9 +87,12 @@ def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, A
 
 def new_section(changes: Mapping[str, Any]) -> dict[str, Any] | None:
     """A whole DeepSpeed configuration that says `changes`; None where it cannot say one, or no stage is among them."""
-    section: dict[str, Any] = {**_AUTO, "zero_optimization": {}}
+    stage = changes.get("parallelism.zero.stage")
+    if stage is None:
+        return None
+    section: dict[str, Any] = {**_AUTO, "zero_optimization": {"stage": stage, **_AUTO_ZERO.get(stage, {})}}
     made = deepspeed_edits(section, ("", ()), changes)
-    if made is None or "parallelism.zero.stage" not in changes:
+    if made is None:
         return None
     for edit in made:
         _place(section, edit.pointer, edit.value)

@@ -49,5 +49,5 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def reads_releases(run: Run) -> bool:
     """Whether other releases (those of 2025 and 2026) read the file as another run, its versions aside: they differ in
-    the FSDP that `fsdp:` stands for, version 2 since transformers 5.9."""
+    the FSDP that `fsdp:` stands for, version 2 since transformers 5.10."""
     return run.parallelism.engine == "fsdp"

@@ -176,6 +176,23 @@ _TRAINING: tuple[Rule, ...] = (
         ABSENT + "streaming needs `max_steps`",
         lambda v: v.on("streaming") and (v.config.hf.number("max_steps") or -1) == -1,
     ),
+    (  # data/collator.py:539, in 0.9.5 :528
+        "neat_packing",
+        "where FlashAttention 2 runs, neat_packing takes one sequence a batch (`per_device_train_batch_size: 1`)",
+        lambda v: (
+            v.on("neat_packing")
+            and v.config.own.word("flash_attn") == "fa2"
+            and v.config.stage == "sft"
+            and (v.config.hf.number("per_device_train_batch_size") or 8) > 1
+            and "per_device_train_batch_size" not in v.config.held
+            and v.config.versions["llamafactory"] >= (0, 9, 5)
+        ),
+    ),
+    (  # transformers 5.1.0 trainer.py:686; the key is gone since 5.2
+        "group_by_length",
+        "`group_by_length` does not work with streaming",
+        lambda v: v.on("streaming") and v.hf("group_by_length") and v.config.stage != "ppo",
+    ),
     (
         "do_train",
         ABSENT + "training needs a `dataset`",

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.accelerate_edits import accelerate_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section
-from memlint.formats.llamafactory_facts import LIGER_MODELS
+from memlint.formats.llamafactory_facts import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
 from memlint.formats.llamafactory_recognise import is_v1
+from memlint.formats.llamafactory_shipped import shipped_beside
 from memlint.formats.validate import compiled_schema
-from memlint.run import Quantization, Run, Unknown
+from memlint.run import Quantization, Run, Unknown, get
 
 Keys = dict[str, Any]  # key of the file -> its new value; None takes the key away
 _ATTENTION = {"eager": "disabled", "sdpa": "sdpa", "flash_attention_2": "fa2", "flash_attention_3": "fa3"}
@@ -85,10 +87,8 @@ def _as_mode(changes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_sharding(name: str) -> bool:
-    return (
-        name.startswith(("parallelism.zero.", "offload.optimizer", "offload.parameters"))
-        or name == "parallelism.engine"
-    )
+    placed = ("parallelism.zero.", "parallelism.fsdp.", "offload.optimizer", "offload.parameters")
+    return name.startswith(placed) or name == "parallelism.engine"
 
 
 def _edits(path: str, value: Mapping[str, Any], keys: Keys) -> tuple[Edit, ...]:
@@ -155,7 +155,8 @@ def _loss(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str,
     if change == "plain":
         return {"enable_liger_kernel": False}
     family = getattr(run.model.architecture, "family", "")
-    if change != "liger" or family not in LIGER_MODELS or run.method.stage not in ("pt", "sft"):
+    fused = family in LIGER_MODELS - LIGER_WITHOUT_FUSED_LOSS and run.method.stage in ("pt", "sft")
+    if change != "liger" or not fused or any(value.get(key) for key in OWN_LOSSES):
         return None
     return {"enable_liger_kernel": True}
 
@@ -172,7 +173,19 @@ def _optimizer(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping
 
 
 def _evaluation(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    return {"eval_strategy": "no", "do_eval": None, "load_best_model_at_end": None} if change is False else None
+    """Off, and nothing held back for it; not where something waits for what it says: stopping early, the best saved,
+    predictions on the same data."""
+    waits = value.get("early_stopping_steps") or value.get("do_predict") or value.get("save_strategy") == "best"
+    if change is not False or waits:
+        return None
+    key = "evaluation_strategy" if "evaluation_strategy" in value else "eval_strategy"
+    gone = ("do_eval", "load_best_model_at_end", "val_size", "eval_dataset")
+    return {key: "no", **dict.fromkeys(gone)}
+
+
+def _reference(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
+    """With adapters the base is the reference (train/trainer_utils.py:137): nothing to write."""
+    return {} if change == "shared" and changes.get("method.kind") == "lora" and not value.get("ref_model") else None
 
 
 def _quantization(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
@@ -238,6 +251,7 @@ _SPECIAL: Mapping[str, _Special] = {
     "model.quantization": _quantization,
     "method.kind": _kind,
     "method.targets": _targets,
+    "method.reference_model": _reference,
     "precision.trainable_dtype": _trainable,
     **{f"model.quantization.{part}": _bits for part in ("method", "bits", "kind", "double_quant", "storage_dtype")},
     **dict.fromkeys(_FULL_HALF, _part_of_half),
@@ -259,11 +273,33 @@ def _v1(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Keys 
     return keys
 
 
+# v1/plugins/trainer_plugins/distributed/fsdp2.py:159.
+_SHARDS_V1 = {
+    "parallelism.fsdp.cpu_offload": "offload_params",
+    "parallelism.fsdp.reshard_after_forward": "reshard_after_forward",
+}
+
+
+def _shards_v1(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """Keys of `dist_config`."""
+    section = value.get("dist_config")
+    if not isinstance(section, dict) or section.get("name") not in ("fsdp2", "fsdpturbo"):
+        return None
+    if not all(name in _SHARDS_V1 and isinstance(change, bool) for name, change in changes.items()):
+        return None
+    path = parsed.documents[0].path
+    return tuple(
+        Edit(path, ("dist_config", _SHARDS_V1[name]), "set", change, near="name") for name, change in changes.items()
+    )
+
+
 def _sharding_edits(
     parsed: Parsed, value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]
 ) -> tuple[Edit, ...] | None:
     if not changes:
         return ()
+    if any(name.startswith("parallelism.fsdp.") for name in changes):
+        return _fsdp_edits(parsed, value, changes)
     if changes.get("parallelism.engine", "deepspeed") != "deepspeed":
         return None
     wanted = {name: change for name, change in changes.items() if name != "parallelism.engine"}
@@ -272,7 +308,29 @@ def _sharding_edits(
     place = parsed.raw_places.get("deepspeed")
     if place is not None:
         return deepspeed_edits(parsed.raw.get("deepspeed"), place, wanted)
+    if isinstance(value.get("deepspeed"), str):
+        name = shipped_beside(value["deepspeed"], _sharded(run, wanted))
+        return None if name is None else (Edit(parsed.documents[0].path, ("deepspeed",), "set", name),)
     return _new_section(parsed, value, run, wanted)
+
+
+def _sharded(run: Run, changes: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
+    """Stage and where optimizer states and parameters are, after the changes; None where they say more than that."""
+    fields = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
+    if not set(changes) <= set(fields):
+        return None
+    stage, states, parameters = (changes.get(field, get(run, field)) for field in fields)
+    return stage, states, parameters
+
+
+def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """In the v1 layout's section, in the config's own `fsdp`, or in accelerate's launch file."""
+    if is_v1(value):
+        return _shards_v1(parsed, value, changes)
+    if value.get("fsdp"):
+        return own_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
+    place = parsed.raw_places.get("accelerate")
+    return None if place is None else accelerate_edits(parsed.raw.get("accelerate"), place, changes)
 
 
 def _not_under_zero3(value: Mapping[str, Any], run: Run) -> bool:

@@ -9,7 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate
 from memlint.formats.accelerate import apply_world as apply_launched_world
 from memlint.formats.accelerate import recognise as recognise_accelerate
-from memlint.formats.accelerate_fsdp import TRAINER_DEFAULTS, Options, apply_fsdp, said_by_words
+from memlint.formats.accelerate_fsdp import apply_fsdp, trainer_options
 from memlint.formats.base import Issue, Missing
 from memlint.formats.deepspeed import apply_deepspeed, config_issues
 from memlint.formats.deepspeed import recognise as recognise_deepspeed
@@ -98,9 +98,6 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
     written = config.hf.get("fsdp")
     words = as_words(written) or (("full_shard",) if written is True else ())
-    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, "version": 1 if config.versions["transformers"] < (5, 9) else 2}
-    defaults["auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP" if "auto_wrap" in words else "NO_WRAP"
-    defaults |= said_by_words(words)
     section = config.section.below("fsdp_config")
     found: tuple[Companion, ...] = ()
     if isinstance(config.hf.get("fsdp_config"), str):
@@ -109,8 +106,9 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
             fields.issues.append(reference_issue(document, config.section.document.path, ("fsdp_config",)))
         else:
             section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
-    source = f"transformers {'.'.join(map(str, config.versions['transformers']))} TrainingArguments"
-    apply_fsdp(fields, Options(section, defaults, source), config.hf.origin("fsdp"))
+    transformers = config.versions["transformers"]
+    source = f"transformers {'.'.join(map(str, transformers))} TrainingArguments"
+    apply_fsdp(fields, trainer_options(section, words, transformers, source), config.hf.origin("fsdp"))
     _fsdp2(fields)
     return found
 

@@ -24,6 +24,9 @@ LIGER_MODELS = frozenset(
 # liger_kernel 0.8.5 monkey_patch.py:184: `fused_linear_cross_entropy: bool = False`, `cross_entropy: bool = True`.
 LIGER_WITHOUT_FUSED_LOSS = frozenset({"granite"})
 
+# src/llamafactory/train/sft/trainer.py:108-127: losses that are computed from the logits.
+OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
+
 # src/llamafactory/v1/plugins/model_plugins/kernels/liger_kernel_ops.py:33
 LIGER_MODELS_V1 = frozenset(
     {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}

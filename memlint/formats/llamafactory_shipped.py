@@ -42,3 +42,21 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
 def in_its_folder(name: str) -> bool:
     """Whether `name` is in the folder where LLaMA-Factory keeps them, wherever its checkout is."""
     return bool(_FOLDER.search(name))
+
+
+# Stage, and where optimizer states and parameters are, of each file in that folder.
+_SAYS = {
+    (0, "none", "none"): "ds_z0_config.json",
+    (2, "none", "none"): "ds_z2_config.json",
+    (2, "cpu", "none"): "ds_z2_offload_config.json",
+    (3, "none", "none"): "ds_z3_config.json",
+    (3, "cpu", "cpu"): "ds_z3_offload_config.json",
+}
+
+
+def shipped_beside(name: str, wanted: tuple[Any, Any, Any] | None) -> str | None:
+    """The file of LLaMA-Factory's folder that says `wanted` (stage, states, parameters) in place of `name`; None where
+    `name` is none of that folder or nothing there says it."""
+    if wanted not in _SAYS or not in_its_folder(name) or shipped_deepspeed(name) is None:
+        return None
+    return name[: name.rindex("/") + 1] + _SAYS[wanted]

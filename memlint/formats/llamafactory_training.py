@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.llamafactory_config import Config, default_origin
-from memlint.formats.llamafactory_facts import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, SHIFT_ATTENTION_MODELS
+from memlint.formats.llamafactory_facts import (
+    LIGER_MODELS,
+    LIGER_WITHOUT_FUSED_LOSS,
+    OWN_LOSSES,
+    SHIFT_ATTENTION_MODELS,
+)
 from memlint.run import Origin
 
 _FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
-_OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")  # train/sft/trainer.py:108-127
 
 
 def apply_sequence(fields: Fields, config: Config) -> None:
@@ -200,7 +204,7 @@ def _liger_loss(config: Config) -> tuple[str, str]:
     """The loss under Liger's kernels, and why it is not the fused one."""
     if config.stage not in _FUSED_LOSS_STAGES:
         return "plain", f"stage {config.stage} needs the logits: LLaMA-Factory switches Liger's fused loss off"
-    own = next((key for key in _OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
+    own = next((key for key in OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
     if own:
         return "plain", f"`{own}` computes its loss from the logits"
     if config.family in LIGER_WITHOUT_FUSED_LOSS:

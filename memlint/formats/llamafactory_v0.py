@@ -27,6 +27,7 @@ from memlint.run import Origin
 from memlint.source.document import Document
 
 NAME = "llamafactory"
+_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
 PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 
@@ -71,7 +72,18 @@ def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
     """Schema violations; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_judged(view, issue) for issue in found), *held)
+    return (*(_judged(view, issue) for issue in found if not _own(view, issue)), *held)
+
+
+def _own(view: Config, issue: Issue) -> bool:
+    """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
+        return False
+    declared = next(filter(None, (view.context.declared(key, below) for below in _ARGUMENTS)), "")
+    if issue.code == "unknown-key":
+        return bool(declared)
+    return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
 
 
 def _judged(view: Config, issue: Issue) -> Issue:

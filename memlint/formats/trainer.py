@@ -57,6 +57,7 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
     apply_hardware(fields, config.context)
     apply_arguments(fields, config.args, config.context.versions)
+    _not_reentrant(fields, config)
     apply_model(fields, config)
     apply_adapter(fields, config)
     apply_towers(fields, config.architecture, False, Origin("inferred", detail="nothing freezes a tower"))
@@ -68,6 +69,14 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     _under_zero3(fields, config)
     _data_parallel_size(fields)
     return sections
+
+
+def _not_reentrant(fields: Fields, config: Config) -> None:
+    """trl has not re-entered by default since 0.27 (trainer/sft_config.py:287; 0.28.0 trainer/sft_trainer.py:907)."""
+    options = config.args.get("gradient_checkpointing_kwargs")
+    said = isinstance(options, dict) and "use_reentrant" in options
+    if config.trl >= (0, 27) and not said:
+        fields.put("checkpointing.reentrant", False, Origin("default", detail="trl"))
 
 
 def _under_zero3(fields: Fields, config: Config) -> None:

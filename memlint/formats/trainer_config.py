@@ -22,6 +22,7 @@ _TRL = frozenset(
         *("max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "use_vllm"),
         *("completion_only_loss", "assistant_only_loss", "padding_free", "precompute_ref_log_probs", "loss_type"),
         *("beta", "use_bnb_nested_quant", "chat_template_path", "activation_offloading", "reference_free"),
+        "center_rewards_coefficient",
     }
 )
 # open-instruct has TRL's names for some things and a trainer of its own (open_instruct/finetune.py, FlatArguments).
@@ -73,8 +74,8 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     transformers = tuple(versions.get("transformers", (5, 23)))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if trls else ()
     overrides: dict[str, Any] = dict(_TRL_DEFAULTS) if trl >= (0, 22) else {}
-    if trl >= (0, 22):
-        overrides["bf16"] = section.value.get("fp16") is not True  # base_config.py: `bf16 = not fp16` when unset
+    if trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
+        overrides["bf16"] = section.value.get("fp16") is not True
     elif launcher_precision in ("bf16", "fp16") and section.value.get("bf16") is None is section.value.get("fp16"):
         overrides[launcher_precision] = True
     version = ".".join(map(str, trl or transformers))

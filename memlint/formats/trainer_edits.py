@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.accelerate_edits import accelerate_edits
+from memlint.formats.accelerate_edits import accelerate_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, says
 from memlint.formats.trainer_config import is_trl
@@ -80,6 +80,12 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "precision.fp16": (("fp16",), _true),
     "offload.activations": (("activation_offloading",), lambda value: {"cpu": True, "none": False}.get(value)),
 }
+# Since which release of TRL a key has its newest name, and the one before (trl v0.15.2 and v0.16.0 sft_config.py,
+# v0.22.2 and v0.23.0 model_config.py).
+_RENAMED: Mapping[str, tuple[tuple[int, ...], str]] = {
+    "sequence.length": ((0, 16), "max_seq_length"),
+    "model.weights_dtype": ((0, 23), "torch_dtype"),
+}
 # What only TRL's ModelConfig and SFTConfig have; a script of its own may have the key, which then stands in its file.
 _TRLS = (
     *("sequence.length", "sequence.packing", "model.weights_dtype", "offload.activations"),
@@ -92,11 +98,19 @@ _TRL_ALONE = ("method.kind", "model.quantization.bits", "model.quantization.kind
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`changes` as edits of the file that says each; None where one of them cannot be said."""
     spoken = _spoken(run, changes)
+    if not _offloads_activations(run, spoken) or not _trains_quantized(parsed, spoken):
+        return None
+    whether = spoken.pop("evaluation.enabled", True)
+    edits: list[Edit] = []
+    if not whether:
+        off = _evaluation_off(parsed)
+        if off is None:
+            return None
+        edits.extend(off)
     own = {field: value for field, value in spoken.items() if field in _KEYS}
     rest = {field: value for field, value in spoken.items() if field not in _KEYS}
-    edits: list[Edit] = []
     for field, value in own.items():
-        made = _own(parsed, field, value)
+        made = _own(parsed, run, field, value)
         if made is None:
             return None
         edits.extend(made)
@@ -105,6 +119,38 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
         return tuple(edits)
     more = _engine(parsed, run, behind)
     return None if more is None else (*edits, *more)
+
+
+# The trainers that know `activation_offloading`, and since which trl (trainer/{sft,dpo,reward,kto}_config.py).
+_OFFLOADING = {"sft": (0, 19), "pt": (0, 19), "dpo": (0, 29), "rm": (0, 29), "kto": (1, 16)}
+
+
+def _offloads_activations(run: Run, changes: Mapping[str, Any]) -> bool:
+    since = _OFFLOADING.get(run.method.stage)
+    return "offload.activations" not in changes or (since is not None and run.stack.trl >= since)
+
+
+def _trains_quantized(parsed: Parsed, changes: Mapping[str, Any]) -> bool:
+    """TRL's scripts make adapters where `use_peft` asks for them, and 4 bits alone cannot train."""
+    config = parsed.raw.get("config")
+    peft = isinstance(config, dict) and config.get("use_peft")
+    return changes.get("model.quantization.bits") != 4 or changes.get("method.kind") == "lora" or bool(peft)
+
+
+def _evaluation_off(parsed: Parsed) -> tuple[Edit, ...] | None:
+    """`eval_strategy: no`, and with it what would evaluate all the same (scripts ask `do_eval` when training is done)
+    or wants its results. None where something waits for them (transformers 5.23 trainer_callback.py,
+    EarlyStoppingCallback; training_args.py, SaveStrategy.BEST)."""
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    if config.get("save_strategy") == "best" or any("early_stopping" in str(key) and config[key] for key in config):
+        return None
+    path, pointer = place
+    key = next((name for name in ("eval_strategy", "evaluation_strategy") if name in config), "")
+    edits = [Edit(path, (*pointer, key), "set", "no")] if key else []
+    off = [name for name in ("do_eval", "load_best_model_at_end", "eval_on_start") if config.get(name)]
+    return (*edits, *(Edit(path, (*pointer, name), "set", False) for name in off))
 
 
 def _engine(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -116,7 +162,8 @@ def _engine(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit,
         return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes)
     config = parsed.raw.get("config")
     if isinstance(config, dict) and config.get("fsdp"):
-        return _own_fsdp(parsed, config, changes)
+        own = parsed.raw_places.get("config")
+        return None if own is None else own_fsdp_edits(config, own, changes)
     launcher = parsed.raw_places.get("accelerate") or _launcher(parsed)
     if launcher is None:
         return None
@@ -132,27 +179,12 @@ def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
     return None
 
 
-def _own_fsdp(parsed: Parsed, config: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`fsdp: full_shard auto_wrap offload`; transformers 5 has `fsdp_config.cpu_offload` for `fsdp: true`."""
-    place = parsed.raw_places.get("config")
-    if place is None or dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
-        return None
-    path, pointer = place
-    said, options = config["fsdp"], config.get("fsdp_config")
-    if isinstance(said, str) and "offload" not in said.split():
-        return (Edit(path, (*pointer, "fsdp"), "set", f"{said} offload"),)
-    if said is True and (options is None or isinstance(options, dict)):
-        key = ("cpu_offload",) if options else ()
-        return (Edit(path, (*pointer, "fsdp_config", *key), "set", True if key else {"cpu_offload": True}),)
-    return None
-
-
 def _new_deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`deepspeed:` takes a mapping as well as a file's name (transformers 5.23 training_args.py)."""
     config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
     if not isinstance(config, dict) or place is None or config.get("deepspeed") or config.get("fsdp"):
         return None
-    if run.parallelism.engine != "ddp" or changes["parallelism.engine"] != "deepspeed":
+    if run.parallelism.engine not in ("single", "ddp") or changes["parallelism.engine"] != "deepspeed":
         return None
     wanted = {field: value for field, value in changes.items() if field != "parallelism.engine"}
     section = new_section(wanted)
@@ -178,8 +210,11 @@ def _spoken(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_mode(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes without what follows from others: DeepSpeed's dtypes, mixed precision's parts, GRPO's length."""
+    """Changes without what follows from others: DeepSpeed's dtypes, mixed precision's parts, GRPO's length, and the
+    adapters' reference, which is the base."""
     spoken = dict(changes)
+    if spoken.get("method.kind") == "lora" and spoken.get("method.reference_model") == "shared":
+        del spoken["method.reference_model"]
     if spoken.get("parallelism.engine") == "deepspeed":
         for follows in FOLLOW_DEEPSPEED:
             spoken.pop(follows, None)
@@ -193,7 +228,7 @@ def _as_mode(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
     return spoken
 
 
-def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
+def _own(parsed: Parsed, run: Run, field: str, value: Any) -> tuple[Edit, ...] | None:
     names, written = _KEYS[field]
     config = parsed.raw.get("config")
     place: tuple[str, Path] | None = parsed.raw_places.get("config")
@@ -204,8 +239,16 @@ def _own(parsed: Parsed, field: str, value: Any) -> tuple[Edit, ...] | None:
     if not is_trl(config) and (field in _TRL_ALONE or (given is None and field in _TRLS)):
         return None
     path, pointer = place
-    name = given or names[0]
+    name = given or _written_today(run, field, names[0])
     return (Edit(path, (*pointer, name), "set", said),)
+
+
+def _written_today(run: Run, field: str, newest: str) -> str:
+    """What the release in use calls a key that the file does not have."""
+    since, older = _RENAMED.get(field, ((), ""))
+    if field == "sequence.length" and run.method.stage != "sft":
+        return newest  # the other trainers' `max_length` has no other name
+    return older if () < run.stack.trl < since else newest
 
 
 def _twice(parsed: Parsed, field: str) -> bool:

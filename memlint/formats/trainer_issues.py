@@ -1,8 +1,8 @@
 """What there is to say about a Trainer file's keys and values, without crying wolf at a script's own ones.
 
 A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
-known key that the file does not have. A key that newer releases dropped is information while nobody says which
-release is in use.
+known key that the file does not have and no script of the repository declares. A key that newer releases dropped is
+information while nobody says which release is in use.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from memlint.formats.fields import as_number
 from memlint.formats.suggest import distance, nearest, normal
 from memlint.formats.trainer_config import SCHEMA, Config
 from memlint.formats.validate import compiled_schema, schema_issues
+from memlint.formats.versions import NO_EVIDENCE
 
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
@@ -36,7 +37,7 @@ def _judged(issue: Issue, config: Config) -> Issue | None:
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if isinstance(value, str) and issue.code == "wrong-type":
-        return _text_for_number(issue, value, config) if as_number(value) is not None else None
+        return None if as_number(value) is None or _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
@@ -65,7 +66,15 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
+    scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
+    if scripts_may and config.context.declared(issue.pointer[0]):
+        return None
     return issue._replace(severity="warning" if framework in config.said else "info")
+
+
+def _converts(config: Config) -> bool:
+    """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
+    return bool(config.trl) and "TrlParser" in config.context.parsers()
 
 
 def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
@@ -100,9 +109,14 @@ def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
     for key in section.value:
         if isinstance(key, str) and key not in known:
             near = _slip_of(key, known, section.value)
-            if near:
+            if near and _fits(near, section.value[key]) and not config.context.declared(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value with others in it is one that `key` takes: a script's `dataset: {path: ...}` is no `datasets`."""
+    return not isinstance(value, (dict, list)) or not schema_issues({key: value}, "", SCHEMA)
 
 
 def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:

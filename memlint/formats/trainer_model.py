@@ -140,6 +140,10 @@ def _is_firefly_qlora(config: Config) -> bool:
     return not config.trl and all(config.first(key) for key in marks) and not config.first(*others)
 
 
+# trl/trainer/utils.py, get_quantization_config: `bnb_4bit_quant_storage=model_args.dtype` from 0.10.1 to 0.25.1.
+_STORED_AS_LOADED = ((0, 10), (0, 26))
+
+
 def _four_bits(fields: Fields, config: Config, key: str) -> None:
     origin = config.section.origin(key)
     fields.put("model.quantization.method", "bnb", origin)
@@ -154,6 +158,9 @@ def _four_bits(fields: Fields, config: Config, key: str) -> None:
     elif key in ("use_qlora", "train_mode", "method", "bits", "lora_rank"):
         fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
     storage, where = config.text("bnb_4bit_quant_storage")
+    if not storage and _STORED_AS_LOADED[0] <= config.trl < _STORED_AS_LOADED[1]:
+        storage, where = config.text("dtype", "torch_dtype")
+        storage = storage if storage in DTYPES else ""
     if storage:
         fields.put("model.quantization.storage_dtype", DTYPES.get(storage, storage), config.section.origin(where))
 

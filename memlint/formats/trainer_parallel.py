@@ -7,11 +7,11 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.accelerate import accelerate_issues, apply_accelerate, apply_world, mixed_precision
 from memlint.formats.accelerate import recognise as is_accelerate
-from memlint.formats.accelerate_fsdp import TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate_fsdp import Options, apply_fsdp, trainer_options
 from memlint.formats.base import Context, Missing
 from memlint.formats.deepspeed import apply_deepspeed, config_issues
 from memlint.formats.deepspeed import recognise as is_deepspeed
-from memlint.formats.fields import Fields, Section, as_bool, as_int, root
+from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer_config import Config
 from memlint.source.document import Document
@@ -54,9 +54,7 @@ def apply_parallel(fields: Fields, config: Config, companions: Companions) -> tu
         apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _taken(deepspeed, launcher)
     if _wants_fsdp(config):
-        section = _fsdp_section(fields, config)
-        options = Options(section, _legacy(config, section), "transformers 5.23 TrainingArguments.fsdp_config")
-        apply_fsdp(fields, options, config.section.origin("fsdp"))
+        apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
         return _taken(launcher)
     named = None
     if launcher is not None:
@@ -127,18 +125,13 @@ def _fsdp_section(fields: Fields, config: Config) -> Section:
     return config.section.below("fsdp_config")
 
 
-def _legacy(config: Config, section: Section) -> dict[str, Any]:
-    """Defaults under the words of a legacy `fsdp` string (training_args.py:_apply_legacy_fsdp_to_config)."""
+def _fsdp_options(config: Config, section: Section) -> Options:
+    """Options under the words of a legacy `fsdp` string (training_args.py:_apply_legacy_fsdp_to_config)."""
     value = config.section.value.get("fsdp")
-    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
-    defaults = dict(TRAINER_DEFAULTS)
-    if config.transformers < (5,):
-        defaults["version"] = 1
-    version = as_int(section.value.get("fsdp_version", section.value.get("version"))) or defaults["version"]
+    words = value.split() if isinstance(value, str) else as_words(value)
+    source = f"transformers {'.'.join(map(str, config.transformers))} TrainingArguments.fsdp_config"
+    options = trainer_options(section, words, config.transformers, source)
     for word in words:
-        if word == "offload":
-            defaults["cpu_offload"] = True
-        elif word in ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard"):
-            defaults["sharding_strategy"] = word.upper()
-            defaults["reshard_after_forward"] = word == "full_shard" if version == 2 else word
-    return defaults
+        if word in ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard"):
+            options.defaults["reshard_after_forward"] = word == "full_shard" if options.version() == 2 else word
+    return options

@@ -23,6 +23,8 @@ _ARGUMENTS = frozenset(
         *("per_gpu_train_batch_size", "neftune_noise_alpha", "load_best_model_at_end", "adam_beta2", "hub_strategy"),
     }
 )
+# Arguments of TRL alone: GRPO's and RLOO's files leave most of TrainingArguments at its defaults.
+_TRL = frozenset({"reward_funcs", "num_generations", "max_completion_length", "use_vllm", "num_iterations"})
 # What says that a file trains with these arguments and does not merely share two of their names.
 _CORE = frozenset(
     {
@@ -48,7 +50,12 @@ _OTHERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"base_model", "micro_batch_size", "sequence_len", "datasets", "adapter", "sample_packing", "num_epochs"}
     ),
-    frozenset({"tuner_type", "train_type", "sft_type", "rlhf_type", "split_dataset_ratio", "model_author"}),
+    frozenset(  # ms-swift
+        {
+            *("tuner_type", "train_type", "sft_type", "rlhf_type", "split_dataset_ratio", "model_author"),
+            *("external_plugins", "model"),
+        }
+    ),
     frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"}),
     frozenset({"distributed_type", "compute_environment", "main_training_function"}),
     frozenset({"tokenizer", "checkpointer", "optimizer", "lr_scheduler", "_component_"}),
@@ -64,7 +71,7 @@ def recognise(document: Document) -> Recognition:
     if not isinstance(value, dict):
         return Recognition("no")
     keys = {key for key in value if isinstance(key, str)}
-    known, core = len(keys & _ARGUMENTS), len(keys & _CORE)
+    known, core = len(keys & (_ARGUMENTS | _TRL)), len(keys & _CORE)
     if core < 2 or known < 3 or _belongs_elsewhere(keys, value) or not _plain(value):
         return Recognition("no")
     if not keys & {"output_dir", "model_name_or_path"} and (known < 10 or not _mostly_arguments(keys)):

@@ -90,8 +90,8 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
-    if stage == "grpo":  # beta 0.0 since trl 0.17 means no KL term and no reference model
-        wants = bool(beta) or (beta is None and () < config.trl < (0, 17))
+    if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
+        wants = bool(beta) or (beta is None and () < config.trl < (0, 19))
     if fields.origins["method.stage"].detail == _BETA_ALONE:
         fields.infer("method.reference_model", "none", _BETA_ALONE)
     elif not wants or as_bool(config.section.value.get("reference_free")):
@@ -109,16 +109,16 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
 
 
 def _generation(fields: Fields, config: Config, stage: str) -> None:
-    """GRPO: a sequence is a prompt and a completion (512 tokens unless said, before trl 1 256)."""
+    """GRPO: a sequence is a prompt and a completion (512 tokens unless said, 256 up to trl 1.9)."""
     _generator(fields, config)
-    default = 256 if () < config.trl < (1,) else 512
+    default = 256 if () < config.trl < (1, 10) else 512
     completion = as_int(config.section.value.get("max_completion_length")) or default
     origin = config.args.origin("max_completion_length")
     fields.put("sequence.max_new_tokens", completion, origin)
     prompt = as_int(config.section.value.get("max_prompt_length"))
     generations = as_int(config.section.value.get("num_generations"))
     fields.put("method.num_generations", generations or 8, config.args.origin("num_generations"))
-    if prompt is None and () < config.trl < (0, 29):  # gone from grpo_config.py by 0.29
+    if prompt is None and () < config.trl < (0, 26):  # None by default in grpo_config.py of 0.26, gone by 0.28
         prompt = 512
     if prompt is None:
         fields.unknown("sequence.length", "prompts are not bounded (`max_prompt_length` is not set)")

@@ -25,7 +25,7 @@ from memlint._data import folder
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.schema_check import Check, Schema, compile_check, follow
-from memlint.formats.schema_messages import describe, message_of, unknown_key
+from memlint.formats.schema_messages import describe, key_of, message_of, unknown_key
 from memlint.source.document import Path
 
 MAX_ISSUES = 50
@@ -124,7 +124,7 @@ def _outdated_value(
     renamed = schema.get("x-memlint-value-aliases", {}).get(value, "")
     then = f": use `{renamed}`" if renamed else ""
     note = f" ({schema['x-memlint-note']})" if "x-memlint-note" in schema else ""
-    message = f"`{key}: {value}` is gone since {removed}{then}{note}"
+    message = f"`{_named(pointer, key)}: {value}` is gone since {removed}{then}{note}"
     return Issue("removed-value", message, path, pointer, "warning", suggestion=renamed)
 
 
@@ -145,7 +145,13 @@ def _outdated(
     then = f": use `{renamed}`" if renamed else ""
     note = f" ({schema['x-memlint-note']})" if schema.get("x-memlint-note") else ""
     code = "renamed-key" if renamed else "removed-key"
-    return Issue(code, f"`{key}`{gone}{then}{note}", path, pointer, "warning", on_key=True, suggestion=renamed)
+    message = f"`{_named(pointer, key)}`{gone}{then}{note}"
+    return Issue(code, message, path, pointer, "warning", on_key=True, suggestion=renamed)
+
+
+def _named(pointer: Path, key: str) -> str:
+    """A key with the sections around it: `compile.enabled`; alone it may be anything."""
+    return key_of(pointer).strip("`") if len(pointer) > 1 else key
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -19,8 +19,19 @@ Version = tuple[int, ...]
 _LAST_BEFORE: Mapping[tuple[str, Version], Version] = {("transformers", (5, 0)): (4, 57), ("trl", (1, 0)): (0, 29)}
 # TRL's releases before 0.27 are older than transformers 5.0 (both January 2026).
 _TRL_WITH_TRANSFORMERS_5: Version = (0, 27)
+# TRL's releases, newest first, and the oldest transformers that the packaging of each takes (setup.py, setup.cfg and
+# pyproject.toml of every tag): what a release before that can stand beside.
+_TRL_NEEDS: tuple[tuple[Version, Version], ...] = (
+    ((0, 22), (4, 56, 1)),
+    ((0, 20), (4, 55)),
+    ((0, 19), (4, 53, 2)),
+    ((0, 18), (4, 51)),
+    ((0, 17), (4, 50)),
+    ((0, 11), (4, 46)),
+    ((0, 10), (4, 40)),
+)
 # Keys that scripts declare for themselves, or that were accepted long after they were announced to go.
-_NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
+NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
 
 
 class Evidence(NamedTuple):
@@ -57,8 +68,20 @@ def trainer_versions(
             detail = f"trl {_text(trl.version)} is older than transformers 5"
             found["transformers"] = Evidence((4, 57), trl.key, trl.origin._replace(detail=detail))
     unsaid = {name: one for name, one in found.items() if name not in said}
+    if is_trl and "trl" not in said and "transformers" in said:
+        unsaid.update(_trl_beside(said["transformers"], unsaid.get("trl")))
     versions = {**said, **{name: one.version for name, one in unsaid.items()}}
     return versions, {name: one.origin for name, one in unsaid.items()}
+
+
+def _trl_beside(transformers: Version, known: Evidence | None) -> dict[str, Evidence]:
+    """The newest TRL whose packaging takes a stated transformers, where that is older than `known` and the newest."""
+    bounds = [(release, need) for release, need in _TRL_NEEDS if transformers < need[: len(transformers)]]
+    if not bounds or (known is not None and known.version <= bounds[-1][0]):
+        return {}
+    release, need = bounds[-1]
+    detail = f"newer releases of trl need transformers {_text(need)}"
+    return {"trl": Evidence(release, "", Origin("inferred", detail=detail))}
 
 
 class Release(NamedTuple):
@@ -126,7 +149,7 @@ def _removed(schema: str) -> dict[str, tuple[str, Version]]:
         known = _cached[schema] = {
             key: _before(sub["x-memlint-removed-in"])
             for key, sub in properties.items()
-            if "x-memlint-removed-in" in sub and key not in _NO_EVIDENCE
+            if "x-memlint-removed-in" in sub and key not in NO_EVIDENCE
         }
     return known
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from memlint._record import NamedTuple
 from memlint.architectures.model import Layer
 from memlint.memory.blocks.fused_adapter import with_fused
 from memlint.memory.blocks.layer import layer as decoder_layer
 from memlint.memory.blocks.regime import Context, Regime
 from memlint.memory.profile import Mode, Profile, finish
 from memlint.memory.roles import Roles
-from memlint.memory.tape import Tape, Value
+from memlint.memory.tape import Moments, Tape, Value
 
 
 @lru_cache(maxsize=512)
@@ -37,7 +38,7 @@ def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool)
 
 
 def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
-    """Forward without autograd that keeps the input; in backward the forward again, then its backward."""
+    """Forward without autograd that keeps the input or moves it; in backward the forward again, then its backward."""
     first, x, y, returned = _forward(shape, roles, regime, mode, grad=False)
     if mode.offload:
         first.drop(x)
@@ -48,7 +49,20 @@ def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
     held_forward = first.now(minus=y)
     first.end_autocast()
     held = first.now(minus=y)
-    again, x, y, returned = _forward(shape, roles, regime, mode._replace(input_needs_gradient=True), grad=True)
+    again = _recomputed(shape, roles, regime, mode._replace(input_needs_gradient=True, offload=False))
+    return Profile(forward, held_forward, held, again.backward, again.after, again.width)
+
+
+class _Again(NamedTuple):
+    backward: Moments
+    after: Moments
+    width: int
+
+
+@lru_cache(maxsize=512)
+def _recomputed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> _Again:
+    """The backward's part, which is the same wherever the input waited."""
+    again, x, y, returned = _forward(shape, roles, regime, mode, grad=True)
     arriving = again.arriving(y)
     again.end_autocast()
     zeros = [again.new(value.extent, value.width) for value in returned if mode.reentrant]
@@ -58,4 +72,4 @@ def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
     if mode.reentrant:  # gradients of zeros for what nobody read (torch 2.13 utils/checkpoint.py, CheckpointFunction)
         again.drop(y, *returned, *zeros)
     again.drop(x)
-    return Profile(forward, held_forward, held, again.take_moments(), again.now(), y.width)
+    return _Again(again.take_moments(), again.now(), y.width)

@@ -116,7 +116,7 @@ def settled(allocated: int, run: Run, details: Mapping[str, int], table: Mapping
 
 
 def fitting(found: Settled, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
-    """Those of `gpus` on which the verdict would be `fits`."""
+    """Those of `gpus` that have what the run computes with and on which its verdict would be `fits`."""
     table = constants()
     on_every = found.reserved + nccl_bytes(run, table)
     return tuple(
@@ -124,7 +124,20 @@ def fitting(found: Settled, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
         for gpu in gpus
         if found.allocated <= gpu.usable_bytes
         and found.fits(on_every + _context_of(gpu, run, table) + _generator_of(gpu, run), gpu.usable_bytes)
+        and suits(gpu, run)
     )
+
+
+_AMPERE = (8, 0)  # transformers 5.23 training_args.py: "--tf32 requires Ampere or a newer GPU arch"
+_FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
+
+
+def suits(gpu: Gpu, run: Run) -> bool:
+    """Whether a card has what the run computes with: bfloat16 (slow where emulated), TF32, FlashAttention."""
+    precision = run.precision
+    if (precision.compute == "bfloat16" and not gpu.bf16) or (precision.tf32 and gpu.capability < _AMPERE):
+        return False
+    return gpu.flash_attention >= _FLASH.get(str(run.attention.implementation), 0)
 
 
 def _beside(run: Run, table: Mapping[str, Any]) -> int:

@@ -62,7 +62,7 @@ def _is_known(found: Estimate) -> bool:
 def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
     try:
-        return _estimate(_as_it_attends(run), simulated)
+        return _estimate(as_it_attends(run), simulated)
     except Missing as missing:
         return unknown(UnknownField(missing.field, _why(run, missing)))
 
@@ -72,11 +72,26 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
 _SDPA_FOR_A_WHILE = {"gemma2": 21, "vaultgemma": 21}
 
 
-def _as_it_attends(run: Run) -> Run:
+# The release that brought sdpa to families whose code before it was eager (`_supports_sdpa` in models/*/modeling_*.py,
+# 4.33.3 to 4.53.3).
+_SDPA_SINCE = {
+    **dict.fromkeys(("gpt_bigcode", "llama"), (4, 36)),
+    **dict.fromkeys(("mistral", "mixtral"), (4, 37)),
+    **dict.fromkeys(("phi", "stablelm"), (4, 39)),
+    **dict.fromkeys(("gpt2", "gpt_neox"), (4, 42)),
+    "phi3": (4, 45),
+    "opt": (4, 46),
+    **dict.fromkeys(("llava", "llava_next", "llava_next_video", "vipllava"), (4, 46)),
+}
+
+
+def as_it_attends(run: Run) -> Run:
+    """The run with eager attention where its transformers had no sdpa for its model."""
     architecture = run.model.architecture
-    if run.attention.implementation != "sdpa" or getattr(architecture, "supports_sdpa", True):
+    family = getattr(architecture, "family", "")
+    too_old = () < run.stack.transformers < _SDPA_SINCE.get(family, ())
+    if run.attention.implementation != "sdpa" or (getattr(architecture, "supports_sdpa", True) and not too_old):
         return run
-    family = architecture.family
     if family in _SDPA_FOR_A_WHILE and (4, 46) <= run.stack.transformers < (5, _SDPA_FOR_A_WHILE[family]):
         return run
     return run._replace(attention=run.attention._replace(implementation="eager"))

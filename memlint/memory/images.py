@@ -7,6 +7,8 @@ benchmarks/vision_steps.py.
 
 from __future__ import annotations
 
+import math
+
 from memlint.architectures.model import Architecture, Tower
 from memlint.memory.step import sequences_each
 from memlint.run import Run
@@ -38,15 +40,18 @@ def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
     return patches * tower.hidden_size * _HALF * (tower.layers + around)
 
 
-# Tiles of LLaVA-NeXT and LLaVA-OneVision beside the whole image: a long narrow image takes a row of them, and the
-# padding that goes through the tower is cut off before the language model (transformers 5.23
-# models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are those of architectures/image_tokens.py).
-_TILES_IN_A_ROW = {"llava_next": 3, "llava_next_video": 3, "llava_onevision": 6}
+# How many times the patches behind a family's tokens may go through its tower. Tiles of LLaVA-NeXT and LLaVA-OneVision
+# beside the whole image: a long narrow image takes a row of them, and padding that goes through the tower is cut off
+# before the language model (transformers 5.23 models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are
+# those of architectures/image_tokens.py). Gemma 4 pads every image to the patches of 280 tokens, of which one whose
+# sides differ by less than 70 times fills 186 at least: both are rounded down to whole tokens (transformers 5.23
+# models/gemma4/image_processing_gemma4.py:33).
+_REPEATED = {"gemma4": 280 / 186, "llava_next": 4, "llava_next_video": 4, "llava_onevision": 7}
 
 
 def patches_of(tower: Tower, tokens: int, family: str = "") -> int:
     """Patches of the tower behind so many tokens of the sequence, at most."""
-    tokens *= 1 + _TILES_IN_A_ROW.get(family, 0)
+    tokens = math.ceil(tokens * _REPEATED.get(family, 1))
     if tower.tokens_per_image and tower.image_size:
         return tokens * (tower.image_size // tower.patch_size) ** 2 // tower.tokens_per_image
     return tokens * tower.merge_size**2
@@ -77,6 +82,8 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
     if tower.tokens_per_image and tower.image_size:
         patches: int = (tower.image_size // tower.patch_size) ** 2
         return patches + class_tokens(tower, patches)
+    if tower.tokens_per_image:  # padded to the largest image
+        return int(tower.tokens_per_image * tower.merge_size**2)
     most = length * tower.merge_size**2
     pixels = max(run.sequence.image_max_pixels, run.sequence.video_max_pixels)
     if run.stack.framework != "llamafactory" or not run.sequence.image_max_pixels:

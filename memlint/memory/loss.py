@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import memlint.memory.blocks.norm as norm
@@ -22,7 +23,8 @@ class LossShape(NamedTuple):
     `keeps_logits`: the model's output stays alive through backward. `outputs_to_fp32`: accelerate converts it.
     `upcast_head`: the model turns its logits into fp32 and forgets the half ones (transformers up to 4.45,
     models/llama/modeling_llama.py:1214). `shifted_copy`: a contiguous copy of the fp32 logits of all tokens but the
-    last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead).
+    last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead). `as_they_are`:
+    the copy is of the logits in the model's dtype (models/opt/modeling_opt.py:1031, v4.45.2).
     """
 
     kind: str = "plain"
@@ -32,6 +34,7 @@ class LossShape(NamedTuple):
     scaled: bool = False
     smoothing: bool = False
     shifted_copy: bool = False
+    as_they_are: bool = False
     norm: str = "rms"
     upcast_head: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
@@ -62,7 +65,7 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
         found = _log_probabilities(tape, loss, logits)
         tape.drop(normed)
         return _finish(tape, loss, Value.outside("scalar", SINGLE), found)
-    found = _cross_entropy(tape, loss, logits)
+    found = _cross_entropy(context, loss, logits)
     tape.drop(normed)  # the base model's output lives until the forward returns
     return _finish(tape, loss, logits, found)
 
@@ -79,10 +82,40 @@ def kind_of(run: Run) -> str:
     return "plain" if run.loss.label_smoothing and run.method.stage in ("pt", "sft") and kind in FUSED else kind
 
 
+# Families whose own loss took the logits as they are: from which release on, and the one that gave them the common
+# loss. Those that read images take the tokens that the attention mask has (models/llava/modeling_llava.py:455, v4.51.3)
+# of logits that, up to 4.45, their language model had turned into fp32.
+_OWN_LOSS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox_japanese"), ((0,), (4, 48))),
+    **dict.fromkeys(("mpt", "opt", "persimmon", "stablelm"), ((0,), (4, 48))),
+    "gpt_neox": ((0,), (4, 49)),
+    **dict.fromkeys(("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava"), (_KEEPS_HALF, (4, 52))),
+    "mistral3": ((4, 50), (4, 52)),
+    "llama4": ((4, 51), (5, 17)),
+}
+# Families whose own loss takes the masked tokens of fp32 logits, a copy (models/gemma3/modeling_gemma3.py:1343-1350,
+# v4.51.3), and the release that gave them the common one.
+_MASKED_COPY: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("idefics3", "paligemma", "smolvlm"), (4, 52)),
+    **dict.fromkeys(("gemma3", "shieldgemma2"), (5, 17)),
+}
+
+
+def _family(run: Run) -> str:
+    return run.model.architecture.family if run.model.architecture else ""
+
+
+def takes_as_they_are(run: Run) -> bool:
+    """Whether the model's own loss makes no fp32 logits: cross entropy runs in their dtype, under autocast in fp32."""
+    since, until = _OWN_LOSS.get(_family(run), ((), ()))
+    return () < since <= run.stack.transformers < until and run.loss.kind == "plain"
+
+
 def copies_shifted(run: Run) -> bool:
     """Whether the loss of this stack makes fp32 logits and a contiguous copy of the shifted ones."""
-    version = run.stack.transformers
-    return bool(version) and version < _SHIFTS_LABELS and run.loss.upcast_logits is not False
+    until = max(_SHIFTS_LABELS, _MASKED_COPY.get(_family(run), ()))
+    older = () < run.stack.transformers < until
+    return older and run.loss.upcast_logits is not False and not takes_as_they_are(run)
 
 
 def upcasts_head(run: Run) -> bool:
@@ -118,10 +151,13 @@ def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
     return logits
 
 
-def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
+def _cross_entropy(context: Context, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
     if loss.kind == "fused_ce" and not loss.shifted_copy:
-        return _over_logits(tape, logits)
+        return _over_logits(context.tape, logits)
+    if loss.as_they_are:
+        return _in_own_dtype(context, logits)
+    tape = context.tape
     single = ops.cast(tape, logits, SINGLE)
     shifted = _shifted(tape, single) if loss.shifted_copy else ops.cast(tape, single, SINGLE)
     if loss.kind == "fused_ce":
@@ -132,6 +168,18 @@ def _cross_entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     found = tape.new("scalar", SINGLE)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     tape.drop(log_probabilities, single, shifted)
+    return found
+
+
+def _in_own_dtype(context: Context, logits: Value) -> Value:
+    """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
+    tape = context.tape
+    shifted = _shifted(tape, logits)
+    read = ops.cast(tape, shifted, SINGLE if context.regime.half else shifted.width)
+    log_probabilities = ops.unary_by_result(tape, read)
+    found = tape.new("scalar", SINGLE)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(log_probabilities, read, shifted)
     return found
 
 

@@ -15,8 +15,9 @@ from memlint.run import Run, Stack
 
 # From these releases on, nothing in this folder changes for a model of attention and dense MLPs alone.
 _SETTLED = {"transformers": (4, 52), "torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
-# Later ones count for these: for their attention (estimate.py, `_as_it_attends`), for adapters of their experts.
-_LATER = frozenset(("gemma2", "vaultgemma")) | FUSED_EXPERTS.keys()
+# Later ones count for these: for their attention (estimate.py, `as_it_attends`), for their loss (loss.py,
+# `_MASKED_COPY`), for adapters of their experts.
+_LATER = frozenset(("gemma2", "vaultgemma", "gemma3", "shieldgemma2")) | FUSED_EXPERTS.keys()
 _PLAIN = ("attention", "mla")
 
 

@@ -10,7 +10,15 @@ from memlint.memory.activations import layer_profile
 from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.blocks.regime import Regime
 from memlint.memory.elements import Tokens
-from memlint.memory.loss import FUSED, LossShape, copies_shifted, head_profile, kind_of, upcasts_head
+from memlint.memory.loss import (
+    FUSED,
+    LossShape,
+    copies_shifted,
+    head_profile,
+    kind_of,
+    takes_as_they_are,
+    upcasts_head,
+)
 from memlint.memory.model import ModelState, Tensor, Unit, UnitState
 from memlint.memory.parameters import Missing, stacks_experts
 from memlint.memory.profile import Mode, Profile
@@ -110,12 +118,36 @@ def regime(run: Run, simulated: bool) -> Regime:
     architecture: Architecture = run.model.architecture
     if architecture.family in _EAGER_ONLY:
         implementation = "eager"
-    experts = "grouped_mm" if stacks_experts(run) else "loop"
+    experts = _experts(run)
     eager = implementation == "eager"
     liger = liger_layers(run)
     found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
     found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
+    found = found._replace(softmax_as_given=_softmax_as_given(run))
     return found._replace(norms_in_place=False) if liger == "beside" else found
+
+
+# Whose stacked experts transformers 4 ran one by one, each a copy
+# (models/qwen3_vl_moe/modeling_qwen3_vl_moe.py:104-112, v4.57.6).
+_COPIES_EXPERTS = ("gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text")
+
+
+def _experts(run: Run) -> str:
+    """How this stack runs a layer's experts: grouped_mm, copied (one by one out of their stack), or loop (linears)."""
+    if () < run.stack.transformers < (5,) and run.model.architecture.family in _COPIES_EXPERTS:
+        return "copied"
+    return "grouped_mm" if stacks_experts(run) else "loop"
+
+
+# Until sdpa came to them (models/gpt_neox/modeling_gpt_neox.py:289, models/opt/modeling_opt.py:239-242, v4.38.2).
+_OLD_SOFTMAX = {"gpt_neox": (4, 42), "opt": (4, 46)}
+
+
+def _softmax_as_given(run: Run) -> bool:
+    """Whether the softmax took the scores' dtype; OPT's asked for fp32 where they are fp16."""
+    family = run.model.architecture.family
+    old = () < run.stack.transformers < _OLD_SOFTMAX.get(family, ())
+    return old and (family, run.precision.compute) != ("opt", "float16")
 
 
 def _delta_rule(run: Run) -> str:
@@ -318,6 +350,7 @@ def _loss(shared: Step) -> LossShape:
         scaled=architecture.logits_scale,
         norm=_final_norm(architecture),
         shifted_copy=copies_shifted(run),
+        as_they_are=takes_as_they_are(run),
         upcast_head=upcasts_head(run) or run.precision.upcast_lmhead_output,
         stage=_stage(run),
         smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),

@@ -23,10 +23,20 @@ PATHS: dict[str, Path] = {
     "mistral3": Path("rms", shuffles=2, straight=1),
     **dict.fromkeys(("gemma3", "shieldgemma2"), Path("rms_gemma", norm_first=False, pooled=True, joined=0)),
     "paligemma": Path(joined=0),
+    **dict.fromkeys(("idefics3", "smolvlm"), Path(shuffles=2)),
+    "gemma4": Path("rms", placed=True),
+    "llama4": Path(shuffles=2, joined=0),
+    "glm4v": Path("layer", gated=True, last_kind="rms"),
     "qwen2_vl": _QWEN,
     "qwen2_5_vl": Path("rms", reordered=True),
     **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), _QWEN),
 }
+
+
+# What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
+_MERGING = ("downsample", "vision_adapter")
+# Beside it last norms, pooling heads and mergers of deep features.
+_BEHIND = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", *_MERGING)
 
 
 class Ends(NamedTuple):
@@ -37,8 +47,8 @@ class Ends(NamedTuple):
 
 
 def ends(outside: tuple[Tensor, ...]) -> Ends:
-    """Last norms, pooling heads and the mergers of deep features stand behind the layers."""
-    behind = tuple(t for t in outside if t.name.startswith(("post_layernorm", "layernorm", "head.", "deepstack")))
+    """By what the tensors are called."""
+    behind = tuple(t for t in outside if t.name.startswith(_BEHIND))
     return Ends(tuple(t for t in outside if t not in behind), behind)
 
 
@@ -54,9 +64,12 @@ def shared_out(placed: UnitState, found: Ends) -> tuple[UnitState, UnitState]:
     return placed._replace(gradient_kept=early), UnitState(gradient_kept=placed.gradient_kept - early)
 
 
+_PRODUCTS = ("conv", "linear", "adapter")
+
+
 def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
     """Raises `Missing` where a tower names no convolution over patches."""
-    linears = roles(_as_products(tuple(t for t in before if t.kind in ("conv", "adapter"))), False).linears
+    linears = roles(_as_products(tuple(t for t in before if t.kind in _PRODUCTS)), False).linears
     if not linears:
         raise Missing("method.freeze_vision_tower", "this tower names no convolution over patches")
     token = next((t for t in before if t.kind == "embedding" and not t.name.endswith("mask_token")), None)
@@ -66,11 +79,18 @@ def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
         Weight("w:embedding", BYTES[token.dtype], token.trainable) if token is not None else None,
         _weight(before, "position"),
         interpolated=tower.layer_class.startswith("Qwen3VL"),
+        sampled=is_glm(tower),
         norm_kind=tower.norm if normed is not None else "",
         norm=normed,
+        norm_first=is_glm(tower),
         gathered=is_packed(tower),
         reordered=tower.window > 0,
         asks=asks,
+        asks_late=is_chosen(tower),
+        looked_up=is_chosen(tower),
+        chosen=is_chosen(tower),
+        by_axis=is_padded(tower),
+        unfolded=tower.layer_class.startswith("Llama4"),
     )
 
 
@@ -85,6 +105,23 @@ def is_packed(tower: Tower) -> bool:
     return tower.layer_class.startswith("Pixtral")
 
 
+def is_padded(tower: Tower) -> bool:
+    """Gemma 4 pads each image to as many patches as the largest has, and masks them (transformers 5.23
+    models/gemma4/image_processing_gemma4.py, pad_along_first_dim)."""
+    return tower.layer_class.startswith("Gemma4")
+
+
+def is_chosen(tower: Tower) -> bool:
+    """Idefics 3 and SmolVLM take the real images out of a batch padded with empty ones, with a mask of their pixels
+    (transformers 5.23 models/idefics3/modeling_idefics3.py:578-603)."""
+    return tower.layer_class.startswith("Idefics3")
+
+
+def is_glm(tower: Tower) -> bool:
+    """GLM-4V norms its patches, samples their positions in fp32 and merges them by a convolution behind its layers."""
+    return tower.layer_class.startswith("Glm4v")
+
+
 def filled(
     given: Exit,
     tower: Tower,
@@ -94,12 +131,13 @@ def filled(
     dropout: bool,
 ) -> Exit:
     """`given` with the family's path and the tensors on it."""
-    parts = roles(_as_products(projector), dropout)
+    parts = roles(_renamed_first(_as_products(projector)), dropout)
+    merging = roles(_as_products(_merging(behind)), dropout).linears
     uses_last = not tower.layer_class.startswith("CLIP")  # CLIP norms its class token alone
     last = _last_norm(behind)
     return given._replace(
         path=path,
-        linears=parts.linears,
+        linears=merging + parts.linears,
         norm=parts.norm,
         post_norm=last is not None and uses_last,
         last_norm=Weight("w:last_norm", BYTES[last.dtype], last.trainable) if last is not None else None,
@@ -111,7 +149,8 @@ def exit_extents(behind: tuple[Tensor, ...], projector: tuple[Tensor, ...], merg
     """Elements of what `filled` names; `merged` rows go through the projector."""
     last = _last_norm(behind)
     found = {"w:last_norm": last.numel if last is not None else 0}
-    found |= _product_extents(_as_products(projector), merged)
+    found |= _product_extents(_renamed_first(_as_products(projector)), merged)
+    found |= _product_extents(_as_products(_merging(behind)), merged)
     for name, group in _deep(behind).items():
         for extent, count in _product_extents(group, merged).items():
             found[_renamed(extent, name)] = count
@@ -131,6 +170,15 @@ def _product_extents(tensors: tuple[Tensor, ...], rows: int) -> dict[str, int]:
 def _outputs(tensor: Tensor) -> int:
     """Gemma 3 stores its projection the other way round (modeling_gemma3.py:654)."""
     return tensor.shape[1 if tensor.name.endswith(_BARE) else 0]
+
+
+def _merging(behind: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in behind if tensor.name.startswith(_MERGING))
+
+
+def _renamed_first(projector: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """GLM-4V's merger has a `proj` beside gate, up and down, which a layer's names do not tell from `down_proj`."""
+    return tuple(t._replace(name="first" + t.name[4:]) if t.name.startswith("proj.") else t for t in projector)
 
 
 _BARE = "mm_input_projection_weight"

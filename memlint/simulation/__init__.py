@@ -28,8 +28,6 @@ def simulate(
     """
     chosen = settings(run, kernel_temporaries)
     if config is None:
-        if not run.model.architecture:
-            raise UnsupportedRun("model.architecture is unknown")
         rebuilt = configuration(run.model.architecture)
         if rebuilt is not None:
             return simulate_settings(*rebuilt, chosen)

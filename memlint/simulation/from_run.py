@@ -8,7 +8,8 @@ from typing import Any
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
-from memlint.memory.loss import copies_shifted, upcasts_head
+from memlint.memory.estimate import as_it_attends
+from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
@@ -31,7 +32,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
     return Settings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
-        attention=str(run.attention.implementation or "sdpa"),
+        attention=str(as_it_attends(run).attention.implementation or "sdpa"),
         trained="lora" if lora else run.method.kind,
         adapter=_adapter(run) if lora else None,
         trainable_layers=run.method.freeze_trainable_layers,
@@ -81,6 +82,8 @@ def _frozen_modules(run: Run) -> tuple[str, ...]:
 
 
 def _require(run: Run) -> None:
+    if not run.model.architecture:
+        raise UnsupportedRun("model.architecture is unknown")
     if run.method.kind not in ("full", "freeze", *_ADAPTERS):
         raise UnsupportedRun(f"no simulation of method.kind {run.method.kind!r}")
     if run.method.stage not in ("pt", "sft", *_PAIRED):
@@ -148,6 +151,8 @@ def _checkpointing(run: Run) -> str:
 
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
+        if takes_as_they_are(run):
+            return "as_they_are"
         return "upcast" if copies_shifted(run) else "plain"
     if run.loss.kind == "fused_ce":
         return "fused_ce_upcast" if copies_shifted(run) else "fused_ce"

@@ -21,6 +21,12 @@ def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **
     return torch.nn.functional.cross_entropy(shifted.view(-1, vocab_size), labels[..., 1:].reshape(-1))
 
 
+def as_they_are(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+    """A copy of the shifted logits in the model's dtype, then cross entropy (models/opt/modeling_opt.py, v4.45.2)."""
+    shifted = logits[..., :-1, :].contiguous()
+    return torch.nn.functional.cross_entropy(shifted.view(-1, vocab_size), labels[..., 1:].reshape(-1))
+
+
 def upcast_head(causal: Any) -> None:
     """`logits = logits.float()` in the model's forward: the half ones die (modeling_llama.py, v4.45.2)."""
     head = causal.get_output_embeddings()

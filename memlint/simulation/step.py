@@ -31,6 +31,7 @@ from memlint.simulation.tracker import Tracker
 # Losses over logits that exist; transformers calls them with its own arguments.
 LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
     "upcast": losses.upcast_first,
+    "as_they_are": losses.as_they_are,
     "fused_ce": losses.fused,
     "fused_ce_upcast": losses.fused_after_upcast,
 }
@@ -64,7 +65,7 @@ class Settings(NamedTuple):
     double_quant: bool = False
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
-    loss: str = "plain"  # plain, upcast (transformers before 4.49), fused_ce, fused_ce_upcast, liger, chunked
+    loss: str = "plain"  # plain, liger, chunked, or a key of LOSSES: upcast is transformers' before 4.49
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once

@@ -35,6 +35,11 @@ def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
         ("transformers>=4.40", ()),
         ("transformers", ()),
         ("transformers @ git+https://example.org/x", ()),
+        ("transformers @ git+https://github.com/huggingface/transformers.git@v4.48.1", (4, 48, 1)),
+        ("git+https://github.com/huggingface/transformers@v4.49.0-Gemma-3", (4, 49, 0)),
+        ("git+https://github.com/huggingface/transformers@4824e2b7af4f86c0f9a1", ()),
+        ("git+https://github.com/huggingface/transformers.git@main", ()),
+        ("# git+https://github.com/huggingface/transformers@v4.49.0", ()),
         ("# transformers==4.48", ()),
         ("sentence-transformers==3.0", ()),
         ("transformers-stream-generator==0.0.4", ()),
@@ -93,3 +98,25 @@ def test_a_workspace_reads_pins_below_its_root() -> None:
     workspace = in_memory({"requirements.txt": "transformers==4.45.2", "configs/train.yaml": "a: 1"})
     pin = workspace.pins("configs/train.yaml")["transformers"]
     assert (pin.version, pin.origin.path, pin.origin.line) == ((4, 45, 2), "requirements.txt", 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ('VERSION = "0.9.1"', (0, 9, 1)),
+        ('__version__ = "0.7.1"', (0, 7, 1)),
+        ('VERSION = "0.9.4.dev0"', (0, 9, 3)),  # what is on its way to a release has the keys of the one before
+        ('VERSION = "0.9.0.dev0"', (0, 8, 3)),
+        ("VERSION = version", ()),
+        ('DEVICE = "0.9.1"', ()),
+    ],
+)
+def test_a_copy_of_llamafactory_says_its_version(line: str, version: tuple[int, ...]) -> None:
+    expected = {"llamafactory": (version, 2)} if version else {}
+    assert found("src/llamafactory/extras/env.py", f"import sys\n{line}\n") == expected
+    assert found("LLaMA-Factory/src/llmtuner/__init__.py", f"import sys\n{line}\n") == expected
+
+
+def test_a_copy_speaks_before_what_is_pinned() -> None:
+    files = {"/r/src/llamafactory/extras/env.py": 'VERSION = "0.9.1"', "/r/requirements.txt": "llamafactory==0.9.3"}
+    assert pins("/r", "/r", partial(pinned, text=files.get))["llamafactory"].version == (0, 9, 1)

@@ -13,7 +13,9 @@ from memlint.findings import Finding
 from memlint.fixes.hardware_advice import advice
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.run import UNKNOWN, Origin, Run, replace
+from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
+from tests.memory.runs import TINY
+from tests.memory.runs import run as small_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRETRAINING = """
@@ -51,7 +53,8 @@ def test_a_full_fine_tune_gets_plans_that_fit_of_different_kinds(name: str) -> N
 
 def test_where_nothing_fits_steps_that_help_and_hardware_that_would(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text(PRETRAINING.format(length=2048))
+    half = PRETRAINING.format(length=2048).replace("bf16: true", "pure_bf16: true")  # which ZeRO-3 does not take
+    path.write_text(half)
     analysis, finding = linted(path, "T4")
     named = [fix for fix in finding.fixes if fix.title.startswith("use ")]
     helpful = [fix for fix in finding.fixes if fix not in named]
@@ -69,6 +72,23 @@ def test_more_cards_are_named_where_sharding_is_enough() -> None:
     titles = [fix.title for fix in advice(analysis.runs[0], analysis.estimates[0], estimate)]
 
     assert any(title.endswith("of these cards with ZeRO-3") for title in titles)
+
+
+def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
+    experts = {**TINY, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8}
+    config = {**experts, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24}
+    lora = {"method__kind": "lora", "method__rank": 8, "method__targets": ("q_proj", "v_proj")}
+    four_bits = {"model__quantization": Quantization("bnb", 4, "nf4", True), "hardware__gpu": find("RTX 3060")}
+    mixture = small_run(config, **lora, **four_bits, batch__micro_batch_size=1)
+    before = estimate(mixture)
+    told = [fix for fix in advice(mixture, before, estimate) if "transformers 4.57" in fix.title]
+
+    assert before.verdict != "fits"
+    assert [fix.verdict_after for fix in told] == ["fits"]
+    assert told[0].peak_after < told[0].peak_before / 2
+    for other in ({"stack.framework": "axolotl"}, {"stack.transformers": (4, 57)}):
+        run = replace(mixture, other)
+        assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))
 
 
 def test_a_tight_run_is_told_of_segments_that_grow_where_they_are_enough() -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from memlint.fixes.moves import steps
+import pytest
+
+from memlint.architectures import from_config
+from memlint.fixes.moves import consistent, steps
+from memlint.fixes.step import Step
 from memlint.hardware import find
-from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Zero
-from tests.memory.runs import run
+from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
+from tests.memory.runs import LORA, TINY, run
 
 EIGHT_BITS = Quantization("bnb", 8, "int8")
+
+
+def step(one: Run, start: str) -> Step:
+    """The only step whose title starts so."""
+    (found,) = [step for step in steps(one) if step.title.startswith(start)]
+    return found
 
 
 def titles(one: Run) -> str:
@@ -29,6 +39,13 @@ def test_fsdp_can_offload_and_shard_more() -> None:
     assert "host memory" not in titles(
         run(parallelism=Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(1, cpu_offload=True)))
     )
+
+
+def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(1))
+    assert "optimizer.name" not in step(run(parallelism=sharded), "FSDP shards").changes
+    eight = step(run(parallelism=sharded, optimizer__name="paged_adamw_8bit"), "FSDP shards")
+    assert eight.changes["optimizer.name"] == "adamw_torch"
 
 
 def test_overlapping_communication_can_stop() -> None:
@@ -66,3 +83,128 @@ def test_sdpa_is_proposed_to_models_that_load_with_it_alone() -> None:
     assert "use sdpa" in titles(eager)
     sinks = eager.model.architecture._replace(family="gpt_oss")  # modeling_gpt_oss.py:379: `_supports_sdpa = False`
     assert "use sdpa" not in titles(run(attention__implementation="eager", model__architecture=sinks))
+
+
+@pytest.mark.parametrize(
+    ("framework", "changes"),
+    [
+        ("llamafactory", {"checkpointing.mode": "unsloth", "checkpointing.offload": True}),
+        ("trl", {"offload.activations": "cpu"}),
+        ("axolotl", {"checkpointing.offload": True}),
+    ],
+)
+def test_checkpoints_wait_on_the_host_each_framework_its_own_way(framework: str, changes: dict[str, object]) -> None:
+    checkpointed = run(checkpointing__mode="full", stack__framework=framework)
+    found = step(checkpointed, "keep checkpoints")
+
+    assert found.changes == changes
+    assert found.safe
+    assert "keep checkpoints" not in titles(replace(checkpointed, dict(changes)))
+    assert "keep checkpoints" not in titles(run(stack__framework=framework))
+
+
+def test_one_gpu_may_have_the_host_hold_what_it_cannot() -> None:
+    full = step(run(stack__framework="llamafactory"), "ZeRO-3")
+
+    assert full.changes["offload.parameters"] == full.changes["offload.optimizer"] == "cpu"
+    assert full.speed > 1.5
+    assert not full.safe
+    assert "FORCE_TORCHRUN=1" in full.note
+    assert "ZeRO-2 with the optimizer states" in titles(run())
+    assert "ZeRO-2 with the optimizer states" not in titles(run(**LORA))
+    for one in (run(model__quantization=EIGHT_BITS), run(precision__compute="float32"), run(stack__use_unsloth=True)):
+        assert "in host memory" not in titles(one)
+
+
+def test_zero_3_may_move_states_and_parameters_at_once() -> None:
+    sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(3))
+    both = "parameters and optimizer states in host memory"
+    assert both in titles(run(parallelism=sharded))
+    assert both not in titles(run(parallelism=sharded, offload__optimizer="cpu"))
+    assert both not in titles(run(parallelism=sharded._replace(zero=Zero(2))))
+
+
+def test_evaluation_can_be_done_afterwards() -> None:
+    evaluates = run(evaluation__enabled=True, evaluation__batch_size=8)
+    found = step(evaluates, "evaluate saved checkpoints")
+    assert (found.quality, found.safe) == ("low", False)
+    assert found.group == step(evaluates, "evaluation batch").group
+    assert "evaluate saved" not in titles(run())
+
+
+def test_states_of_adamw_can_leave_the_card_without_another_optimizer() -> None:
+    assert step(run(), "paged AdamW").quality == "none"
+    assert step(run(optimizer__name="adamw_bnb_8bit"), "paged 8-bit AdamW").quality == "none"
+    assert step(run(), "paged 8-bit AdamW").quality == "low"
+    assert "paged" not in titles(run(optimizer__name="paged_adamw_8bit"))
+    assert "Adafactor" in titles(run(optimizer__name="paged_adamw_8bit"))
+    assert "AdamW" not in titles(run(optimizer__name="adafactor"))
+    adapters = titles(run(**LORA))
+    assert "8-bit AdamW" in adapters and "paged AdamW" not in adapters and "Adafactor" not in adapters
+
+
+def test_adapters_spare_the_copy_that_full_training_is_compared_with() -> None:
+    copied = run(method__stage="dpo", method__reference_model="copy")
+    assert step(copied, "train a LoRA").changes["method.reference_model"] == "shared"
+    assert "method.reference_model" not in step(run(), "train a LoRA").changes
+
+
+def test_a_high_rank_can_be_lower_with_the_same_scale() -> None:
+    assert step(run(**{**LORA, "method__rank": 64, "method__alpha": 128}), "LoRA rank").changes == {
+        "method.rank": 16,
+        "method.alpha": 32,
+    }
+    assert "LoRA rank" not in titles(run(**LORA))
+    assert "LoRA rank" not in titles(run(**{**LORA, "method__rank": 96, "method__alpha": 1}))
+
+
+def test_a_bound_far_above_what_data_has_can_be_cut_to_an_ordinary_length() -> None:
+    lengths = titles(run(sequence=Sequence(131_072)))
+    assert "131072 -> 4096 tokens" in lengths
+    assert "131072 -> 2048 tokens" not in lengths
+    assert "4096 -> 512 tokens" in titles(run(sequence=Sequence(4096)))
+    assert "sequences" not in titles(run(sequence=Sequence(1)))
+
+
+def test_prompts_and_completions_make_the_length_of_a_sequence() -> None:
+    lengths = {"sequence__length": 1536, "sequence__max_prompt_length": 1024, "sequence__max_new_tokens": 512}
+    grpo = run(**lengths, method__stage="grpo")
+    shorter = consistent(replace(grpo, {"sequence.max_prompt_length": 256, "sequence.max_new_tokens": 128}))
+    assert shorter.sequence.length == 384
+    assert consistent(run()) == run()
+
+
+QWEN_VL = {
+    "model_type": "qwen2_5_vl",
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+    "text_config": {**TINY, "model_type": "qwen2_5_vl_text"},
+    "vision_config": {"depth": 2, "hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "out_hidden_size": 256},
+}
+
+
+def seeing(pixels: int, length: int, frozen: bool = True, **changes: object) -> Run:
+    """A run of LLaMA-Factory's of a model that reads images of so many pixels."""
+    parts = dict.fromkeys(("method__freeze_vision_tower", "method__freeze_multi_modal_projector"), frozen)
+    sequence = Sequence(length, image_max_pixels=pixels, video_max_pixels=65_536)
+    named = {"stack__framework": "llamafactory", "model__architecture": from_config(QWEN_VL)}
+    return run(**{**named, **parts, "sequence": sequence, **changes})
+
+
+def test_images_can_be_smaller_where_pixels_are_what_is_held() -> None:
+    large = seeing(4_194_304, 1024)
+    assert step(large, "images of 4194304 -> 589824").quality == "medium"
+    assert step(large, "images of 4194304 -> 65536").quality == "high"
+    assert "images of" not in titles(seeing(589_824, 2048))  # 752 tokens an image: the length is the bound
+    assert "images of" in titles(seeing(589_824, 2048, frozen=False))
+    assert "images of" not in titles(run())
+
+
+def test_a_vision_tower_that_trains_can_be_frozen() -> None:
+    training = seeing(589_824, 2048, frozen=False)
+    alone = [found for found in steps(training) if found.group == "tower"]
+    assert [len(found.changes) for found in alone] == [1, 2]
+    assert {found.quality for found in alone} == {"low", "medium"}
+    axolotl = [found for found in steps(replace(training, {"stack.framework": "axolotl"})) if found.group == "tower"]
+    assert [len(found.changes) for found in axolotl] == [2]  # one key for both
+    assert "freeze the vision tower" not in titles(seeing(589_824, 2048))
+    assert "freeze the vision tower" not in titles(seeing(1, 1, frozen=False, method__freeze_language_model=True))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.moves import QUALITIES, steps
+from memlint.fixes.moves import steps
 from memlint.fixes.planner import Plan, Search, as_fix, candidates, excess, largest, peak, plans
+from memlint.fixes.step import QUALITIES
 from memlint.memory.model import Estimate, Phase
 from memlint.run import Run, replace
 
@@ -132,6 +133,45 @@ def test_candidates_all_help_one_of_a_kind() -> None:
     assert found
     assert all((peak(plan.estimate) or 0) < (peak(before) or 0) for plan in found)
     assert len({plan.steps[0].group for plan in found}) == len(found)
+
+
+def test_a_cheap_step_gives_way_to_a_stronger_one_of_its_kind() -> None:
+    def express(run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        return () if set(changes) == {"sequence.length"} else None
+
+    found = search_plans(33.5, toy(33.5)._replace(express=express))
+
+    assert [plan.changes for plan in found] == [{"sequence.length": 1024}]  # half of 4096 was not enough
+
+
+def test_what_no_host_holds_is_not_offered_and_the_rest_says_what_it_wants() -> None:
+    plain = toy(10)
+
+    def estimate(run: Run) -> Estimate:
+        own = plain.estimate(run)
+        return own._replace(host_bytes=100 * GIB if run.offload.optimizer == "cpu" else 0)
+
+    base = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2, "method.kind": "lora"}
+    start = replace(FULL, base)
+    moved = Plan(
+        (), replace(start, {"offload.optimizer": "cpu"}), estimate(replace(start, {"offload.optimizer": "cpu"}))
+    )
+    assert as_fix(moved, estimate(start)).note == "the host needs 100.0 GiB of memory"
+    small = replace(start, {"hardware.host_bytes": 64 * GIB})
+    for run, offered in ((start, True), (small, False)):
+        titles = {plan.steps[0].title for plan in candidates(run, estimate(run), Search(_offloads(estimate)), 99)}
+        assert ("optimizer states in host memory" in titles) == offered
+
+
+def _offloads(estimate: Any) -> Any:
+    """Like `estimate`, with 8 GiB less where optimizer states are on the host."""
+
+    def less(run: Run) -> Estimate:
+        own: Estimate = estimate(run)
+        high = own.device_high_bytes or 0
+        return own._replace(device_high_bytes=high - 8 * GIB) if run.offload.optimizer == "cpu" else own
+
+    return less
 
 
 def test_a_fix_says_what_it_costs() -> None:

@@ -117,6 +117,21 @@ def test_mixed_precision_of_the_launcher_counts_where_the_file_has_none() -> Non
     assert said.precision.compute == "float16"
 
 
+def test_mixed_precision_among_the_deepspeed_keys_is_heard_first() -> None:
+    training = {key: value for key, value in TRAIN.items() if key != "bf16"}
+    inner = {"zero_stage": 2, "mixed_precision": "fp16"}
+    parsed = joined({"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "deepspeed_config": inner}, training)
+    assert run_of(parsed).precision.compute == "float16"
+    assert codes(parsed) == []
+
+
+def test_what_the_plugin_s_configuration_ignores_is_said_at_accelerate_s_key() -> None:
+    inner = {"zero_stage": 2, "offload_param_device": "cpu"}
+    (issue,) = joined({"distributed_type": "DEEPSPEED", "deepspeed_config": inner}).issues
+    assert issue.pointer == ("deepspeed_config", "offload_param_device")
+    assert issue.message.startswith("`offload_param_device` needs ZeRO stage 3")
+
+
 def test_the_deepspeed_file_behind_the_launch_file() -> None:
     launch = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}}
     parsed = joined(launch, files={"ds.json": {"zero_optimization": {"stage": 1}}})
@@ -140,6 +155,18 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
         (
             {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "d.json", "zero_stage": 3}},
             ["conflict", "missing-reference"],
+        ),
+        (
+            {
+                "distributed_type": "DEEPSPEED",
+                "deepspeed_config": {"deepspeed_config_file": "d.json", "mixed_precision": "bf16"},
+            },
+            ["conflict", "missing-reference"],
+        ),
+        ({"distributed_type": "FSDP", "fsdp_config": {"mixed_precision": "bf16"}}, ["unknown-key"]),
+        (
+            {"distributed_type": "FSDP", "fsdp_config": {"fsdp_backward_prefetch_policy": "NO_PREFETCH"}},
+            ["renamed-key"],
         ),
         ({"distributed_type": "MULTI_GPU", "main_process_port": "29500", "gpu_ids": None}, []),
     ],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import members
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Resolution
 from memlint.formats import axolotl, recognise
@@ -255,6 +256,12 @@ def test_evaluation_needs_a_set_and_a_time(extra: dict[str, Any], enabled: bool)
     assert values({**PLAIN, **extra, "eval_batch_size": 8}, "evaluation.batch_size") == [8]
 
 
+def test_every_linear_is_every_towers_too() -> None:
+    vision = from_config({**members()["qwen2_5_vl"]})
+    (targets,) = values(LORA, "method.targets", architecture=vision)
+    assert {"q_proj", "qkv", "proj", "gate_proj"} <= set(targets)
+
+
 def test_older_releases_evaluated_each_epoch() -> None:
     """core/trainer_builder.py at 0.9.2:441."""
     value = {**PLAIN, "val_set_size": 0.1}
@@ -380,6 +387,10 @@ def test_kernels_leave_mixtures_out_before_torch_2_9() -> None:
             {"lora_target_linear": False, "lora_target_modules": r"model.layers.[\d]+.self_attn.(q|v)_proj"},
             ("self_attn.q_proj", "self_attn.v_proj"),
         ),
+        (
+            {"lora_target_linear": False, "lora_target_modules": r"model.text_model.layers.[\d]+.mlp.(up|down)_proj"},
+            ("mlp.down_proj", "mlp.up_proj"),
+        ),
         # one layer alone, or nothing: who knows
         ({"lora_target_linear": False, "lora_target_modules": r"model.layers.0.self_attn.q_proj"}, UNKNOWN),
         ({"lora_target_linear": False, "lora_target_modules": "(((a+)+)+)+$"}, UNKNOWN),
@@ -388,6 +399,12 @@ def test_kernels_leave_mixtures_out_before_torch_2_9() -> None:
 )
 def test_targets(extra: dict[str, Any], targets: Any) -> None:
     assert values({**LORA, **extra}, "method.targets") == [targets]
+
+
+def test_a_pattern_of_the_language_models_layers_leaves_the_tower_frozen() -> None:
+    pattern = {"lora_target_linear": False, "lora_target_modules": r"model.layers.[\d]+.self_attn.(q|v)_proj"}
+    for extra, frozen in (({}, False), (pattern, True), ({"freeze_mm_modules": True}, True)):
+        assert values({**LORA, **extra}, "method.freeze_vision_tower") == [frozen]
 
 
 def test_stacked_experts_are_no_linear_layer() -> None:
@@ -590,6 +607,14 @@ def test_what_is_no_size_is_said_by_its_own_name(value: Any) -> None:
             {"axolotl": (0, 12), "transformers": (4, 57)},
             {"framework_version": (0, 12, 2), "transformers": (4, 57)},
         ),
+        # each release pins its transformers, so that a stated one tells the release and the rest of its stack
+        (
+            PLAIN,
+            {"transformers": (4, 55, 4)},
+            {"framework_version": (0, 12, 2), "transformers": (4, 55, 4), "accelerate": (1, 10)},
+        ),
+        (PLAIN, {"transformers": (4, 56)}, {"framework_version": (0, 12, 2), "transformers": (4, 56)}),
+        (PLAIN, {"transformers": (4, 30)}, {"framework_version": (0, 4), "transformers": (4, 30)}),
         (PLAIN, {"axolotl": (0, 1)}, {"framework_version": (0, 1), "transformers": (4, 37)}),
         # a value that later releases refuse
         ({**PLAIN, "unsloth_lora_mlp": True}, {}, {"framework_version": (0, 16, 1), "transformers": (5, 5)}),

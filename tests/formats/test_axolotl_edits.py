@@ -8,12 +8,21 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
+from memlint.fixes.host_moves import deepspeed_changes
 from memlint.formats import axolotl
 from memlint.run import get
 from tests.formats.frameworks import codes, run_of
-from tests.formats.test_axolotl import CUT, LIGER, LORA, PLAIN, parsed_of
+from tests.formats.test_axolotl import CUT, DPO, FSDP2, LIGER, LORA, PLAIN, QLORA, parsed_of
 
 _LIGER, _CUT = LIGER["plugins"][0], CUT["plugins"][0]
+EVALUATES = {**PLAIN, "val_set_size": 0.1, "eval_steps": 5}
+CHECKPOINTED = {**PLAIN, "gradient_checkpointing": True}
+SHIPPED = {**PLAIN, "bf16": True, "deepspeed": "deepspeed_configs/zero3_bf16.json"}
+ADAPTER = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+NF4 = {f"model.quantization.{part}": value for part, value in (("method", "bnb"), ("bits", 4), ("kind", "nf4"))}
+DOUBLE = {**NF4, "model.quantization.double_quant": True}
+BOTH = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+TOWERS = {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True}
 ZERO = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 2}
 
 
@@ -66,6 +75,21 @@ def after(value: Any, changes: dict[str, Any], files: dict[str, Any] | None = No
         ({**PLAIN, **LIGER, "liger_cross_entropy": True}, {"loss.kind": "liger"}),
         ({**PLAIN, **LIGER, "liger_fused_linear_cross_entropy": True}, {"loss.kind": "cut"}),
         ({**PLAIN, "plugins": ["some.Plugin"]}, {"loss.kind": "cut"}),
+        (LORA, DOUBLE),
+        ({**LORA, "load_in_8bit": True}, DOUBLE),
+        (QLORA, {"batch.micro_batch_size": 1}),
+        (PLAIN, {**ADAPTER, "method.targets": ("q_proj", "v_proj")}),
+        (PLAIN, {"method.kind": "lora", "method.rank": 8, **DOUBLE}),
+        ({**PLAIN, "load_in_8bit": True, "adapter": "lora", "lora_r": 8}, {"method.rank": 16, **DOUBLE}),
+        (CHECKPOINTED, {"checkpointing.offload": True}),
+        (PLAIN, {"checkpointing.mode": "full", "checkpointing.offload": True}),
+        (EVALUATES, {"evaluation.enabled": False}),
+        ({**PLAIN, "val_set_size": 0.1, "evals_per_epoch": 4, "num_epochs": 2}, {"evaluation.enabled": False}),
+        (FSDP2, {"parallelism.fsdp.cpu_offload": True}),
+        ({**FSDP2, "fsdp_config": {"reshard_after_forward": False}}, {"parallelism.fsdp.reshard_after_forward": True}),
+        (PLAIN, TOWERS),
+        (SHIPPED, BOTH),
+        (SHIPPED, {"offload.parameters": "cpu"}),
     ],
 )
 def test_the_edited_file_says_the_changed_run(value: Any, changes: dict[str, Any]) -> None:
@@ -122,6 +146,23 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
         (PLAIN, {"parallelism.zero.stage": 3}),  # no DeepSpeed file
         ({**PLAIN, "deepspeed": "deepspeed_configs/zero2.json"}, {"parallelism.zero.stage": 3}),  # Axolotl's own
         (PLAIN, {"model.weights_dtype": "float32"}),
+        (PLAIN, DOUBLE),  # no adapter to train over 4 bits
+        (LORA, {**NF4, "model.quantization.kind": "fp4"}),
+        ({**QLORA, "bnb_config_kwargs": {"bnb_4bit_quant_type": "fp4"}}, NF4),
+        (PLAIN, {"method.kind": "freeze", "method.freeze_trainable_layers": 4}),
+        ({**PLAIN, "unfrozen_parameters": ["lm_head"]}, ADAPTER),
+        ({**PLAIN, "flash_attn_fuse_mlp": True}, ADAPTER),  # validation.py:633
+        (PLAIN, {"checkpointing.offload": True}),  # validation.py:1596
+        ({**CHECKPOINTED, "selective_checkpointing": True}, {"checkpointing.offload": True}),
+        ({**PLAIN, "base_model": "mosaicml/mpt-7b"}, {"checkpointing.mode": "full"}),  # validation.py:1569
+        ({**EVALUATES, "early_stopping_patience": 3, "save_steps": 5}, {"evaluation.enabled": False}),
+        ({**PLAIN, "test_datasets": [{"path": "d"}], "eval_steps": 5}, {"evaluation.enabled": False}),
+        (PLAIN, {"parallelism.fsdp.cpu_offload": True}),
+        ({**FSDP2, "optimizer": "adamw_torch_8bit"}, {"parallelism.fsdp.cpu_offload": True}),
+        (PLAIN, {"method.freeze_vision_tower": True}),  # one key for tower and projector
+        ({**SHIPPED, "deepspeed": "deepspeed_configs/zero3.json", "bf16": False, "fp16": True}, BOTH),
+        (SHIPPED, {"parallelism.zero.stage": 2}),
+        (SHIPPED, {"parallelism.zero.overlap_comm": False}),
     ],
 )
 def test_what_cannot_be_said(value: Any, changes: dict[str, Any]) -> None:
@@ -140,6 +181,29 @@ def test_a_deepspeed_file_changes_with_the_config() -> None:
     run = run_of(after(value, {"batch.micro_batch_size": 1}, files, gpus=4))
     assert run.batch.micro_batch_size == 1
     assert run_of(after(value, {"parallelism.zero.stage": 3}, files, gpus=4)).parallelism.zero.stage == 3
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_a_file_without_deepspeed_gets_a_section(gpus: int) -> None:
+    changes = {**deepspeed_changes("bfloat16", 3), **BOTH}
+    run = run_of(after({**PLAIN, "bf16": True}, changes, gpus=gpus))
+    assert (run.parallelism.engine, run.parallelism.zero.stage) == ("deepspeed", 3)
+    assert (run.offload.optimizer, run.offload.parameters) == ("cpu", "cpu")
+    assert run.parallelism.zero.gather_16bit_weights_on_model_save
+    for other in (FSDP2, {**PLAIN, "deepcompile": True}, {**PLAIN, "tensor_parallel_size": 2}):
+        assert edits_of(other, changes, gpus=gpus) is None
+
+
+def test_all_linear_layers_and_the_adapters_own_reference() -> None:
+    run = run_of(after(DPO, {**ADAPTER, "method.reference_model": "shared"}))
+    assert (run.method.kind, run.method.rank, run.method.reference_model) == ("lora", 16, "shared")
+    assert set(run.method.targets) >= {"q_proj", "down_proj"}
+
+
+def test_options_keep_the_spelling_of_the_others() -> None:
+    edits = edits_of({**PLAIN, "fsdp_config": {"fsdp_version": 2}}, {"parallelism.fsdp.cpu_offload": True})
+    assert edits is not None
+    assert edits[0].pointer == ("fsdp_config", "fsdp_offload_params")
 
 
 def test_a_deepspeed_section_in_the_file_itself() -> None:

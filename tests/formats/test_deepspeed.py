@@ -270,6 +270,11 @@ def test_what_the_schema_says(config: dict[str, Any], found: list[tuple[str, str
     assert [(issue.code, issue.severity) for issue in parsed.issues] == found
 
 
+def test_a_removed_key_is_named_with_its_section() -> None:
+    (issue,) = alone({"train_batch_size": 8, "compile": {"enabled": True}}).issues
+    assert issue.message.startswith("`compile.enabled` is gone since deepspeed 0.14.4")
+
+
 def test_a_removed_key_is_no_issue_for_an_older_release() -> None:
     assert codes(alone({"train_batch_size": 8, "amp": {"enabled": False}}, versions={"deepspeed": (0, 16)})) == []
     assert codes(alone({"bf16": {"loss_scale": 0}, "train_batch_size": 8}, versions={"deepspeed": (0, 16)})) == []

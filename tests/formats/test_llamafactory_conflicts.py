@@ -24,6 +24,8 @@ REFUSED = [
     ("val_size: 0.1\neval_dataset: e", "lora", "exclude"),  # data_args.py:163
     ("streaming: true", "lora", "max_steps"),  # parser.py:475
     ("streaming: true\nmax_steps: 10\nmax_samples: 5", "lora", "streaming"),  # data_args.py:180
+    ("streaming: true\nmax_steps: 10\ngroup_by_length: true", "lora", "streaming"),  # transformers 5.1.0 trainer.py:686
+    ("neat_packing: true\nflash_attn: fa2\nper_device_train_batch_size: 2", "lora", "one sequence"),  # collator.py:539
     ("quantization_bit: 3", "lora", "4 or 8 bits"),  # model_utils/quantization.py:192
     ("infer_backend: vllm", "lora", "inference"),  # parser.py:530
     ("image_max_pixels: 1", "lora", "image_min_pixels"),  # model_args.py:348

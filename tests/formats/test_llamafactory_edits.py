@@ -52,6 +52,8 @@ def edited(text: str, changes: dict[str, Any], files: dict[str, str] | None = No
 
 NF4 = {"method": "bnb", "bits": 4, "kind": "nf4"}
 ADAPTER = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+BOTH = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+V1_FSDP = V1_BASE + "dist_config:\n  name: fsdp2\n"
 SAID: list[tuple[str, dict[str, Any]]] = [
     (LORA, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 16}),
     (LORA + "cutoff_len: 8192\n", {"sequence.length": 4096}),
@@ -80,7 +82,13 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     ),
     (LORA + "eval_strategy: steps\nval_size: 0.1\n", {"evaluation.enabled": False}),
     (LORA + "eval_strategy: steps\nval_size: 0.1\n", {"evaluation.batch_size": 1}),
+    (LORA + "evaluation_strategy: steps\neval_dataset: held_out\n", {"evaluation.enabled": False}),
     (LORA.replace(": llama\n", ": vlm\n", 1), {"sequence.image_max_pixels": 262144}),
+    (LORA.replace(": llama\n", ": vlm\n", 1), {"sequence.video_max_pixels": 16384}),
+    (FULL.replace("sft", "dpo") + "bf16: true\n", {**ADAPTER, "method.reference_model": "shared"}),
+    (FULL + "bf16: true\ndeepspeed: examples/deepspeed/ds_z2_config.json\n", {"parallelism.zero.stage": 3}),
+    (FULL + "bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n", BOTH),
+    (FULL + "bf16: true\nfsdp: full_shard auto_wrap\n", {"parallelism.fsdp.cpu_offload": True}),
     (FULL + "bf16: true\n", {"parallelism.zero.stage": 3}),
     (FULL + "bf16: true\n", {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"}),
     (FULL + "bf16: true\ndeepspeed: ds.json\n", {"parallelism.zero.stage": 3}),
@@ -88,6 +96,8 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     (V1_BASE, {"batch.micro_batch_size": 1, "sequence.length": 512}),
     (V1_BASE, {"checkpointing.mode": "none"}),
     (V1_BASE, {"attention.implementation": "flash_attention_2"}),
+    (V1_FSDP, {"parallelism.fsdp.cpu_offload": True}),
+    (V1_FSDP + "  reshard_after_forward: false\n", {"parallelism.fsdp.reshard_after_forward": True}),
 ]
 
 
@@ -120,6 +130,16 @@ def test_what_is_said_is_read_again(text: str, changes: dict[str, Any]) -> None:
         (FULL + "deepspeed: ds.json\nbf16: true\n", {"precision.trainable_dtype": "bfloat16"}),
         (LORA, {"checkpointing.mode": "selective"}),
         (V1_BASE, {"optimizer.name": "adamw_8bit"}),
+        (V1_BASE, {"parallelism.fsdp.cpu_offload": True}),
+        (V1_FSDP, {"parallelism.fsdp.strategy": "FULL_SHARD"}),
+        (LORA, {"parallelism.fsdp.cpu_offload": True}),
+        (LORA + "eval_strategy: steps\nval_size: 0.1\nearly_stopping_steps: 3\n", {"evaluation.enabled": False}),
+        (LORA + "eval_strategy: steps\nval_size: 0.1\nsave_strategy: best\n", {"evaluation.enabled": False}),
+        (LORA + "use_asft_loss: true\n", {"loss.kind": "liger"}),  # train/sft/trainer.py:108
+        (FULL.replace("sft", "dpo"), {"method.reference_model": "shared"}),  # without adapters there is a copy
+        (FULL + "deepspeed: examples/deepspeed/ds_z3_config.json\n", {"offload.parameters": "cpu"}),  # no such file
+        (FULL + "deepspeed: examples/deepspeed/ds_z3_config.json\n", {"parallelism.zero.overlap_comm": False}),
+        (FULL + "deepspeed: own/ds_z3_config.json\n", BOTH),  # a folder that nobody ships
     ],
 )
 def test_what_llama_factory_cannot_say_is_not_offered(text: str, changes: dict[str, Any]) -> None:

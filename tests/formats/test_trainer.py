@@ -24,6 +24,7 @@ PLAIN = {
 }
 TRL = {**PLAIN, "dataset_num_proc": 4}
 DPO = {**TRL, "output_dir": "data/model-dpo-full", "beta": 0.1, "max_prompt_length": 512}
+HALF_UNSAID = {key: value for key, value in TRL.items() if key != "bf16"}
 LORA = {**TRL, "use_peft": True}
 QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
 
@@ -53,8 +54,20 @@ def parsed_of(value: Any, **fields: Any) -> Any:
             "axolotl",
         ),
         ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
+        ({"model": "m", "train_type": "lora", "dataset": ["d.jsonl"], **PLAIN, "model_name_or_path": None}, ""),
         ({"training": PLAIN, "lora": {"r": 8}}, ""),
         ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
+        # TRL's quickstart of GRPO sets little else than where to write
+        (
+            {
+                "model_name_or_path": "m",
+                "reward_funcs": ["accuracy_reward"],
+                "num_generations": 8,
+                "per_device_train_batch_size": 8,
+                "output_dir": "o",
+            },
+            "trainer",
+        ),
         ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
         ([PLAIN], ""),
         ("just text", ""),
@@ -173,11 +186,23 @@ def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> 
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
         (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
         ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 18)}, {"method.reference_model": "copy"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 19)}, {"method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 25)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 26)}, {"sequence.length": UNKNOWN}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 9)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 10)}, {"sequence.length": 512 + 512}),
+        (HALF_UNSAID, {"trl": (0, 18)}, {"precision.autocast": False}),
+        (HALF_UNSAID, {"trl": (0, 19)}, {"precision.autocast": True}),
+        ({**HALF_UNSAID, "bf16": False}, {"trl": (0, 19)}, {"precision.autocast": False}),
+        ({**PLAIN, "center_rewards_coefficient": 0.01}, {"trl": (1, 0)}, {"stack.framework": "trl"}),
         (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
         (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
         (PLAIN, {"transformers": (5, 14)}, {"evaluation.fused_loss": False}),
         (PLAIN, {"transformers": (5, 15)}, {"evaluation.fused_loss": True}),
+        (TRL, {"trl": (0, 26), "transformers": (4, 57)}, {"checkpointing.reentrant": True}),
+        (TRL, {"trl": (0, 27), "transformers": (4, 57)}, {"checkpointing.reentrant": False}),
         (TRL, {"trl": (1, 3)}, {"loss.kind": "plain"}),
         (TRL, {"trl": (1, 6)}, {"loss.kind": "plain"}),
         ({**TRL, "loss_type": "chunked_nll"}, {"trl": (1, 4)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256}),
@@ -240,10 +265,36 @@ def test_deepspeed_casts_what_trl_prepared(stage: int) -> None:
 
 @pytest.mark.parametrize(("storage", "adapters"), [("bfloat16", "bfloat16"), (None, "float32")])
 def test_fsdp_keeps_quantised_models_as_loaded(storage: str | None, adapters: str) -> None:
-    training = {**QLORA, "fsdp": "full_shard", "bnb_4bit_quant_storage": storage}
+    """Before 0.26 TRL has no key for the storage: it takes the dtype of the model (trl/trainer/utils.py)."""
+    training = {**QLORA, "fsdp": "full_shard", "torch_dtype": storage}
     run = run_of(parsed_of(training, versions={"trl": (0, 19)}))
     assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.model.quantization.storage_dtype == (storage or "uint8")
     assert run.method.adapter_dtype == adapters
+
+
+@pytest.mark.parametrize(
+    ("transformers", "words", "config", "expected"),
+    [
+        (
+            (4, 57),
+            "full_shard",
+            {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"},
+            (1, "none", "FULL_STATE_DICT"),
+        ),
+        ((4, 57), "full_shard auto_wrap", {"min_num_params": 2000}, (1, "size", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard auto_wrap", {}, (1, "transformer", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard", {"fsdp_version": 2}, (2, "none", "SHARDED_STATE_DICT")),
+        ((5, 10), "full_shard", {}, (2, "transformer", "FULL_STATE_DICT")),
+        ((5, 10), "full_shard", {"state_dict_type": "SHARDED_STATE_DICT"}, (2, "transformer", "SHARDED_STATE_DICT")),
+    ],
+)
+def test_fsdp_as_each_release_of_transformers_reads_it(
+    transformers: tuple[int, ...], words: str, config: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    run = run_of(parsed_of({**PLAIN, "fsdp": words, "fsdp_config": config}, versions={"transformers": transformers}))
+    fsdp = run.parallelism.fsdp
+    assert (fsdp.version, fsdp.wrap, fsdp.state_dict_type) == expected
 
 
 def test_deepspeed_behind_a_path_and_inline() -> None:
@@ -307,6 +358,8 @@ num_train_epochs: 1
         ("0.1", "bf16: true\nfp16: true", []),  # PRE011 says it, and mends it
         ("0.1", "load_in_4bit: true\nload_in_8bit: true", [("conflict", "error")]),
         ("0.1", "gradient_accumulation_step: 4", [("unknown-key", "warning")]),
+        ("0.1", "dataset_kwarg: {add_special_tokens: false}", [("unknown-key", "warning")]),
+        ("0.1", "dataset: {path: a/b}", []),  # a script's own: `datasets` takes a list
         ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
         ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
         ("0.1", "eval_strategy: no\nsave_strategy: no", []),

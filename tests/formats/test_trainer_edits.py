@@ -11,7 +11,7 @@ from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import in_memory
 from memlint.commands.session import Session
 from memlint.fixes.attach import express
-from memlint.fixes.moves import deepspeed_changes
+from memlint.fixes.host_moves import deepspeed_changes
 from memlint.hardware import find
 from memlint.run import get
 
@@ -21,6 +21,9 @@ BASE: dict[str, Any] = {
     "per_device_train_batch_size": 1,
     "bf16": True,
 }
+TRL = {**BASE, "max_length": 1024, "dataset_text_field": "text"}
+EVALUATES = {**BASE, "eval_strategy": "steps", "do_eval": True, "load_best_model_at_end": True}
+ADAPTER = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
 GRPO = {**BASE, "num_generations": 8, "max_prompt_length": 1024, "max_completion_length": 512}
 LAUNCH = {
     "compute_environment": "LOCAL_MACHINE",
@@ -65,6 +68,10 @@ def after(config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any
         (GRPO, {"parallelism.zero.gathers_for_generation": False}, None),
         ({**BASE, "loss_type": "sigmoid"}, {"method.reference_model": "precomputed"}, None),
         (BASE, deepspeed_changes("bfloat16", 3), None),
+        (EVALUATES, {"evaluation.enabled": False}, None),
+        ({**BASE, "evaluation_strategy": "epoch"}, {"evaluation.enabled": False}, None),
+        (TRL, {"offload.activations": "cpu"}, None),
+        ({**TRL, "loss_type": "sigmoid"}, {**ADAPTER, "method.reference_model": "shared"}, None),
         (BASE, {"parallelism.zero.stage": 3, "offload.optimizer": "cpu"}, LAUNCH),
         (BASE, {"parallelism.fsdp.cpu_offload": True}, FSDP),
         ({**BASE, "fsdp": "full_shard auto_wrap"}, {"parallelism.fsdp.cpu_offload": True}, None),
@@ -91,3 +98,48 @@ def test_what_no_file_can_say() -> None:
     assert express(sharded)(sharded.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
     assert express(sharded)(sharded.runs[0], deepspeed_changes("bfloat16", 3)) is None
     assert express(plain)(plain.runs[0], {"method.reference_model": "copy"}) is None
+    four_bits = {"model.quantization.method": "bnb", "model.quantization.bits": 4}
+    stops = {**EVALUATES, "early_stopping_patience": 3}
+    for config, changes in (
+        (GRPO, {"offload.activations": "cpu"}),  # trl 1.16 grpo_config.py has no such key
+        (stops, {"evaluation.enabled": False}),
+        ({**EVALUATES, "save_strategy": "best"}, {"evaluation.enabled": False}),
+        (TRL, four_bits),  # without `use_peft` nothing would train
+    ):
+        analysis = analysed(config)
+        assert express(analysis)(analysis.runs[0], changes) is None
+
+
+def test_one_gpu_gets_a_deepspeed_section_as_well() -> None:
+    analysis = analysed(BASE, gpus=1)
+    changes = {**deepspeed_changes("bfloat16", 3), "offload.optimizer": "cpu", "offload.parameters": "cpu"}
+    edits = express(analysis)(analysis.runs[0], changes)
+    assert edits is not None
+    (edit,) = edits
+    assert edit.value["zero_optimization"]["offload_param"] == {"device": "cpu"}
+    run = analysed({**BASE, "deepspeed": edit.value}, gpus=1).runs[0]
+    assert run.offload.parameters == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value", "trl", "key"),
+    [
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 15), "max_seq_length"),
+        ({"dataset_text_field": "text"}, "sequence.length", 512, (0, 16), "max_length"),
+        ({"dataset_text_field": "text", "max_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"beta": 0.1, "max_prompt_length": 9}, "sequence.length", 512, (0, 15), "max_length"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 22), "torch_dtype"),
+        ({"dataset_text_field": "text"}, "model.weights_dtype", "bfloat16", (0, 23), "dtype"),
+    ],
+)
+def test_a_new_key_has_the_name_that_the_release_knows(
+    config: dict[str, Any], field: str, value: Any, trl: tuple[int, ...], key: str
+) -> None:
+    workspace = in_memory({"train.yaml": json.dumps({**BASE, **config})})
+    facts: dict[str, Any] = {"versions": {"trl": trl}}
+    analysis = (
+        Session(lambda _: Engine(()), lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
+    )
+    edits = express(analysis)(analysis.runs[0], {field: value})
+    assert edits is not None
+    assert [edit.pointer for edit in edits] == [(key,)]

@@ -44,6 +44,26 @@ def test_what_is_stated_is_not_second_guessed() -> None:
     assert (run.stack.trl, run.stack.transformers) == ((0, 15), (4, 49))
 
 
+@pytest.mark.parametrize(
+    ("transformers", "trl"),
+    [
+        ((4, 41, 1), (0, 11)),
+        ((4, 39), (0, 10)),
+        ((4, 45), (0, 11)),
+        ((4, 46, 3), (0, 17)),
+        ((4, 53), (0, 20)),  # of 4.53 nobody knows the patch: 4.53.2 would do
+        ((4, 53, 1), (0, 19)),
+        ((4, 56), (1, 16)),
+        ((4, 57, 1), (1, 16)),
+        ((5, 23), (1, 16)),
+    ],
+)
+def test_a_stated_transformers_bounds_trl(transformers: tuple[int, ...], trl: tuple[int, ...]) -> None:
+    run = of_trainer(TRL, transformers=transformers)
+    assert (run.stack.trl, run.stack.transformers) == (trl, transformers)
+    assert of_trainer({**TRL, "use_liger": True}, transformers=transformers).stack.trl == min(trl, (0, 17))
+
+
 def test_old_weights_load_in_float32_where_no_dtype_is_given() -> None:
     """transformers 4 loads in fp32 unless told; 5 in the checkpoint's dtype."""
     assert of_trainer({**TRAINER, "no_cuda": False}).model.weights_dtype == "float32"
@@ -89,7 +109,7 @@ def test_releases_that_llamafactory_does_not_read_give_the_same_run(more: dict[s
     assert older.stack != newest.stack
 
 
-def test_fsdp_is_another_one_since_transformers_5_9() -> None:
-    newest = of_llamafactory({**LF, **VARIANTS[-1]}, transformers=(5, 9))
+def test_fsdp_is_another_one_since_transformers_5_10() -> None:
+    newest = of_llamafactory({**LF, **VARIANTS[-1]}, transformers=(5, 10))
     assert llamafactory.reads_releases(newest)
     assert newest.parallelism.fsdp != of_llamafactory({**LF, **VARIANTS[-1]}, **OLDER).parallelism.fsdp

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.hardware import common
 from memlint.hardware.model import Gpu
 from memlint.memory import device
-from memlint.run import Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack
+from memlint.run import Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack, replace
 
 GIB = 1 << 30
 A100 = Gpu("A100-80GB", 80 * GIB, int(79.15 * GIB), context_bytes=1268 << 20)
@@ -87,7 +88,24 @@ def test_the_cards_that_hold_a_run_are_those_where_its_verdict_is_fits(
         there = run._replace(hardware=Hardware(gpu))
         _, _, low, high = device.to_card(allocated, there, terms)
         fits = allocated <= gpu.usable_bytes and device.verdict(low, high, gpu.usable_bytes) == "fits"
-        assert (gpu.name in found) == fits
+        assert (gpu.name in found) == (fits and device.suits(gpu, run))
+
+
+@pytest.mark.parametrize(
+    ("changes", "left_out"),
+    [
+        ({}, set()),
+        ({"precision.compute": "bfloat16"}, {"T4", "V100-16GB", "V100-32GB"}),
+        ({"precision.tf32": True}, {"T4", "V100-16GB", "V100-32GB"}),
+        ({"attention.implementation": "sdpa"}, set()),
+        ({"attention.implementation": "flash_attention_2"}, {"T4", "V100-16GB", "V100-32GB"}),
+        ({"attention.implementation": "flash_attention_3"}, {card.name for card in common()} - {"H100-80GB", "H200"}),
+    ],
+)
+def test_no_card_is_named_that_lacks_what_the_run_computes_with(changes: dict[str, object], left_out: set[str]) -> None:
+    run = replace(Run("t", "t"), changes)
+
+    assert {card.name for card in common() if not device.suits(card, run)} == left_out
 
 
 def _lora(gpu: Gpu, loss: Loss) -> Run:

@@ -9,7 +9,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory.model import Estimate
-from memlint.run import UNKNOWN, Quantization
+from memlint.run import UNKNOWN, Quantization, replace
 from tests.memory.runs import LORA, TINY, run
 
 
@@ -173,3 +173,79 @@ def test_gemma_2_ran_sdpa_for_a_while(version: tuple[int, ...], eager: bool) -> 
     config = {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 64}
     found = estimate(run(config, attention__implementation="sdpa", stack__transformers=version))
     assert (found.details["attention_scores_bytes"] > 0) is eager
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "eager"),
+    [
+        *(("llama", (4, 35), True), ("llama", (4, 36), False), ("llama", (), False)),
+        *(("mistral", (4, 36), True), ("phi3", (4, 44), True), ("phi3", (4, 45), False), ("qwen2", (4, 37), False)),
+        *(("gpt_neox", (4, 41), True), ("gpt_neox", (4, 42), False), ("opt", (4, 45), True), ("opt", (4, 46), False)),
+    ],
+)
+def test_models_ran_eager_before_sdpa_came_to_them(family: str, version: tuple[int, ...], eager: bool) -> None:
+    base = run(attention__implementation="sdpa", stack__transformers=version)
+    found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
+    assert (found.details["attention_scores_bytes"] > 0) is eager
+
+
+def test_the_eager_attention_of_old_gpt_neox_and_opt_keeps_no_fp32_scores() -> None:
+    def kept(family: str, version: tuple[int, ...], **changes: object) -> int:
+        base = run(attention__implementation="eager", stack__transformers=version, loss__kind="liger", **changes)
+        found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
+        return next(phase.components["activations"] for phase in found.phases if phase.name == "forward")
+
+    for family, version in (("gpt_neox", (4, 42)), ("opt", (4, 46))):
+        # four layers, two sequences, four heads
+        assert kept(family, version) - kept(family, (4, 41)) == 4 * 2 * 4 * 256 * 256 * 4
+        assert kept(family, (4, 41), precision__autocast=True) == kept(family, version, precision__autocast=True)
+    half = {"precision__compute": "float16"}
+    assert kept("opt", (4, 41), **half) == kept("opt", (4, 46), **half) > kept("gpt_neox", (4, 41), **half)
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "bytes_each"),
+    [
+        # the logits in bfloat16, fp32 ones, their log-softmax
+        ("llama", (4, 51), 2 + 4 + 4),
+        ("gemma3", (5, 17), 2 + 4 + 4),
+        ("paligemma", (4, 52), 2 + 4 + 4),
+        # and a copy of the tokens that the attention mask has
+        ("gemma3", (5, 16), 2 + 4 + 4 + 4),
+        ("paligemma", (4, 51), 2 + 4 + 4 + 4),
+        # the copy and its log-softmax in bfloat16
+        ("llava", (4, 51), 2 + 2 + 2),
+        ("llava", (4, 52), 2 + 4 + 4),
+        ("gpt2", (4, 47), 2 + 2 + 2),
+        # the language model's fp32 logits, the copy, its log-softmax
+        ("llava", (4, 45), 4 + 4 + 4),
+    ],
+)
+def test_losses_of_models_that_had_one_of_their_own(family: str, version: tuple[int, ...], bytes_each: int) -> None:
+    base = run({"vocab_size": 32768}, stack__transformers=version)
+    found = estimate(replace(base, {"model.architecture": base.model.architecture._replace(family=family)}))
+    forward = next(phase.components for phase in found.phases if phase.name == "forward")
+    assert forward["logits"] == pytest.approx(bytes_each * 2 * 256 * 32768, rel=0.01)
+
+
+def test_transformers_4_copied_each_expert_of_gpt_oss_out_of_its_stack() -> None:
+    config = {
+        "model_type": "gpt_oss",
+        "architectures": ["GptOssForCausalLM"],
+        "head_dim": 64,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 512,
+    }
+
+    def phase(name: str, version: tuple[int, ...], **changes: object) -> int:
+        found = estimate(run(config, loss__kind="liger", stack__transformers=version, **changes))
+        return next(one.allocated_bytes for one in found.phases if one.name == name)
+
+    experts = 8 * (256 * 1024 + 512 * 256) * 2  # a layer's, in bfloat16
+    for changes in ({}, LORA):
+        more = phase("forward", (4, 57), **changes) - phase("forward", (5, 0), **changes)
+        assert more == pytest.approx(4 * experts, rel=0.03)
+    checkpointed = {**LORA, "checkpointing__mode": "full"}
+    more = phase("backward", (4, 57), **checkpointed) - phase("backward", (5, 0), **checkpointed)
+    assert more == pytest.approx(experts, rel=0.1)

@@ -93,6 +93,16 @@ CASES = [
     ("qwen2_5_vl", Step("full", False, "eager"), 1.03),
     ("qwen2_5_vl", Step("lora", False, "sdpa"), 1.03),
     ("qwen3_vl", Step("full", True, "sdpa"), 1.05),
+    ("llama4", Step("full", False, "sdpa"), 1.08),
+    ("llama4", Step("lora", False, "eager"), 1.08),
+    ("gemma4", Step("lora", True, "sdpa"), 1.6),
+    ("gemma4", Step("pure", False, "eager"), 1.6),
+    ("idefics3", Step("full", False, "eager"), 1.001),
+    ("idefics3", Step("lora", True, "sdpa"), 1.001),
+    ("smolvlm", Step("pure", False, "sdpa"), 1.03),
+    ("glm4v", Step("full", False, "sdpa"), 1.005),
+    ("glm4v", Step("lora", False, "sdpa"), 1.005),
+    ("glm4v", Step("pure", True, "sdpa"), 1.005),
 ]
 
 
@@ -183,12 +193,22 @@ def _numbers(weights: Any) -> int:
     return total
 
 
-@pytest.mark.parametrize("family", ["glm4v", "qwen2_5_omni", "qwen2_audio", "idefics3", "vipllava"])
+@pytest.mark.parametrize("family", ["qwen2_5_omni", "qwen2_audio", "vipllava"])
 def test_a_tower_that_nobody_has_read_keeps_its_reason(family: str) -> None:
     found = estimate(replace(run_of(members()[family], Step("pure", True, "sdpa")), TRAINING))
     assert found.allocated_bytes is None
     assert [one.field for one in found.unknown] == ["method.freeze_vision_tower"]
     assert found.allocated_low_bytes
+
+
+@pytest.mark.parametrize("name", ["glm4v", "qwen3_vl"])
+def test_adapters_that_no_gradient_reaches_keep_nothing(name: str) -> None:
+    """Re-entrant checkpointing where nothing asks at the tower's patches: its layers run as frozen ones do."""
+    step = Step("lora", True, "sdpa")
+    lost, kept = ({**TRAINING, "checkpointing.reentrant": again} for again in (True, False))
+    assert high_of(name, step, 9, **lost) - high_of(name, step, 8, **lost) < 4 * LAYER
+    grown = high_of(name, step, 9, **kept) - high_of(name, step, 8, **kept)
+    assert grown > 2 * 2 * 1024 * 4 * HIDDEN
 
 
 def test_bounded_pixels_bound_an_images_scores() -> None:
@@ -206,6 +226,22 @@ def test_tiles_of_a_long_image_go_through_the_tower_and_not_into_the_sequence() 
     tower = run_of(config, Step("pure", True, "sdpa")).model.architecture.towers[0]
     assert patches_of(tower, 256, "llava") == 256
     assert patches_of(tower, 256, "llava_next") == 4 * 256
+
+
+def test_gemma_4_pads_each_image_to_its_largest() -> None:
+    config, _ = MODELS["gemma4"]
+    run = run_of(config, Step("pure", True, "sdpa"))
+    tower = run.model.architecture.towers[0]
+    assert patches_of(tower, 186, "gemma4") == patches_of_image(run, tower, 4096) == 280 * 9
+
+
+def test_full_training_of_llama_4_reaches_its_tower_only_without_re_entering() -> None:
+    """Its layers take their input by name (rule CKP004)."""
+    step = Step("pure", True, "sdpa")
+    lost, kept = ({**TRAINING, "checkpointing.reentrant": again} for again in (True, False))
+    inputs = 2 * 2 * 1024 * 4 * HIDDEN
+    first, second = (high_of("llama4", step, 9, **way) - high_of("llama4", step, 8, **way) for way in (lost, kept))
+    assert second - first == pytest.approx(inputs, rel=0.1)
 
 
 def test_an_image_may_have_more_tokens_than_the_sequence_that_it_is_cut_from() -> None:

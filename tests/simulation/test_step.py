@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from memlint.architectures import from_config
+from memlint.memory import estimate
 from memlint.run import (
     UNKNOWN,
     Attention,
@@ -28,6 +29,7 @@ from memlint.simulation import Adapter, Settings, SimulatedStep, UnsupportedRun,
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
+from tests.memory.runs import run as small_run
 
 LLAMA: dict[str, Any] = {
     "hidden_size": 256,
@@ -215,6 +217,35 @@ def test_fsdp2_holds_four_shards_at_the_step_and_gathers_in_between() -> None:
     kept = simulated(settings._replace(sharding=shard._replace(reshard_after_forward=False)))
     assert kept.end_forward > split.end_forward
     assert split.backward > split.base + split.optimizer_states
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("transformers", [(4, 45), (4, 48), (4, 51)])
+def test_a_loss_of_the_logits_as_they_are(transformers: tuple[int, int], autocast: bool) -> None:
+    config = {
+        "model_type": "gpt_neox",
+        "architectures": ["GPTNeoXForCausalLM"],
+        "vocab_size": 16384,
+        "hidden_size": 128,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    one = small_run(
+        config,
+        sequence__length=512,
+        precision__autocast=autocast,
+        precision__outputs_to_fp32=autocast,
+        attention__implementation="sdpa",
+        stack__transformers=transformers,
+    )
+    step, closed = simulate(one), {phase.name: phase for phase in estimate(one).phases}
+    assert closed["forward"].allocated_bytes == pytest.approx(step.forward, rel=0.01)
+    assert closed["backward"].allocated_bytes == pytest.approx(step.backward, rel=0.01)
+    # logits, the copy of the shifted ones and their log-softmax in bfloat16; before, each of them was float32
+    words = 2 * 512 * 16384
+    if not autocast and transformers < (4, 49):
+        assert closed["forward"].components["logits"] == pytest.approx(3 * 2 * words, rel=0.01)
 
 
 def test_a_step_reads_as_an_estimate() -> None:

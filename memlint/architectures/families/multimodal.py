@@ -278,7 +278,9 @@ def llama4(c: Config) -> Architecture:
     )
     vision = nested(c, "vision_config")
     weights = linear("linear_1", text.hidden_size, vision.integer("vision_output_dim"))
-    tower = _projected(_llama4_tower(vision), weights, "multi_modal_projector", tokens_per_image=144, max_tiles=17)
+    seen = _llama4_tower(vision)
+    tokens = int((seen.image_size // seen.patch_size) ** 2 * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
+    tower = _projected(seen, weights, "multi_modal_projector", tokens_per_image=tokens, max_tiles=17)
     return _whole(c, "Llama4ForConditionalGeneration", text._replace(outside=outside), tower)
 
 
@@ -314,6 +316,7 @@ def _llama4_tower(c: Config) -> Tower:
         weights=outside,
         layer_weights=weights,
         tower_prefix="vision_model",
+        layer_class="Llama4VisionEncoderLayer",
     )
 
 
@@ -368,6 +371,8 @@ def _glm_tower(c: Config) -> Tower:
         projector_weights=merger,
         tower_prefix="model.visual",
         projector_prefix="model.visual.merger",
+        layer_class="Glm4vVisionBlock",
+        activation=c.text("hidden_act", "silu"),
     )
 
 
@@ -506,6 +511,9 @@ def _gemma4_tower(c: Config) -> Tower:
         weights=(table, *linear("patch_embedder.input_proj", hidden, 3 * patch * patch)),
         layer_weights=weights,
         tower_prefix="model.vision_tower",
+        # products whose inputs and outputs are clipped keep both once more, which nobody has read
+        layer_class="" if c.flag("use_clipped_linears") else "Gemma4VisionEncoderLayer",
+        activation=c.text("hidden_activation", "gelu_pytorch_tanh"),
     )
 
 

@@ -153,8 +153,11 @@ def _flash_core(context: Context, shape: Attention, query: Value, key: Value, va
         temporaries = ((KERNEL + "query", SINGLE), (KERNEL + "head_rows", SINGLE))
         if shape.kv_heads != shape.heads:
             temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
-    tape.node((found,), (query, key, value), (query, key, value, found, logsumexp), temporaries)
-    tape.drop(logsumexp)
+    kept = [query, key, value, found, logsumexp]
+    if regime.bias and regime.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
+        kept.append(tape.new("bias", query.width))
+    tape.node((found,), (query, key, value), kept, temporaries)
+    tape.drop(logsumexp, *kept[5:])
     return found
 
 
@@ -235,7 +238,8 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    given = context.code.startswith(variants.SOFTMAX_AS_GIVEN) and not context.regime.half
+    as_given = context.regime.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
+    given = as_given and not context.regime.half
     direct = given or (context.regime.in_kernels and not context.regime.bfloat16)
     width = scores.width if given else SINGLE
     single = _same(scores) if direct else ops.cast(tape, scores, width)

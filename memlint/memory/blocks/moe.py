@@ -21,7 +21,7 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value 
     scores = _route(context, roles, routed or x)
     if context.code.startswith(variants.EVERY_EXPERT):
         return _every(context, shape, dict(roles.experts), x, scores)
-    run_experts = _experts if context.regime.experts == "grouped_mm" else loop
+    run_experts = loop if context.regime.experts == "loop" else _experts
     found = run_experts(context, shape, dict(roles.experts), x, scores)
     tape.drop(scores)
     if not shape.shared_intermediate_size:
@@ -83,7 +83,7 @@ def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value,
     chosen = _gather(tape, x, "chosen_hidden", rows)
     sorted_scores = _gather(tape, scores, "chosen", order)
     inner = _inner(context, shape, experts, chosen)
-    produced = grouped(tape, inner, experts.get("down"), "chosen_hidden")
+    produced = _product(context, inner, experts.get("down"), "chosen_hidden")
     tape.drop(inner)
     weighted = _weighted(tape, produced, sorted_scores)
     tape.drop(produced)
@@ -100,11 +100,11 @@ def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value,
 def _inner(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value) -> Value:
     tape = context.tape
     if shape.expert_kind != "gated" or "gate_up" not in experts:
-        wide = grouped(tape, chosen, experts.get("up"), "chosen_inner")
+        wide = _product(context, chosen, experts.get("up"), "chosen_inner")
         active = activate(context, shape.activation, wide)
         tape.drop(wide)
         return active
-    both = grouped(tape, chosen, experts["gate_up"], "chosen_inner*2")
+    both = _product(context, chosen, experts["gate_up"], "chosen_inner*2")
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
     if context.code.startswith(variants.JOINED_SINKS):
         found = _clamped(tape, gate, up)
@@ -127,6 +127,27 @@ def _clamped(tape: Tape, gate: Value, up: Value) -> Value:
     shifted = ops.scale(tape, limited)
     found = ops.multiply(tape, shifted, active)
     tape.drop(bounded, weight, active, limited, shifted)
+    return found
+
+
+def _product(context: Context, x: Value, weight: Weight | None, extent: str) -> Value:
+    held = weight or Weight("w:experts", x.width)
+    if context.regime.experts != "copied" or held.adapted:
+        return grouped(context.tape, x, weight, extent)
+    return _copied(context.tape, x, held, extent)
+
+
+def _copied(tape: Tape, x: Value, held: Weight, extent: str) -> Value:
+    """`x @ weight[index]`, expert by expert: with a tensor for an index that is a copy, which the product saves; the
+    gradient is scattered into zeros of all experts, added to the sum of those before
+    (models/gpt_oss/modeling_gpt_oss.py:103, v4.55.4)."""
+    given = ops.cast(tape, x, held.width or x.width)
+    copy = tape.new(held.extent, held.width)
+    found = tape.new(extent, given.width)
+    gradients = (WeightGradient(held.extent, given.width, held.width),) if held.trains else ()
+    scattered = ((held.extent, given.width),) if held.trains else ()
+    tape.node((found,), (given,), (given, copy) if held.trains else (copy,), scattered, weights=gradients)
+    tape.drop(given, copy)
     return found
 
 

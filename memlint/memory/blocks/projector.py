@@ -1,7 +1,7 @@
 """From the last layer of a vision tower to the embeddings of the language model.
 
-Sources are the models' own files in transformers 5.23 (models/{llava,internvl,gemma3,mistral3,paligemma,qwen2_vl,
-qwen2_5_vl,qwen3_vl}/modeling_*.py, the projector or merger and the model's `forward`).
+Sources are the models' own files in transformers 5.23 (models/{llava,gemma4,glm4v,idefics3,internvl,gemma3,
+mistral3,paligemma,qwen2_vl,qwen2_5_vl,qwen3_vl}/modeling_*.py, the projector or merger and the model's `forward`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Path(NamedTuple):
     activation: str = "gelu"
     joined: int = 1  # copies of the features before they take the place of tokens
     reordered: bool = False
+    gated: bool = False  # a product that merges patches, one more, the norm, and a gated MLP (GLM-4V)
+    placed: bool = False  # patches are averaged by their places, in fp32, and padding is cut off (Gemma 4)
+    last_kind: str = "layer"  # of the norm behind the layers
 
 
 class Exit(NamedTuple):
@@ -84,6 +87,8 @@ def exit_profile(shape: Exit, regime: Regime) -> Profile:
 def _last_norm(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
     if not shape.post_norm:
         return tape.view(x)
+    if shape.path.last_kind == "rms":
+        return norm.rms(tape, x, shape.last_norm, "rows")
     return norm.layer(tape, x, shape.last_norm, "rows", regime.half)
 
 
@@ -101,6 +106,10 @@ def _normed(tape: Tape, kind: str, weight: Weight | None, regime: Regime, x: Val
 def _projected(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
     """Takes `x`."""
     path = shape.path
+    if path.placed:
+        x = _placed(tape, regime, x)
+    if path.gated:
+        return _gated(tape, shape, regime, x)
     if path.norm_first:
         x = _normed(tape, path.norm_kind, shape.norm, regime, x)
     for _ in range(path.shuffles):
@@ -111,6 +120,48 @@ def _projected(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
         x = _normed(tape, path.norm_kind, shape.norm, regime, x)
     x = _linears(tape, shape.linears, path, regime, x)
     return _taken(tape, x, ops.scale(tape, x)) if path.reordered else x
+
+
+def _placed(tape: Tape, regime: Regime, x: Value) -> Value:
+    """Padding is filled with zeros, a one-hot matrix gathers patches, the rest is fp32 (transformers 5.23
+    models/gemma4/modeling_gemma4.py, Gemma4VisionPooler and Gemma4VisionModel.forward). Takes `x`."""
+    width = x.width
+    x = _taken(tape, x, ops.scale(tape, x))
+    tape.spike(("assigned", 8), ("assigned", SINGLE))
+    tape.spike(("assigned", SINGLE), ("assigned", SINGLE))
+    shares = tape.new("assigned", SINGLE)
+    single = ops.cast(tape, x, SINGLE)
+    found = ops.product(tape, shares, single, "slots", regime.half)
+    tape.drop(single)
+    tape.spike(("assigned", 1))
+    found = _taken(tape, found, ops.cast(tape, found, width))
+    tape.drop(shares, x)
+    found = _taken(tape, found, ops.cast(tape, found, SINGLE))
+    found = _taken(tape, found, ops.scale(tape, found))
+    real = tape.new("pooled", SINGLE)
+    tape.node((real,), (found,))
+    tape.drop(found)
+    for _ in range(2):  # standardised by buffers
+        real = _taken(tape, real, ops.scale(tape, real))
+    return _taken(tape, real, ops.cast(tape, real, width))
+
+
+def _gated(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+    """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
+    models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
+    nowhere = Value.outside("rope", SINGLE)
+    context = Context(tape, regime, dict(shape.linears), nowhere, nowhere)
+    tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
+    for name in ("downsample", "first"):
+        x = _taken(tape, x, project(context, name, x, "out:" + name))
+    x = _normed(tape, shape.path.norm_kind, shape.norm, regime, x)
+    x = _taken(tape, x, activate(context, "gelu", x))
+    gate = project(context, "gate", x, "out:gate")
+    active = _taken(tape, gate, activate(context, "silu", gate))
+    up = project(context, "up", x, "out:up")
+    product = ops.multiply(tape, active, up)
+    tape.drop(active, up, x)
+    return _taken(tape, product, project(context, "down", product, "out:down"))
 
 
 def _pooled(tape: Tape, x: Value) -> Value:
@@ -159,6 +210,8 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, regime: Regime, features: Value
     listed: tuple[tuple[str, int], ...] = ()
     if regime.in_kernels:
         tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
+        if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
+            tape.spike((KERNEL + "embeds", 24), (KERNEL + "embeds", shape.embeds))
         listed = ((KERNEL + "embeds", 24),) if features.requires_grad else ()
     tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
     tape.drop(embeds)

@@ -20,12 +20,14 @@ class Regime(NamedTuple):
     mask: bool = False
     bfloat16: bool = True
     liger: bool = False
-    experts: str = "grouped_mm"
+    experts: str = "grouped_mm"  # grouped_mm, copied (one by one out of their stack), loop (linears)
     rope_kept: bool = True
     delta: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
     scan: str = "torch"  # Mamba 2: torch, kernel
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
+    softmax_as_given: bool = False  # eager attention's softmax names no dtype (variants.py, SOFTMAX_AS_GIVEN)
+    bias: bool = False  # scaled dot-product attention gets a mask, and its kernel keeps it as numbers
 
 
 class Context:

@@ -13,6 +13,8 @@ def rotate(context: Context, x: Value, fraction: float, in_single: bool = False)
     tape = context.tape
     if context.regime.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
         return tape.view(x)
+    if context.code.startswith(variants.ROTATES_AS_COMPLEX):
+        return _as_complex(context, x)
     if in_single:
         single = ops.cast(tape, x, ops.SINGLE)
         turned = rotate(context, single, fraction)
@@ -21,13 +23,29 @@ def rotate(context: Context, x: Value, fraction: float, in_single: bool = False)
         tape.drop(turned)
         return back
     if fraction >= 1:
-        return _rotate_all(context, x)
+        turned = _rotate_all(context, x)
+        if not context.code.startswith(variants.ROTATES_BY_AXIS):
+            return turned
+        joined = ops.join(tape, (turned,), x.extent)
+        tape.drop(turned)
+        return joined
     turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
     turned, rest = ops.split(tape, x, (turned_extent, rest_extent))
     rotated = _rotate_all(context, turned)
     tape.drop(turned)
     found = ops.join(tape, (rotated, rest), x.extent)
     tape.drop(rotated, rest)
+    return found
+
+
+def _as_complex(context: Context, x: Value) -> Value:
+    """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
+    tape = context.tape
+    single = ops.cast(tape, x, ops.SINGLE)
+    turned = ops.scale_by_constant(tape, single, Value.outside("rope", ops.SINGLE))
+    tape.drop(single)
+    found = ops.cast(tape, turned, x.width)
+    tape.drop(turned)
     return found
 
 

@@ -10,7 +10,11 @@ SCALES_IN_SINGLE = ("Olmo2", "Olmo3", "FlexOlmo", "NemotronH")
 # Queries and keys are rotated before they are normed.
 NORM_AFTER_ROTARY = ("HunYuan",)
 # Queries and keys are cast to fp32 before they are rotated.
-ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5", "Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")
+ROTATES_IN_SINGLE = ("Cohere", "Ernie4_5", "Glm4vVision", "Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")
+# Pairs of fp32 numbers are rotated as complex ones, in one product.
+ROTATES_AS_COMPLEX = ("Llama4Vision",)
+# Two halves of a head are rotated on their own and joined.
+ROTATES_BY_AXIS = ("Gemma4Vision",)
 # Cosine and sine stay fp32, and so do the products with them.
 SINGLE_COSINE = ("Olmo",)
 # What is rotated is cast back to what it was; else it takes the wider dtype of cosine and sine.
@@ -32,4 +36,4 @@ GATED_QUERY = ("Qwen3Next", "Qwen3_5")
 # Norms before the output projection of attention and before the down projection.
 INNER_NORMS = ("BitNet",)
 # Outside of FlashAttention each image (or window) attends on its own, and the results are joined.
-ATTENDS_BY_IMAGE = ("Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")
+ATTENDS_BY_IMAGE = ("Glm4vVision", "Qwen2VLVision", "Qwen2_5_VLVision", "Qwen3VLVision")

@@ -1,0 +1,106 @@
+"""What a repository's own Python says about its configs: arguments and their parsers, read as text, never imported.
+
+HfArgumentParser takes what a script's dataclasses declare, and a fork of LLaMA-Factory adds arguments of its own: a key
+that is declared here is no slip, and one that the libraries dropped is the script's. Asked only about what would be
+reported, so a clean repository is never searched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from memlint._pattern import pattern
+from memlint._record import NamedTuple
+
+MOST_FOLDERS = 500
+MOST_FILES = 1000
+MOST_BYTES = 256 * 1024
+MOST_BYTES_IN_ALL = 16 * 1024 * 1024  # a fifth of a second; the Python of LLaMA-Factory has 2 MB
+_PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
+_MOST_LINES = 12  # of one annotation
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env", "tests", "build", "dist"})
+_FIELD = pattern(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
+
+
+class Declared(NamedTuple):
+    """A field: its file (absolute, posix) and the annotation with what follows it."""
+
+    path: str
+    text: str
+
+
+class Python(NamedTuple):
+    """`fields` of all dataclasses by name; `parsers`: the argument parsers that scripts make."""
+
+    fields: Mapping[str, list[Declared]]
+    parsers: frozenset[str]
+
+
+def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
+    """What the files at `paths` say, up to a bound; one that cannot be read or is too large says nothing."""
+    found: dict[str, list[Declared]] = {}
+    parsers: set[str] = set()
+    room = MOST_BYTES_IN_ALL
+    for path in paths:
+        try:
+            data = read(path)
+        except OSError:
+            continue
+        if len(data) > MOST_BYTES:
+            continue
+        room -= len(data)
+        if room < 0:
+            break
+        parsers.update(name.decode() for name in _PARSERS if name + b"(" in data)
+        if b"@dataclass" in data:
+            for name, text in fields(data.decode("utf-8", "replace")):
+                found.setdefault(name, []).append(Declared(path, text))
+    return Python(found, frozenset(parsers))
+
+
+def fields(source: str) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the classes that `@dataclass` stands above."""
+    lines = source.splitlines()
+    armed = inside = False
+    for index, line in enumerate(lines):
+        if not line or line[0] in " \t#)":
+            match = _FIELD.match(line) if inside else None
+            if match:
+                yield match[1], _whole(match[2], lines[index + 1 : index + _MOST_LINES])
+        elif line.startswith("class "):
+            armed, inside = False, armed
+        elif line.startswith("@dataclass"):
+            armed = True
+        elif line[0] != "@":
+            armed = inside = False
+
+
+def _whole(text: str, following: Iterable[str]) -> str:
+    """An annotation with the lines that its brackets reach over."""
+    for line in following:
+        if text.count("[") <= text.count("]"):
+            break
+        text += line
+    return text
+
+
+def python_files(root: str) -> Iterator[str]:
+    """Python files below `root`, breadth first and bounded; hidden folders, environments and links are passed over."""
+    folders, found = [root], 0
+    for number, folder in enumerate(folders):
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name[0] == "." or entry.name in _SKIPPED:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif entry.name.endswith(".py") and entry.is_file(follow_symlinks=False):
+                found += 1
+                yield entry.path.replace(os.sep, "/")
+        if found >= MOST_FILES or number >= MOST_FOLDERS:
+            return

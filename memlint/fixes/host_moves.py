@@ -1,0 +1,140 @@
+"""Moves that trade the GPU's memory for the host's: checkpoints, optimizer states, parameters, shards.
+
+What the host then holds is in the estimate (`host_bytes`); the planner tells it, and refuses what no host has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.fixes.step import Step
+from memlint.run import Run
+
+_HALF = ("bfloat16", "float16")
+_NEEDS_DEEPSPEED = "the deepspeed package must be installed"
+
+
+def checkpoints(run: Run) -> Iterator[Step]:
+    """Checkpoints wait in host memory until the backward wants them, by the framework's own way.
+
+    LLaMA-Factory has Unsloth's (0.9.5 model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), TRL hooks on
+    saved tensors (`activation_offloading`, trl 1.16 trainer/sft_config.py:291), Axolotl the same for the layers' inputs
+    (`hidden_states`, 0.19 docs/gradient_checkpointing.qmd), transformers `save_on_cpu` (5.23 modeling_utils.py:3151).
+    A layer computes for longer than its input takes over the bus, so copies hide: 10 % is an upper figure.
+    """
+    checkpoint, framework = run.checkpointing, run.stack.framework
+    if checkpoint.mode != "full" or checkpoint.offload or run.offload.activations != "none":
+        return
+    if framework == "llamafactory":
+        changes: dict[str, Any] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
+    elif framework == "trl":
+        changes = {"offload.activations": "cpu"}
+    else:
+        changes = {"checkpointing.offload": True}
+    yield Step("keep checkpoints in host memory", changes, 1.1, group="checkpoint-offload")
+
+
+def fsdp(run: Run) -> Iterator[Step]:
+    """FSDP's shards in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload), and shards of everything."""
+    own = run.parallelism.fsdp
+    if run.parallelism.engine != "fsdp":
+        return
+    if own.strategy in ("SHARD_GRAD_OP", "NO_SHARD") and own.version == 1:
+        changes: dict[str, Any] = {"parallelism.fsdp.strategy": "FULL_SHARD"}
+        yield Step(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
+    if own.version == 2 and not own.reshard_after_forward:
+        yield Step(
+            "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
+        )
+    if not own.cpu_offload:
+        changes = {"parallelism.fsdp.cpu_offload": True}
+        name, title = run.optimizer.name, "FSDP shards in host memory"
+        if isinstance(name, str) and "8bit" in name:
+            # bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone (backends/*/ops.py, register_kernel).
+            changes["optimizer.name"] = "adamw_torch"
+            title += ", with PyTorch's AdamW"
+        yield Step(title, changes, 2.0, safe=False, group="offload-parameters")
+
+
+def zero(run: Run) -> Iterator[Step]:
+    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps.
+
+    The result is the same, but another optimizer runs and the host needs the room: not to be changed unasked. Both at
+    once is a step of its own, for it is what frameworks ship a file for (LLaMA-Factory 0.9.5
+    examples/deepspeed/ds_z3_offload_config.json, Axolotl 0.19 deepspeed_configs/zero3_bf16_cpuoffload_all.json).
+    """
+    stage = run.parallelism.zero.stage
+    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or stage < 2:
+        return
+    states, parameters = run.offload.optimizer == "none", stage == 3 and run.offload.parameters == "none"
+    if states:
+        changes = {"offload.optimizer": "cpu"}
+        yield Step("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
+    if parameters:
+        changes = {"offload.parameters": "cpu"}
+        yield Step("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
+    if states and parameters:
+        yield Step(
+            "parameters and optimizer states in host memory", _both(), 2.2, safe=False, group="offload-parameters"
+        )
+
+
+def _both() -> dict[str, Any]:
+    return {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+
+
+def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
+    """What DeepSpeed's half precision makes of a run: half parameters and gradients, fp32 masters in the shards."""
+    dtypes = ("model.weights_dtype", "precision.trainable_dtype", "method.adapter_dtype")
+    return {
+        "parallelism.engine": "deepspeed",
+        "parallelism.zero.stage": stage,
+        "precision.autocast": False,
+        "precision.master_weights": True,
+        **dict.fromkeys(dtypes, half),
+    }
+
+
+def sharding(run: Run) -> Iterator[Step]:
+    """Data parallelism alone keeps everything on each GPU; ZeRO shards it (Rajbhandari et al. 2020, 1910.02054)."""
+    world, half = run.parallelism.world_size, run.precision.compute
+    if run.parallelism.engine != "ddp" or not isinstance(world, int) or world < 2 or not _can_shard(run):
+        return
+    for stage, speed in ((2, 1.05), (3, 1.25)):
+        changes = deepspeed_changes(str(half), stage)
+        title = f"shard over the {world} GPUs with ZeRO-{stage}"
+        yield Step(title, changes, speed, "none", False, "zero", _NEEDS_DEEPSPEED)
+
+
+def single_gpu(run: Run) -> Iterator[Step]:
+    """One GPU with the host behind it: ZeRO-Offload trains models of over 13 billion parameters on one V100 (Ren et al.
+    2021, arXiv 2101.06840, abstract). With the parameters there as well every layer crosses the bus in the forward and
+    again in the backward, 4 bytes a parameter, which small batches wait for (Rajbhandari et al. 2021, ZeRO-Infinity,
+    arXiv 2104.07857, section 4)."""
+    if run.parallelism.engine != "single" or run.parallelism.world_size != 1 or not _can_shard(run):
+        return
+    half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, _launched(run))))
+    if run.method.kind in ("full", "freeze"):  # adapters have states of next to nothing
+        states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu"}
+        yield Step("ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note)
+    everything = {**deepspeed_changes(half, 3), **_both()}
+    title = "ZeRO-3 with parameters and optimizer states in host memory"
+    yield Step(title, everything, 3.0, "none", False, "zero", note)
+
+
+def _launched(run: Run) -> str:
+    """LLaMA-Factory refuses DeepSpeed without torchrun (0.9.5 hparams/parser.py:353), which its launcher takes for one
+    GPU only when told to (launcher.py:61); Axolotl sets the process group up itself (0.19 utils/trainer.py:564);
+    transformers' documentation has its launchers for one GPU (docs/source/en/deepspeed.md)."""
+    if run.stack.framework == "llamafactory":
+        return "start it with FORCE_TORCHRUN=1"
+    return "" if run.stack.framework == "axolotl" else "start it with torchrun, deepspeed or accelerate launch"
+
+
+def _can_shard(run: Run) -> bool:
+    half = run.precision.compute in _HALF
+    return half and run.model.quantization.method == "none" and not run.stack.use_unsloth
+
+
+MOVES = (checkpoints, sharding, single_gpu, fsdp, zero)
