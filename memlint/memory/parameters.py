@@ -49,7 +49,7 @@ def units(run: Run) -> tuple[Unit, ...]:
     for tower in architecture.towers:
         found += _tower(tower, builder)
     found += _layers(builder)
-    found.append(Unit("head", builder.tensors(after, builder.outside)))
+    found.append(Unit("head", builder.tensors(after, builder.outside) + builder.untied_head(before)))
     if run.method.kind == "prefix":
         found[0] = found[0]._replace(tensors=found[0].tensors + builder.prefix())
     return tuple(found)
@@ -190,6 +190,17 @@ class _Builder:
             elif adapts:
                 self._adapt(found, weight, index)
         return tuple(found)
+
+    def untied_head(self, outside: tuple[Weight, ...]) -> tuple[Tensor, ...]:
+        """PEFT's copy of a head that shares the embedding's matrix: `modules_to_save` copies each module that it names,
+        and copies are no longer tied (peft 0.21.2 utils/other.py, ModulesToSaveWrapper)."""
+        if not self.architecture.tied_embeddings or not adapters.matches("lm_head", self.run.method.modules_to_save):
+            return ()
+        shared = next((weight for weight in outside if weight.kind == "embedding"), None)
+        if shared is None:
+            return ()
+        head = shared._replace(name="lm_head.weight", kind="head")
+        return (self._tensor(head, "adapter_copy.lm_head.weight", True, self.trainable_dtype),)
 
     def _trained(self, weight: Weight, trains: bool, prefix: str, index: int) -> bool:
         """Whether a base weight trains, where its owner does or does not (`trains`) and the method picks weights."""

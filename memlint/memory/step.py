@@ -30,6 +30,7 @@ from memlint.run import Run
 
 # Families without the attention interface: whatever is asked for, their own code runs (transformers 5.23).
 _EAGER_ONLY = ("bloom",)
+_COPY = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
 
 
 # Families whose decoder layers Liger patches as the tape says: RMSNorm, gated MLP and rotary embedding; in others only
@@ -98,7 +99,7 @@ def _embedding(unit: Unit) -> Tensor:
     """The token embedding that the forward reads: a trainable copy stands in for the base (`modules_to_save`)."""
     found = [tensor for tensor in unit.tensors if tensor.kind == "embedding"]
     if found:
-        return next((tensor for tensor in found if tensor.name.startswith("adapter_copy.")), found[0])
+        return next((tensor for tensor in found if tensor.name.startswith(_COPY)), found[0])
     raise Missing("model.architecture", "this architecture names no token embedding")
 
 
@@ -292,28 +293,29 @@ def stretch_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 
 def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     tensor = _embedding(unit)
     architecture = shared.architecture
+    tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY)
     weight = Weight("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
-        architecture.embedding_scale,
-        architecture.learned_positions,
-        architecture.embedding_dropout > 0,
-        architecture.tied_embeddings,
+        architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0, tied
     )
     counts = dict(shared.counts)
     counts["w:embedding"] = tensor.numel
     profile = embedding_profile(weight, shape, shared.regime.in_kernels)
-    if architecture.tied_embeddings:
+    if tied:
         return stretch_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
     return stretch_of(profile, Sizes(counts, stays(shared.run, placed)), placed, 1)
 
 
 def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
-    """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first."""
+    """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first. A copy of either
+    (`modules_to_save`) goes its own way, and the other keeps the base."""
     tensors, placed = units[-1].tensors, state.units[-1]
-    if shared.architecture.tied_embeddings:
-        tensors += (_embedding(units[0])._replace(kind="head"),)
-        kept = placed.gradient_kept + state.units[0].gradient_kept
-        placed = placed._replace(gradient_kept=kept)
+    if shared.architecture.tied_embeddings and not any(tensor.kind == "head" for tensor in tensors):
+        read = _embedding(units[0])
+        table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
+        tensors += (table._replace(kind="head"),)
+        if not read.name.startswith(_COPY):
+            placed = placed._replace(gradient_kept=placed.gradient_kept + state.units[0].gradient_kept)
     counts = dict(shared.counts)
     counts.update(extents(tensors, shared.tokens.count))
     mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))

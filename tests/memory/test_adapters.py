@@ -71,6 +71,16 @@ def test_the_closed_form_agrees_with_the_simulated_step(changes: dict[str, objec
     assert found["optimizer_step"] == pytest.approx(step.optimizer_step, rel=0.035)  # OFT's index buffers
 
 
+@pytest.mark.parametrize("names", [("lm_head",), ("embed_tokens",), ("lm_head", "embed_tokens")])
+def test_copies_of_a_tied_matrix_go_their_own_way(names: tuple[str, ...]) -> None:
+    case = run({"tie_word_embeddings": True}, **LORA, method__modules_to_save=names)
+    case = case._replace(precision=Precision("bfloat16", True, "float32", False, outputs_to_fp32=True))
+    found, step = phases(estimate(case)), simulate(case, {**TINY, "tie_word_embeddings": True})
+    assert found["forward"] == pytest.approx(step.forward, rel=0.02)
+    assert found["backward"] == pytest.approx(step.backward, rel=0.02)
+    assert found["optimizer_step"] == pytest.approx(step.optimizer_step, rel=0.035)
+
+
 def test_parameters_of_the_adapters_agree_with_peft() -> None:
     for changes in (OFT, DORA, SAVED, {"method__rank_pattern": (("q_proj", 32),)}):
         case = adapted({**MIXED, **changes})

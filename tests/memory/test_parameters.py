@@ -60,6 +60,13 @@ def test_modules_to_save_are_trained_copies_beside_the_frozen_original() -> None
     assert parameters.total(parameters.units(case)) - parameters.total(parameters.units(run(**LORA))) == 4000 * 256
 
 
+@pytest.mark.parametrize("names", [("lm_head",), ("embed_tokens",), ("lm_head", "embed_tokens")])
+def test_a_tied_matrix_is_copied_once_for_each_module_that_is_saved(names: tuple[str, ...]) -> None:
+    tied = {"tie_word_embeddings": True}
+    case = run(tied, **LORA, method__modules_to_save=names)
+    assert trainable(case) - trainable(run(tied, **LORA)) == len(names) * 4000 * 256
+
+
 @pytest.mark.parametrize(
     ("quantization", "expected"),
     [
