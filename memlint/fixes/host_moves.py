@@ -48,13 +48,19 @@ def fsdp(run: Run) -> Iterator[Step]:
             "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
         )
     if not own.cpu_offload:
-        changes = {"parallelism.fsdp.cpu_offload": True}
-        name, title = run.optimizer.name, "FSDP shards in host memory"
-        if isinstance(name, str) and "8bit" in name:
-            # bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone (backends/*/ops.py, register_kernel).
-            changes["optimizer.name"] = "adamw_torch"
-            title += ", with PyTorch's AdamW"
+        stepping = _steps_there(run)
+        title = "FSDP shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
+        changes = {"parallelism.fsdp.cpu_offload": True, **stepping}
         yield Step(title, changes, 2.0, safe=False, group="offload-parameters")
+
+
+def _steps_there(run: Run) -> dict[str, Any]:
+    """An optimizer that can run on the host. bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
+    (backends/*/ops.py, register_kernel); under DeepSpeed's offload accelerate makes any AdamW DeepSpeed's own (1.15
+    utils/deepspeed.py, map_pytorch_optim_to_deepspeed), whatever the file goes on saying."""
+    name = run.optimizer.name
+    elsewhere = isinstance(name, str) and ("8bit" in name or name.startswith("paged_")) and "adam" in name
+    return {"optimizer.name": "adamw_torch"} if elsewhere else {}
 
 
 def zero(run: Run) -> Iterator[Step]:
@@ -116,9 +122,9 @@ def single_gpu(run: Run) -> Iterator[Step]:
         return
     half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, _launched(run))))
     if run.method.kind in ("full", "freeze"):  # adapters have states of next to nothing
-        states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu"}
+        states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu", **_steps_there(run)}
         yield Step("ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note)
-    everything = {**deepspeed_changes(half, 3), **_both()}
+    everything = {**deepspeed_changes(half, 3), **_both(), **_steps_there(run)}
     title = "ZeRO-3 with parameters and optimizer states in host memory"
     yield Step(title, everything, 3.0, "none", False, "zero", note)
 

@@ -36,7 +36,7 @@ def _adapter(config: Mapping[str, Any], place: Place, rest: dict[str, Any]) -> l
     if kind is None and targets is None and not any(quantized.values()):
         return []
     four = quantized["bits"] == 4
-    if any(quantized.values()) and not _is_nf4(config, quantized):
+    if any(quantized.values()) and (not _is_nf4(config, quantized) or _loads_on_one_rank(config)):
         return None
     if kind not in (None, "lora") or (kind is None and config.get("adapter") not in ("lora", "qlora")):
         return None
@@ -58,6 +58,13 @@ def _adapter(config: Mapping[str, Any], place: Place, rest: dict[str, Any]) -> l
 
 def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
     return quantized["bits"] == 4 and quantized["kind"] in (None, "nf4") and not config.get("bnb_config_kwargs")
+
+
+def _loads_on_one_rank(config: Mapping[str, Any]) -> bool:
+    """validation.py:1266: FSDP2 takes no 4 bits that are loaded so."""
+    section = config.get("fsdp_config")
+    keys = ("cpu_ram_efficient_loading", "fsdp_cpu_ram_efficient_loading")
+    return isinstance(section, dict) and any(section.get(key) for key in keys)
 
 
 def _takes_an_adapter(config: Mapping[str, Any]) -> bool:

@@ -177,8 +177,7 @@ def _loss_kind(fields: Fields, config: Config) -> None:
     elif "enable_liger_kernel" in config.held:
         fields.unknown("loss.kind", "`enable_liger_kernel` is an interpolation")
     elif config.hf.flag("use_liger_kernel"):
-        fields.put("loss.kind", "liger", config.hf.origin("use_liger_kernel"))
-        fields.put("loss.liger_kernels", True, config.hf.origin("use_liger_kernel"))
+        _liger_of_the_trainer(fields, config)
     elif config.own.flag("use_unsloth"):
         fields.put("loss.kind", "unsloth", config.own.origin("use_unsloth"))
     else:
@@ -198,6 +197,18 @@ def _liger(fields: Fields, config: Config) -> None:
     fields.put("loss.kind", kind, origin)
     fields.put("loss.liger_kernels", supported, origin)
     fields.put("loss.fallback_reason", reason, origin)
+
+
+def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
+    """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
+    origin = config.hf.origin("use_liger_kernel")
+    supported = getattr(config.architecture, "supports_liger", True)
+    kind, reason = _liger_loss(config) if supported else ("plain", f"Liger does not support {config.family}")
+    fields.put("loss.kind", kind, origin)
+    fields.put("loss.liger_kernels", supported and config.stage != "ppo", origin)
+    fields.put(
+        "loss.fallback_reason", reason.replace("switches Liger's fused loss off", "gives the model no labels"), origin
+    )
 
 
 def _liger_loss(config: Config) -> tuple[str, str]:

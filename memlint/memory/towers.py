@@ -41,6 +41,11 @@ _NEVER_ASKED = ("Glm4v", "Gemma4", "Qwen3VL")
 _PLACES_BY_SEQUENCE = ("Qwen", "Glm4v")
 
 
+# Families whose tokens do not bound what goes through their tower (transformers 5.23
+# models/qwen2_audio/processing_qwen2_audio.py:79, padding to `max_length`).
+_UNBOUNDED = {"qwen2_audio": ": a sound of one second goes through as thirty, so tokens do not bound it"}
+
+
 class Placed(NamedTuple):
     """A unit and what the engine makes of it."""
 
@@ -83,6 +88,7 @@ def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
         return
     kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
     reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
+    reason += _UNBOUNDED.get(architecture.family, "")
     raise Missing("method.freeze_vision_tower", reason)
 
 

@@ -146,6 +146,7 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
         (PLAIN, {"parallelism.zero.stage": 3}),  # no DeepSpeed file
         ({**PLAIN, "deepspeed": "deepspeed_configs/zero2.json"}, {"parallelism.zero.stage": 3}),  # Axolotl's own
         (PLAIN, {"model.weights_dtype": "float32"}),
+        ({**LORA, "fsdp_version": 2, "fsdp_config": {"cpu_ram_efficient_loading": True}}, DOUBLE),  # validation.py:1266
         (PLAIN, DOUBLE),  # no adapter to train over 4 bits
         (LORA, {**NF4, "model.quantization.kind": "fp4"}),
         ({**QLORA, "bnb_config_kwargs": {"bnb_4bit_quant_type": "fp4"}}, NF4),

@@ -201,6 +201,11 @@ def test_a_tower_that_nobody_has_read_keeps_its_reason(family: str) -> None:
     assert found.allocated_low_bytes
 
 
+def test_a_sound_of_a_second_is_padded_to_thirty() -> None:
+    found = estimate(replace(run_of(members()["qwen2_audio"], Step("pure", True, "sdpa")), TRAINING))
+    assert "do not bound" in found.unknown[0].reason
+
+
 @pytest.mark.parametrize("name", ["glm4v", "qwen3_vl"])
 def test_adapters_that_no_gradient_reaches_keep_nothing(name: str) -> None:
     """Re-entrant checkpointing where nothing asks at the tower's patches: its layers run as frozen ones do."""
