@@ -283,12 +283,12 @@ _TRAINING: tuple[Rule, ...] = (
     *(
         (
             "optim",
-            f"`{key}` takes only {', '.join(_GALORE_OPTIMIZERS)}",
-            lambda v, key=key: (
-                v.on(key) and v.config.hf.written("optim") is not None and _optim(v) not in _GALORE_OPTIMIZERS
+            f"`{key}` takes only {', '.join(known)}",
+            lambda v, key=key, known=known: (
+                v.on(key) and v.config.hf.written("optim") is not None and _optim(v) not in known
             ),
         )
-        for key in ("use_galore", "use_apollo")
+        for key, known in (("use_galore", _GALORE_OPTIMIZERS), ("use_apollo", _GALORE_OPTIMIZERS[:1]))
     ),
     *(
         (
