@@ -11,6 +11,14 @@ from memlint.globs import Glob, compile_globs, decides
 from memlint.tracked import Tracked
 
 SUFFIXES = (".yaml", ".yml", ".json")
+# Names that tools give to data, often megabytes of it: what a tokenizer and a checkpoint are saved as (transformers
+# 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and the lock of npm.
+_DATA = frozenset(
+    {
+        *("tokenizer.json", "vocab.json", "added_tokens.json", "model.safetensors.index.json"),
+        *("pytorch_model.bin.index.json", "trainer_state.json", "package-lock.json"),
+    }
+)
 MAX_IGNORE_BYTES = 1024 * 1024
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env"})
 
@@ -89,9 +97,13 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
             if entry.is_dir(follow_symlinks=False):
                 if not _is_skipped(entry):
                     below += _below(place, entry)
-            elif entry.name.endswith(SUFFIXES) and entry.is_file(follow_symlinks=False) and _counts(place, entry):
+            elif _may_be_config(entry) and entry.is_file(follow_symlinks=False) and _counts(place, entry):
                 yield Found(_joined(folder, entry.name))
         pending += reversed(below)
+
+
+def _may_be_config(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(SUFFIXES) and entry.name not in _DATA
 
 
 def _entered(place: _Place, entries: Sequence[os.DirEntry[str]]) -> _Place:

@@ -38,6 +38,13 @@ def test_what_nobody_wants_linted_is_passed_over(tmp_path: Path) -> None:
     assert names(tmp_path) == ["ok/x.yaml"]
 
 
+def test_what_tools_save_beside_a_model_is_passed_over_unless_it_is_named(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(["tokenizer.json", "trainer_state.json", "ds.json", "tokenizer.yaml"], "{}"))
+
+    assert names(tmp_path) == ["ds.json", "tokenizer.yaml"]
+    assert [found.path for found in discover([str(tmp_path / "tokenizer.json")])] == [str(tmp_path / "tokenizer.json")]
+
+
 def test_a_named_file_or_folder_always_passes(tmp_path: Path) -> None:
     plant(tmp_path, {".hidden/x.txt": "", ".hidden/y.yaml": "", ".gitignore": "*", ".git/HEAD": ""})
     named = str(tmp_path / ".hidden/x.txt")
