@@ -65,16 +65,17 @@ CASES = (
 
 
 def planned(case: Case) -> tuple[Estimate, Option, Run]:
-    """The estimate of the config as it is, its first plan, and the run that the changed file says."""
+    """The estimate of the config as it is, its first plan for one GPU alone, and the run that the changed file says."""
     workspace = in_memory({"train.yaml": json.dumps(case.config)})
     facts = {"gpu": find(case.card), "gpu_origin": _ASSUMED, "gpus": 1, "gpus_origin": _ASSUMED, "gpus_per_node": 1}
     engine = Engine(())  # no rules: estimates and plans alone
     session = Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace)
     analysis = session.lint("train.yaml", fixes=False).analyses[0]
-    found = options(analysis, 0, engine.estimator, session.again(analysis, workspace)).options[0]
-    if found.tried.after is None:
-        raise ValueError(f"{case.config['model_name_or_path']}: the plan was not written")
-    return analysis.estimates[0], found, found.tried.after.runs[0]
+    for found in options(analysis, 0, engine.estimator, session.again(analysis, workspace)).options:
+        after = found.tried.after.runs[0] if found.tried.after else None
+        if after is not None and after.parallelism.engine == "single":  # the simulation has no engine that offloads
+            return analysis.estimates[0], found, after
+    raise ValueError(f"{case.config['model_name_or_path']}: no plan of one GPU alone")
 
 
 def simulated(number: int) -> dict[str, Any]:

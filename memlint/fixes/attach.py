@@ -16,6 +16,7 @@ from memlint.run import Run
 
 Estimator = Callable[[Run], Estimate]
 LIMIT = 3
+TWICE = 1.9  # a plan whose steps take so much longer costs as many hours as more cards would
 
 
 class Option(NamedTuple):
@@ -53,9 +54,15 @@ def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanaly
     search = Search(estimator, express(analysis))
     fitting = tuple(_read_back(analysis, index, plans(run, before, search, LIMIT + 1), again, must_fit=True))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
-    beside = advice(run, before, estimator) if over and len(fitting) < LIMIT else ()
-    if fitting:
+    near = sum(option.plan.speed < TWICE for option in fitting)
+    beside = advice(run, before, estimator) if over and near < LIMIT else ()
+    if fitting and beside:
+        # The cards take the place of a plan that takes twice the time.
+        slow = sorted(fitting, key=lambda option: option.plan.speed >= TWICE)[: LIMIT - 1]
+        fitting = tuple(option for option in fitting if option in slow) if len(fitting) >= LIMIT else fitting
         return Options(fitting, beside[: LIMIT - len(fitting)])
+    if fitting:
+        return Options(fitting)
     return Options(tuple(_read_back(analysis, index, candidates(run, before, search, LIMIT), again, False)), beside)
 
 

@@ -96,9 +96,14 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     planning = Planning(run, before, search)
     found: dict[frozenset[tuple[str, Any]], Plan] = {}
     for quality in QUALITIES:
-        if len(found) >= (min(2, limit) if quality == QUALITIES[-1] else limit):
-            break  # with two plans at hand nobody wants one of high risk
         for plan in _of_tier(planning, quality):
+            found.setdefault(frozenset(plan.changes.items()), plan)
+        if len(found) >= limit:
+            break
+    if 0 < len(found) < ENOUGH:  # dear ones are better than none
+        for plan in _single_step_rivals(
+            planning, QUALITIES[-1], min(found.values(), key=lambda one: one.cost), math.inf
+        ):
             found.setdefault(frozenset(plan.changes.items()), plan)
     return _of_each_character(tuple(found.values()), limit)
 
@@ -114,7 +119,7 @@ def _of_tier(planning: Planning, quality: str) -> Iterator[Plan]:
         other = _search(planning, quality, cost, without=dearest.group)
         if other is not None:
             yield other
-    yield from _single_step_rivals(planning, quality, plan)
+    yield from _single_step_rivals(planning, quality, plan, plan.cost + DEAR)
     if len(plan.steps) > 1:
         fast = _search(planning, quality, haste)
         if fast is not None:
@@ -289,9 +294,8 @@ def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Pla
 _LADDERS = ("batch", "sequence", "images")
 
 
-def _single_step_rivals(planning: Planning, quality: str, plan: Plan) -> Iterator[Plan]:
+def _single_step_rivals(planning: Planning, quality: str, plan: Plan, dearest: float) -> Iterator[Plan]:
     """Other single steps of the tier that fit alone: an alternative in kind, not a variant of the same."""
-    dearest = plan.cost + DEAR
     within = [step for step in planning.steps(planning.start) if _within(step, quality) and cost(step) <= dearest]
     last = {step.group: step for step in within if step.group in _LADDERS}
     groups = {step.group for step in plan.steps} if len(plan.steps) == 1 else set()
