@@ -56,14 +56,16 @@ def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanaly
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
     near = sum(option.plan.speed < TWICE for option in fitting)
     beside = advice(run, before, estimator) if over and near < LIMIT else ()
-    if fitting and beside:
-        # The cards take the place of a plan that takes twice the time.
-        slow = sorted(fitting, key=lambda option: option.plan.speed >= TWICE)[: LIMIT - 1]
-        fitting = tuple(option for option in fitting if option in slow) if len(fitting) >= LIMIT else fitting
-        return Options(fitting, beside[: LIMIT - len(fitting)])
     if fitting:
-        return Options(fitting)
+        kept = without_the_slowest(fitting) if beside and len(fitting) >= LIMIT else fitting
+        return Options(kept, beside[: max(0, LIMIT - len(kept))])
     return Options(tuple(_read_back(analysis, index, candidates(run, before, search, LIMIT), again, False)), beside)
+
+
+def without_the_slowest(fitting: tuple[Option, ...]) -> tuple[Option, ...]:
+    """All but one of the plans that are told, in their order: the cards take the place of one that doubles the time."""
+    kept = sorted(fitting, key=lambda option: option.plan.speed >= TWICE)[: LIMIT - 1]
+    return tuple(option for option in fitting if option in kept)
 
 
 def _read_back(

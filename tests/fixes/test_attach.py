@@ -10,7 +10,11 @@ from memlint.checks.engine import Analysis, Engine
 from memlint.checks.shipped import shipped
 from memlint.commands.session import Session
 from memlint.findings import Finding
+from memlint.fixes.attach import TWICE, Option, without_the_slowest
+from memlint.fixes.attempt import Attempt
 from memlint.fixes.hardware_advice import advice
+from memlint.fixes.planner import Plan
+from memlint.fixes.step import Step
 from memlint.hardware import find
 from memlint.memory import estimate
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
@@ -126,3 +130,16 @@ def test_nothing_is_said_of_hardware_where_the_run_cannot_be_sharded() -> None:
     run = replace(analysis.runs[0], {"parallelism.tensor_parallel_size": 2})
 
     assert not any("ZeRO" in fix.title for fix in advice(run, analysis.estimates[0], estimate))
+
+
+def test_cards_take_the_place_of_a_plan_that_doubles_the_time() -> None:
+    analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
+
+    def option(title: str, speed: float) -> Option:
+        plan = Plan((Step(title, {}, speed),), analysis.runs[0], analysis.estimates[0])
+        return Option(plan, Attempt(()))
+
+    slow, slower, one, two = option("slow", TWICE), option("slower", 3.0), option("one", 1.0), option("two", 1.4)
+    assert without_the_slowest((slow, one, two)) == (one, two)
+    assert without_the_slowest((one, slow, two, slower)) == (one, two)
+    assert without_the_slowest((one, slow, slower)) == (one, slow)
