@@ -83,6 +83,26 @@ def _parts(facts: Facts) -> Any:
     return UNKNOWN
 
 
+def _is_certain(facts: Facts) -> Any:
+    """Whether no launch file that nobody named can divide the model: it runs on one GPU, or something says how it is
+    divided. Scripts of the Trainer are launched by such files, so nobody knows while their number of GPUs is unsaid."""
+    run = facts.run
+    world, engine = run.parallelism.world_size, run.origins.get("parallelism.engine")
+    if world == 1 or (world is UNKNOWN and run.format != "trainer"):
+        return True
+    return engine.kind != "inferred" if engine else UNKNOWN
+
+
+def _undivided(facts: Facts) -> Any:
+    """Bytes in a forward or backward that no launcher divides: logits, and activations where it cannot checkpoint."""
+    mode = facts.run.checkpointing.mode
+    phases = {phase.name: phase.components for phase in facts.estimate.phases} if facts.estimate else {}
+    if mode is UNKNOWN or not {"forward", "backward"} <= phases.keys():
+        return UNKNOWN
+    parts = ("logits", "activations") if mode == "full" else ("logits",)
+    return max(sum(phases[name].get(part, 0) for part in parts) for name in ("forward", "backward"))
+
+
 def _first_layer(read: Callable[[Any], Any]) -> Reader:
     return _of_architecture(lambda model: read(model.kinds[model.pattern[0]]) if model.pattern else UNKNOWN)
 
@@ -176,6 +196,7 @@ HARDWARE: dict[str, Reader] = {
     "hardware.flash_attention": _feature(lambda gpu: gpu.flash_attention),
     "hardware.capability": _feature(lambda gpu: gpu.capability if gpu.capability[0] else UNKNOWN),
 }
+PARALLELISM: dict[str, Reader] = {"parallelism.is_certain": _is_certain}
 ESTIMATE_FIELDS = (
     *("verdict", "peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
     *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes", "budget_bytes"),
@@ -183,5 +204,6 @@ ESTIMATE_FIELDS = (
 ESTIMATE: dict[str, Reader] = {
     **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
     "estimate.parts": _parts,
+    "estimate.undivided_bytes": _undivided,
 }
-READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **ESTIMATE}
+READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE}

@@ -227,25 +227,30 @@ def _best_of(planning: Planning, current: Plan, open_: list[Step], price: Price,
     """`trusting`: steps are judged first by what they took off when last tried, and the rest is not estimated."""
     over = excess(current.estimate)
 
-    def promise(step: Step) -> float:
-        most = 2 * planning.gains.get(step.title, over) if trusting else over
+    def worth(taken: int, step: Step) -> float:
         # Whatever finishes the job is worth more than a larger step that does not.
-        return (2 * over if most >= over else most) / (0.05 + price(step))
+        return (2 * over if taken >= over else taken) / (0.05 + price(step))
+
+    def promise(step: Step) -> float:
+        return worth(2 * planning.gains.get(step.title, over) if trusting else over, step)
 
     best: tuple[float, Plan] | None = None
     for step in sorted(open_, key=promise, reverse=True):
         if promise(step) <= (0 if best is None else best[0]):
             break
         plan = planning.plan((*current.steps, step))
-        left = excess(plan.estimate)
-        known = plan.estimate.allocated_bytes is not None
-        planning.gains[step.title] = max(0, over - left) if known else 0
-        if not known or left >= over or not planning.accepts(plan):
+        taken = planning.gains[step.title] = _taken(plan, over)
+        if not taken or not planning.accepts(plan):
             continue
-        score = (over - left) / (0.05 + price(step)) if left else 2 * over / (0.05 + price(step))
+        score = worth(taken, step)
         if best is None or score > best[0]:
             best = score, plan
     return None if best is None else best[1]
+
+
+def _taken(plan: Plan, over: int) -> int:
+    """What a plan takes off an excess of `over` bytes; nothing where nobody knows."""
+    return max(0, over - excess(plan.estimate)) if plan.estimate.allocated_bytes is not None else 0
 
 
 def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> Plan | None:
@@ -259,10 +264,10 @@ def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> 
             if weaker or not _within(rival, quality):
                 continue
             plan = planning.plan(tuple(rival if other is step else other for other in current.steps))
-            left = excess(plan.estimate)
-            if plan.estimate.allocated_bytes is None or left >= over or not planning.accepts(plan):
+            taken = _taken(plan, over)
+            if not taken or not planning.accepts(plan):
                 continue
-            score = (over - left) / (0.05 + price(rival))
+            score = taken / (0.05 + price(rival))
             if best is None or score > best[0]:
                 best = score, plan
     return None if best is None else best[1]

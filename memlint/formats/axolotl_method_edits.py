@@ -10,8 +10,8 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.axolotl_parallel import shipped_deepspeed
-from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, new_section
-from memlint.run import Run, get
+from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, new_section, placed
+from memlint.run import Run
 from memlint.source.document import Path
 
 Place = tuple[str, Path]
@@ -163,7 +163,6 @@ _SHIPPED = {
     (3, "cpu", "cpu"): "zero3_bf16_cpuoffload_all.json",
     (3, "none", "cpu"): "zero3_bf16_cpuoffload_params.json",
 }
-_PLACED = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
 
 
 def shipped_deepspeed_edits(
@@ -171,9 +170,9 @@ def shipped_deepspeed_edits(
 ) -> tuple[Edit, ...] | None:
     """Another file of Axolotl's folder in place of the one that is named; None where none of them says `changes`."""
     name = config.get("deepspeed")
-    if not isinstance(name, str) or shipped_deepspeed(name) is None or not set(changes) <= set(_PLACED):
+    wanted = placed(run, changes)
+    if not isinstance(name, str) or shipped_deepspeed(name) is None or wanted is None:
         return None
-    wanted = tuple(changes.get(field, get(run, field)) for field in _PLACED)
     other = _SHIPPED.get(wanted)
     if other is None or ("bf16" in other and run.precision.compute != "bfloat16"):
         return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.run import Run, get
 from memlint.source.document import Path
 
 _ZERO = "zero_optimization"
@@ -83,6 +84,15 @@ def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, A
             _set(merged, value, _spelled(value, _KEYS[field]), change)
     path, pointer = place
     return tuple(Edit(path, pointer + keys, "set", change) for keys, change in merged.items())
+
+
+PLACED = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
+
+
+def placed(run: Run, changes: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Stage and where optimizer states and parameters are, after the changes: what the files that frameworks ship
+    differ in. None where the changes say more than that."""
+    return tuple(changes.get(field, get(run, field)) for field in PLACED) if set(changes) <= set(PLACED) else None
 
 
 def new_section(changes: Mapping[str, Any]) -> dict[str, Any] | None:

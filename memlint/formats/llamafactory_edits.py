@@ -8,12 +8,12 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.accelerate_edits import accelerate_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section
+from memlint.formats.deepspeed_edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, placed
 from memlint.formats.llamafactory_facts import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
 from memlint.formats.llamafactory_recognise import is_v1
 from memlint.formats.llamafactory_shipped import shipped_beside
 from memlint.formats.validate import compiled_schema
-from memlint.run import Quantization, Run, Unknown, get
+from memlint.run import Quantization, Run, Unknown
 
 Keys = dict[str, Any]  # key of the file -> its new value; None takes the key away
 _ATTENTION = {"eager": "disabled", "sdpa": "sdpa", "flash_attention_2": "fa2", "flash_attention_3": "fa3"}
@@ -309,18 +309,9 @@ def _sharding_edits(
     if place is not None:
         return deepspeed_edits(parsed.raw.get("deepspeed"), place, wanted)
     if isinstance(value.get("deepspeed"), str):
-        name = shipped_beside(value["deepspeed"], _sharded(run, wanted))
+        name = shipped_beside(value["deepspeed"], placed(run, wanted))
         return None if name is None else (Edit(parsed.documents[0].path, ("deepspeed",), "set", name),)
     return _new_section(parsed, value, run, wanted)
-
-
-def _sharded(run: Run, changes: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
-    """Stage and where optimizer states and parameters are, after the changes; None where they say more than that."""
-    fields = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
-    if not set(changes) <= set(fields):
-        return None
-    stage, states, parameters = (changes.get(field, get(run, field)) for field in fields)
-    return stage, states, parameters
 
 
 def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
