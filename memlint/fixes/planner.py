@@ -101,9 +101,8 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
         if len(found) >= limit:
             break
     if 0 < len(found) < ENOUGH:  # dear ones are better than none
-        for plan in _single_step_rivals(
-            planning, QUALITIES[-1], min(found.values(), key=lambda one: one.cost), math.inf
-        ):
+        cheapest = min(found.values(), key=lambda one: one.cost)
+        for plan in _single_step_rivals(planning, QUALITIES[-1], cheapest, math.inf):
             found.setdefault(frozenset(plan.changes.items()), plan)
     return _of_each_character(tuple(found.values()), limit)
 

@@ -269,9 +269,8 @@ def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> i
     attention keeps as a bias; of each token its place in four ways, its type and whether it is attended to, in int64
     (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""
     found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * shared.tokens.count)
-    if tower.layer_class.startswith(
-        _PLACES_BY_SEQUENCE
-    ):  # places differ by sequence, and with them the language model's rotation
+    # Places differ by sequence, and with them the language model's rotation.
+    if tower.layer_class.startswith(_PLACES_BY_SEQUENCE):
         text = shared.architecture.kinds[0].attention.head_dim * shared.width
         found += 2 * rounded((shared.tokens.count - shared.tokens.length) * text)
     if tower.layer_class.startswith(_ROTATES):
