@@ -192,7 +192,9 @@ def _liger(fields: Fields, config: Config) -> None:
         return
     supported = config.family in LIGER_MODELS
     kind, reason = (
-        _liger_loss(config) if supported else ("plain", f"LLaMA-Factory has no Liger kernel for {config.family}")
+        _liger_loss(config, "switches Liger's fused loss off")
+        if supported
+        else ("plain", f"LLaMA-Factory has no Liger kernel for {config.family}")
     )
     fields.put("loss.kind", kind, origin)
     fields.put("loss.liger_kernels", supported, origin)
@@ -203,18 +205,21 @@ def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
     """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
     origin = config.hf.origin("use_liger_kernel")
     supported = getattr(config.architecture, "supports_liger", True)
-    kind, reason = _liger_loss(config) if supported else ("plain", f"Liger does not support {config.family}")
+    kind, reason = (
+        _liger_loss(config, "gives the model no labels")
+        if supported
+        else ("plain", f"Liger does not support {config.family}")
+    )
     fields.put("loss.kind", kind, origin)
     fields.put("loss.liger_kernels", supported and config.stage != "ppo", origin)
-    fields.put(
-        "loss.fallback_reason", reason.replace("switches Liger's fused loss off", "gives the model no labels"), origin
-    )
+    fields.put("loss.fallback_reason", reason, origin)
 
 
-def _liger_loss(config: Config) -> tuple[str, str]:
-    """The loss under Liger's kernels, and why it is not the fused one."""
+def _liger_loss(config: Config, otherwise: str) -> tuple[str, str]:
+    """The loss under Liger's kernels, and why it is not the fused one. `otherwise`: what LLaMA-Factory does in stages
+    that need the logits."""
     if config.stage not in _FUSED_LOSS_STAGES:
-        return "plain", f"stage {config.stage} needs the logits: LLaMA-Factory switches Liger's fused loss off"
+        return "plain", f"stage {config.stage} needs the logits: LLaMA-Factory {otherwise}"
     own = next((key for key in OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
     if own:
         return "plain", f"`{own}` computes its loss from the logits"
