@@ -88,9 +88,9 @@ def _is_certain(facts: Facts) -> Any:
     divided. Scripts of the Trainer are launched by such files, so nobody knows while their number of GPUs is unsaid."""
     run = facts.run
     world, engine = run.parallelism.world_size, run.origins.get("parallelism.engine")
-    if world == 1 or (world is UNKNOWN and run.format != "trainer"):
-        return True
-    return engine.kind != "inferred" if engine else UNKNOWN
+    if engine is None:
+        return UNKNOWN
+    return world == 1 or engine.kind != "inferred" or (world is UNKNOWN and run.format != "trainer")
 
 
 def _undivided(facts: Facts) -> Any:
