@@ -115,7 +115,7 @@ def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
 
 
 def _verb_meant(word: str) -> str:
-    from memlint.formats.suggest import nearest
+    from memlint.formats.schema.suggest import nearest
 
     near = nearest(word, VERBS)
     return f", and no verb; did you mean `memlint {near}`?" if near else ", and no verb (`memlint --help` lists them)"

@@ -43,7 +43,7 @@ OVERRIDES: dict[str, Schema] = {
         "anyOf": [{"enum": [*_RESIZE, *(word.upper() for word in _RESIZE), None]}, TYPES["Resampling"]]
     },
     # Text is converted (training.py: convert_learning_rate). PyYAML makes text of 2e-5; spelled out, as the cheap check
-    # of a file (memlint/formats/schema_check.py) knows no patterns.
+    # of a file (memlint/formats/schema/quick_check.py) knows no patterns.
     "learning_rate": {"anyOf": [{"$ref": "#/$defs/number"}, {"enum": _RATES}], "x-memlint-says": "a number"},
     # mora/args.py: normalize_mora_type
     "mora_type": {"enum": ["sharing", "rope", 1, 6, "1", "6"]},

@@ -140,7 +140,7 @@ def zero() -> Schema:
             "x-memlint-renamed-to": new,
             "x-memlint-other-value": True,
         }
-    return schema  # `zero_optimization: true` (deprecated) is let through in formats/deepspeed.py
+    return schema  # `zero_optimization: true` (deprecated) is let through in formats/deepspeed/format.py
 
 
 def optimizer() -> Schema:

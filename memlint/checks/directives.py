@@ -14,7 +14,7 @@ from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.dates import is_date
 from memlint.findings import Finding, Location
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 from memlint.selectors import is_selector
 from memlint.source.document import Comment, Span
 

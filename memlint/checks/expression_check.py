@@ -18,7 +18,7 @@ from memlint.checks.expression_functions import FUNCTIONS, Function
 from memlint.checks.expression_regex import UnsafePattern, compile_pattern
 from memlint.checks.expression_syntax import MAX_INTEGER, ExpressionError, span
 from memlint.checks.expression_types import BOOL, NUMERIC, Type
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 
 Form = list[Any]
 Name = tuple[str, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from memlint._pattern import pattern
 from memlint.checks.launches import CONFIGS, MOST_FILES, Names, by_distance
-from memlint.formats.accelerate import recognise as is_accelerate
+from memlint.formats.accelerate.format import recognise as is_accelerate
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024

@@ -18,8 +18,8 @@ from memlint.checks.expression_types import BOOL, NULL, comparable, text
 from memlint.checks.rule import PROFILES, Body, Compiled, FixTemplate, Rule, RuleError, Texts
 from memlint.checks.rule_index import needs
 from memlint.checks.vocabulary import SECTIONS, Vocabulary
-from memlint.formats.suggest import nearest
-from memlint.formats.validate import schema_issues
+from memlint.formats.schema.suggest import nearest
+from memlint.formats.schema.validate import schema_issues
 from memlint.source.document import Document, Path
 
 SCHEMA = "rule.json"

@@ -12,7 +12,7 @@ from typing import Protocol
 from memlint._record import NamedTuple
 from memlint.checks.directives import MALFORMED, Directives, Suppression, directives, finding
 from memlint.findings import Finding, Fix
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 from memlint.run import Origin
 from memlint.selectors import covers
 from memlint.source import comments

@@ -21,7 +21,7 @@ from memlint.checks.expression_check import CONSTANTS, Entry, Name
 from memlint.checks.expression_types import Type, list_of, of
 from memlint.checks.readers import READERS
 from memlint.checks.vocabulary_schema import Section, key_type, nearest_key
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 
 PHASES = (
     *("load", "forward", "backward", "optimizer_step", "evaluation", "save"),

@@ -8,9 +8,9 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.checks import expression_types as types
 from memlint.checks.expression_types import Type, union
-from memlint.formats.schema_check import Schema, follow
-from memlint.formats.suggest import nearest
-from memlint.formats.validate import Compiled, compiled_schema
+from memlint.formats.schema.quick_check import Schema, follow
+from memlint.formats.schema.suggest import nearest
+from memlint.formats.schema.validate import Compiled, compiled_schema
 
 _KINDS = {
     "string": ("str",),

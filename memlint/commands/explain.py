@@ -14,7 +14,7 @@ from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import rule_facts
 from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Finding
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for

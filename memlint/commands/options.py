@@ -11,7 +11,7 @@ import memlint._extensions as extensions
 from memlint.checks.directives import PACKAGES
 from memlint.commands import CommandError
 from memlint.findings import SEVERITIES
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 from memlint.hardware import find, instance, suggestions
 from memlint.hardware.model import Gpu
 from memlint.report.outputs import OUTPUTS

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from memlint.commands import CommandError
-from memlint.formats.suggest import nearest
+from memlint.formats.schema.suggest import nearest
 from memlint.selectors import covers
 from memlint.settings import FileSettings
 

@@ -56,7 +56,7 @@ def _pure(run: Run, before: Run) -> Follows:
 
 
 def _section(run: Run, before: Run) -> Follows:
-    """A DeepSpeed section of `auto` (formats/deepspeed_edits.py, new_section): buckets follow the hidden size
+    """A DeepSpeed section of `auto` (formats/deepspeed/edits.py, new_section): buckets follow the hidden size
     (transformers 5.23 integrations/deepspeed.py, trainer_config_finalize), stage 3 overlaps (deepspeed 0.19
     runtime/zero/config.py, overlap_comm_valid), and an offloaded AdamW is DeepSpeed's own (accelerate 1.15
     utils/deepspeed.py, map_pytorch_optim_to_deepspeed)."""

@@ -9,13 +9,13 @@ from memlint.source.document import Document
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.formats.accelerate as launch_file
-    import memlint.formats.accelerate_fsdp as fsdp
-    import memlint.formats.deepspeed as deepspeed_file
+    import memlint.formats.accelerate.format as launch_file
+    import memlint.formats.accelerate.fsdp as fsdp
+    import memlint.formats.deepspeed.format as deepspeed_file
 else:
-    launch_file = Lazy("memlint.formats.accelerate")
-    fsdp = Lazy("memlint.formats.accelerate_fsdp")
-    deepspeed_file = Lazy("memlint.formats.deepspeed")
+    launch_file = Lazy("memlint.formats.accelerate.format")
+    fsdp = Lazy("memlint.formats.accelerate.fsdp")
+    deepspeed_file = Lazy("memlint.formats.deepspeed.format")
 
 __all__ = ["claims", "deepspeed_file", "fsdp", "launch_file"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import Section
-from memlint.formats.validate import compiled_schema
+from memlint.formats.schema.validate import compiled_schema
 from memlint.run import Origin
 
 Version = tuple[int, ...]

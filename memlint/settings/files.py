@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from memlint._lazy import Lazy
-from memlint.formats.validate import schema_issues
+from memlint.formats.schema.validate import schema_issues
 from memlint.settings.meaning import mistakes_of, strings
 from memlint.settings.model import NAMES, Layer, Mistake, Settings, SettingsError, mistake
 from memlint.source import load

@@ -11,8 +11,9 @@ from memlint.checks.declared import fields, python_files
 from memlint.checks.engine import analyse
 from memlint.checks.shipped import shipped
 from memlint.checks.workspace import Workspace, in_memory, on_disk
-from memlint.formats import llamafactory, trainer
 from memlint.formats.base import Format, Issue
+from memlint.formats.llamafactory.format import format as llamafactory
+from memlint.formats.trainer.format import format as trainer
 
 ARGUMENTS = '''
 import dataclasses

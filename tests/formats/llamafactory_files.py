@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.model import Architecture, Resolution, StoredWeights, Tower
-from memlint.formats import llamafactory
 from memlint.formats.base import Context, Missing, Parsed
+from memlint.formats.llamafactory.format import format as llamafactory
 from memlint.run import UNKNOWN, Origin, Run, get
 from memlint.source import load, redialect
 from memlint.source.document import Document

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.formats import accelerate, trainer
-from memlint.formats.accelerate import plugin_config
+from memlint.formats.accelerate.format import format as accelerate
+from memlint.formats.accelerate.format import plugin_config
+from memlint.formats.trainer.format import format as trainer
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
 

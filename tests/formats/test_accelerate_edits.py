@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.formats.accelerate_edits import accelerate_edits
+from memlint.formats.accelerate.edits import accelerate_edits
 
 PLACE = ("launch.yaml", ())
 ZERO = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2}}

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from benchmarks.families import members
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Resolution
-from memlint.formats import axolotl, recognise
-from memlint.formats.axolotl_config import RELEASES
-from memlint.formats.axolotl_model import bounded_pattern
-from memlint.formats.validate import compiled_schema
+from memlint.formats import recognise
+from memlint.formats.axolotl.config import RELEASES
+from memlint.formats.axolotl.format import format as axolotl
+from memlint.formats.axolotl.model import bounded_pattern
+from memlint.formats.schema.validate import compiled_schema
 from memlint.hardware import find
 from memlint.memory import estimate
 from memlint.memory.storage import numel

@@ -9,7 +9,7 @@ import pytest
 
 from memlint.findings import Edit
 from memlint.fixes.host_moves import deepspeed_changes
-from memlint.formats import axolotl
+from memlint.formats.axolotl.format import format as axolotl
 from memlint.run import get
 from tests.formats.frameworks import codes, run_of
 from tests.formats.test_axolotl import CUT, DPO, FSDP2, LIGER, LORA, PLAIN, QLORA, parsed_of

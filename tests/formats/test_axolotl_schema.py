@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.formats.base import Issue
-from memlint.formats.validate import compiled_schema, schema_issues
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 
 NEEDED = {"base_model": "org/model", "learning_rate": 1e-5}
 

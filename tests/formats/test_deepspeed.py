@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.formats import deepspeed
-from memlint.formats.deepspeed_config import Config
-from memlint.formats.deepspeed_zero import stage_of
+from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.format import format as deepspeed
+from memlint.formats.deepspeed.zero import stage_of
 from memlint.formats.fields import Fields, root
 from memlint.formats.training_arguments import apply, arguments
 from memlint.run import UNKNOWN, Run, get

@@ -9,8 +9,8 @@ import pytest
 from llamafactory_files import BASE, V1_BASE, context, document
 
 from memlint.findings import Edit
-from memlint.formats import llamafactory
 from memlint.formats.base import Parsed
+from memlint.formats.llamafactory.format import format as llamafactory
 from memlint.run import Quantization, get
 
 DEEPSPEED = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}'

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from llamafactory_files import MODELS, context
 
-from memlint.formats import llamafactory, recognise
+from memlint.formats import recognise
 from memlint.formats.base import Context
+from memlint.formats.llamafactory.format import format as llamafactory
 from memlint.formats.references import Files, reader
 from memlint.source import load, redialect
 from memlint.source.document import Document

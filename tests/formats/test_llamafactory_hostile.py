@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llamafactory_files import context, document
 
-from memlint.formats import llamafactory
-from memlint.formats.validate import compiled_schema
+from memlint.formats.llamafactory.format import format as llamafactory
+from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
 V0 = sorted(compiled_schema("llamafactory.json#v0").schema["properties"])

@@ -6,7 +6,7 @@ import pytest
 from llamafactory_files import document
 
 from memlint.formats import recognise
-from memlint.formats.llamafactory import recognise as judge
+from memlint.formats.llamafactory.format import recognise as judge
 
 LORA = "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\ndataset: d\ntemplate: llama3\n"
 

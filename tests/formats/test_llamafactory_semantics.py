@@ -9,7 +9,7 @@ from llamafactory_files import BASE, MODELS, context, document, field, messages,
 
 from memlint.checks.engine import analyse
 from memlint.checks.workspace import in_memory
-from memlint.formats import llamafactory
+from memlint.formats.llamafactory.format import format as llamafactory
 from memlint.run import UNKNOWN, Origin, Quantization
 
 # (keys, finetuning type, field, value, place in LLaMA-Factory's source)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.formats import recognise, trainer
-from memlint.formats.validate import compiled_schema
+from memlint.formats import recognise
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.format import format as trainer
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.formats.schema_check import compile_check
-from memlint.formats.suggest import distance, nearest
-from memlint.formats.validate import compiled_schema, schema_issues
+from memlint.formats.schema.quick_check import compile_check
+from memlint.formats.schema.suggest import distance, nearest
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 
 NAMES = ("llamafactory.json#v0", "llamafactory.json#v1", "deepspeed.json", "axolotl.json")
 V0 = "llamafactory.json#v0"
@@ -97,7 +97,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 def test_a_clean_file_pays_for_no_validator() -> None:
     clean = {"model_name_or_path": "m", "stage": "sft", "do_train": True, "learning_rate": 1e-4, "cutoff_len": 2048}
     code = (
-        "import json,sys\nfrom memlint.formats.validate import schema_issues\n"
+        "import json,sys\nfrom memlint.formats.schema.validate import schema_issues\n"
         f"assert schema_issues(json.loads({json.dumps(json.dumps(clean))}), 'f', '{V0}') == ()\n"
         "assert 'jsonschema_rs' not in sys.modules and 'jsonschema' not in sys.modules"
     )

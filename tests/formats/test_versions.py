@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from memlint.checks.python.newest_only import OLDER
-from memlint.formats import llamafactory, trainer
+from memlint.formats.llamafactory.format import format as llamafactory
+from memlint.formats.trainer.format import format as trainer
 from memlint.run import Run
 from tests.formats.frameworks import context, document
 

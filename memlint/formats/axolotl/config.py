@@ -1,0 +1,277 @@
+"""An Axolotl file as its loader sees it: keys with Axolotl's defaults, and what it hands to TrainingArguments.
+
+Read in axolotl 0.19.0: cli/config.py, utils/schemas/, utils/config/__init__.py (normalize_config), core/builders/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.formats.base import Context
+from memlint.formats.fields import Fields, Section, as_bool, as_int, interpolated
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.training_arguments import Arguments, told
+from memlint.formats.versions import Evidence, evidence
+from memlint.run import Origin
+
+NAME = "axolotl"
+SCHEMA = "axolotl.json"
+Version = tuple[int, ...]
+
+# utils/schemas/{config,training,peft}.py: what keys mean that a file does not give.
+_DEFAULTS: Mapping[str, Any] = {
+    "micro_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "sequence_len": 512,
+    "optimizer": "adamw_torch_fused",
+    "lora_dropout": 0.0,
+    "gradient_checkpointing": False,
+    "val_set_size": 0.0,
+    "weight_decay": 0.0,
+    "num_epochs": 1.0,
+}
+# Keys that reach transformers' TrainingArguments under their own names (core/builders/base.py, causal.py).
+_PASSED = (
+    *("gradient_accumulation_steps", "weight_decay", "max_grad_norm", "optim_target_modules", "save_only_model"),
+    *("torch_empty_cache_steps", "auto_find_batch_size", "ddp_bucket_cap_mb", "deepspeed", "learning_rate"),
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "torch_compile_backend", "torch_compile_mode"),
+)
+
+
+class Release(NamedTuple):
+    """The last patch of a minor release of Axolotl, and the newest libraries that its packaging allows."""
+
+    version: Version
+    newest: Mapping[str, Version]
+
+
+_PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
+
+
+def _release(version: Version, *newest: Version) -> Release:
+    return Release(version, dict(zip(_PACKAGES, newest, strict=True)))
+
+
+# Newest first: requirements.txt and setup.py, from 0.17 on pyproject.toml, at each tag. What is not bounded from above
+# there (torch up to 0.17, transformers in 0.6, trl and deepspeed in 0.4): what its tests ran with (.github/workflows),
+# or what was current.
+RELEASES: tuple[Release, ...] = (
+    _release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
+    _release((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
+    _release((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
+    _release((0, 16, 1), (5, 5), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _release((0, 15), (5, 3), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _release((0, 14), (5, 0), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _release((0, 13, 2), (4, 57), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _release((0, 12, 2), (4, 55), (2, 7), (0, 17), (1, 10), (0, 21), (0, 17)),
+    _release((0, 11), (4, 53), (2, 7), (0, 15), (1, 8), (0, 18), (0, 17)),
+    _release((0, 10, 1), (4, 52), (2, 7), (0, 15), (1, 7), (0, 18), (0, 17)),
+    _release((0, 9, 2), (4, 51), (2, 7), (0, 15), (1, 6), (0, 17), (0, 15)),
+    _release((0, 8, 1), (4, 51), (2, 6), (0, 15), (1, 6), (0, 16), (0, 15)),
+    _release((0, 7, 1), (4, 49), (2, 6), (0, 14), (1, 3), (0, 15), (0, 16)),
+    _release((0, 6), (4, 47), (2, 5), (0, 14), (1, 2), (0, 12), (0, 16)),
+    _release((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
+    _release((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
+)
+
+
+class Config(NamedTuple):
+    """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
+
+    `held` are keys whose value is a placeholder; `given_away`: the key that bounds `versions`.
+    """
+
+    section: Section
+    own: Arguments
+    hf: Arguments
+    context: Context
+    versions: Mapping[str, Version]
+    held: frozenset[str]
+    given_away: Origin | None = None
+    architecture: Any = None
+
+    def text(self, key: str) -> str:
+        value = self.own.get(key)
+        return value.strip() if isinstance(value, str) else ""
+
+    def whole(self, key: str, default: int = 0) -> int:
+        value = self.own.integer(key)
+        return default if value is None else value
+
+    def below(self, key: str) -> Mapping[str, Any]:
+        value = self.own.get(key)
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def release(self) -> Version:
+        return self.versions[NAME]
+
+    @property
+    def family(self) -> str:
+        """The model's `model_type`; "" where the model is unknown."""
+        return getattr(self.architecture, "family", "")
+
+    @property
+    def has_experts(self) -> bool:
+        return any(kind.mlp.kind == "moe" for kind in getattr(self.architecture, "kinds", ()))
+
+    @property
+    def quantizes(self) -> bool:
+        return self.own.flag("load_in_8bit") or self.own.flag("load_in_4bit")
+
+    @property
+    def adapter(self) -> str:
+        return self.own.word("adapter")
+
+    @property
+    def rl(self) -> str:
+        return self.own.word("rl")
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Class names of the plug-ins: `axolotl.integrations.liger.LigerPlugin` is LigerPlugin."""
+        value = self.own.get("plugins")
+        names = value if isinstance(value, list) else [value]
+        return tuple(name.rpartition(".")[2] for name in names if isinstance(name, str))
+
+    def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
+        """Set a neutral field that the file's `key` decides; UNKNOWN where the key is a placeholder."""
+        if key in self.held:
+            fields.unknown(name, f"`{key}` is a placeholder")
+        else:
+            fields.put(name, value, self.own.origin(key))
+
+
+def config_of(section: Section, context: Context) -> Config:
+    """The view of a file; values that something else fills in (`${LORA_R}`) are left out of it and named in `held`."""
+    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
+    versions, given_away = axolotl_versions(plain, context.versions)
+    named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
+    own = told(plain, _DEFAULTS, named)
+    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
+    return Config(plain, own, hf, context, versions, held, given_away)
+
+
+def axolotl_versions(section: Section, said: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
+    """Versions by package: what is stated, else what the stated release of Axolotl allows, else the newest that takes
+    the file's keys and the stated transformers; and where a key is that bounds it."""
+    found = None if NAME in said else _evidence(section)
+    bound = said.get(NAME) or min((one for one in (found and found.version, _pinned_by(said)) if one), default=None)
+    release = next((one for one in RELEASES if bound is None or one.version[:2] <= bound[:2]), RELEASES[-1])
+    whole = release.version if bound is None or release.version[: len(bound)] == bound else bound
+    return {**release.newest, **said, NAME: whole}, found.origin if found else None
+
+
+def _pinned_by(said: Mapping[str, Version]) -> Version | None:
+    """The newest release that pins the stated transformers or an older one: each pins one (requirements.txt)."""
+    stated = said.get("transformers")
+    if not stated:
+        return None
+    return next((one.version for one in RELEASES if one.newest["transformers"] <= stated[:2]), RELEASES[-1].version)
+
+
+def _evidence(section: Section) -> Evidence | None:
+    """Axolotl ignores a key that it does not know: only one tells its release whose value the next ones refuse."""
+    properties = compiled_schema(SCHEMA).schema["properties"]
+    refused = {
+        key: value
+        for key, value in section.value.items()
+        if value and "is refused" in properties.get(key, {}).get("x-memlint-note", "")
+    }
+    return evidence(section._replace(value=refused), SCHEMA, (NAME,)).get(NAME)
+
+
+_EMULATES_BF16: Version = (2, 3)
+
+
+def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
+    """The half-precision dtype that trains ("" for none), and the key that says so.
+
+    `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch
+    2.3 on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file
+    that gives no `bf16` means `auto`, one that leaves it empty means none.
+    """
+    said: Any = own.section.value.get("bf16", "auto")
+    said = as_bool(said) if as_bool(said) is not None else said
+    if own.flag("fp16") and said in ("auto", None, False):
+        return "float16", "fp16"
+    if said == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
+        unsaid = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
+        said = None
+        if unsaid:
+            return "float16", "bf16"
+    if said or own.flag("bfloat16"):
+        return "bfloat16", "bf16" if said else "bfloat16"
+    return "", "bf16"
+
+
+def _training_arguments(own: Arguments, context: Context, versions: Mapping[str, Version]) -> dict[str, Any]:
+    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
+    values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
+    micro = own.get("micro_batch_size")
+    values["per_device_train_batch_size"] = micro
+    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or micro
+    values["gradient_accumulation_steps"] = accumulation(own)
+    values["optim"] = own.get("optimizer")
+    values["optim_args"] = _options(own.get("optim_args"))
+    dtype, _ = half(own, context, versions["torch"])
+    full = own.get("bf16") == "full"
+    values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
+    values["bf16_full_eval"] = full
+    values["torch_compile"] = own.word("torch_compile") == "auto" or own.flag("torch_compile")
+    values["eval_strategy"] = evaluation_strategy(own, versions[NAME])
+    values["save_strategy"] = "steps" if own.get("save_steps") else own.word("save_strategy") or "epoch"
+    if not own.word("rl") and not own.flag("reward_model"):
+        values["eval_accumulation_steps"] = values["gradient_accumulation_steps"]
+    return values
+
+
+def accumulation(own: Arguments) -> Any:
+    """`gradient_accumulation_steps`, or what the older `batch_size` leaves to it (normalize_config)."""
+    total, micro = as_int(own.section.value.get("batch_size")), as_int(own.get("micro_batch_size"))
+    if own.written("gradient_accumulation_steps") or not total or not micro:
+        return own.get("gradient_accumulation_steps")
+    return total // micro
+
+
+def evaluates(own: Arguments) -> bool:
+    """Whether there is anything to evaluate on."""
+    return bool(own.get("test_datasets")) or bool(own.number("val_set_size"))
+
+
+# core/builders/base.py:436, _configure_save_and_eval_strategy; before, core/trainer_builder.py fell back to epochs.
+_NEVER_UNASKED = (0, 10)
+
+
+def evaluation_strategy(own: Arguments, release: Version) -> str:
+    """With a set to evaluate on: steps, or what `eval_strategy` says, else none."""
+    if not evaluates(own):
+        return "no"
+    if own.get("eval_steps") or _evaluates_in_between(own):
+        return "steps"
+    unasked = "epoch" if release < _NEVER_UNASKED and not own.word("rl") else "no"
+    return own.word("eval_strategy") or own.word("evaluation_strategy") or unasked
+
+
+def _evaluates_in_between(own: Arguments) -> bool:
+    """`evals_per_epoch: 1` of one epoch makes no `eval_steps` (utils/config/__init__.py:261, `if eval_steps < 1.0`)."""
+    times, epochs = own.number("evals_per_epoch"), own.number("num_epochs")
+    return bool(times and epochs and times * epochs > 1)
+
+
+def _options(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={option}" for key, option in value.items())
+    return value
+
+
+def is_sharded(config: Config) -> bool:
+    """loaders/model.py:154, is_fsdp_enabled."""
+    return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
+
+
+def default_origin(config: Config, detail: str = "") -> Origin:
+    return Origin("default", detail=f"{config.own.source}: {detail}" if detail else config.own.source)

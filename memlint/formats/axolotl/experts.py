@@ -1,0 +1,60 @@
+"""Axolotl: experts that are packed while they load (`quantize_moe_experts`) or made linear layers
+(`llama4_linearized_experts`), and where what that takes is not known."""
+
+from __future__ import annotations
+
+from memlint.formats.axolotl.config import Config, is_sharded
+from memlint.formats.fields import Fields
+
+_KEY = "quantize_moe_experts"
+# Since then the key is there; before, Axolotl drops it with every other key that it does not know.
+_SINCE = (0, 15)
+# Loads one tensor at a time where weights are packed as they come (core_model_loading.py:1117, v5.5.0); before, threads
+# put them on the card faster than they are packed.
+_IN_ORDER = (5, 5)
+# Pins the first bitsandbytes whose hooks run when a recomputation stops early (0.50.2 nn/parametrize.py:126-133; 0.49.1
+# nn/parametrize.py:152); the hooks of 8 bits are Axolotl's own and do not (0.19.0 monkeypatch/moe_quant.py:65).
+_ALWAYS_CALLED = (0, 19)
+
+
+def packs_experts(config: Config) -> bool:
+    """Whether this release packs stacks of experts as they load."""
+    return config.own.flag(_KEY) and config.release >= _SINCE
+
+
+def linearizes(config: Config) -> bool:
+    """Whether Llama 4's experts are frozen linear layers in few bits, one after another (blocks/moe.py, `_every`)."""
+    few = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
+    frozen = config.family.startswith("llama4") and not config.own.flag("lora_target_linear")
+    return few and frozen and not _is_divided(config)
+
+
+def unknown_of_packing(fields: Fields, config: Config) -> str:
+    """Why the memory of packed experts is not known here; "" where it is."""
+    if not packs_experts(config):
+        return ""
+    if config.own.flag("trust_remote_code"):
+        return "experts in code of the model's own may be no stacks"
+    if _is_divided(config):
+        return "how FSDP and DeepSpeed divide packed experts"
+    if config.own.get("lora_target_parameters") or config.own.get("peft_target_parameters"):
+        return "what adapters on packed experts make whole"
+    if config.versions["transformers"] < _IN_ORDER:
+        return "before transformers 5.5 experts load in threads, faster than they are packed"
+    return _never_let_go(fields, config)
+
+
+def _is_divided(config: Config) -> bool:
+    return bool(config.own.get("deepspeed")) or is_sharded(config)
+
+
+def _never_let_go(fields: Fields, config: Config) -> str:
+    """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
+    experts, their hook does not run, and what they unpacked is cached until the training ends."""
+    stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")
+    always = config.release >= _ALWAYS_CALLED and not config.own.flag("load_in_8bit")
+    kinds = getattr(config.architecture, "kinds", ())
+    last = any(kind.mlp.kind == "moe" and not kind.mlp.shared_intermediate_size for kind in kinds)
+    if stops_early and not always and last:
+        return "unpacked experts are cached for good where checkpointing is not reentrant"
+    return ""

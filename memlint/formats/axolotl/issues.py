@@ -1,0 +1,56 @@
+"""What there is to say about an Axolotl file: keys, values, combinations that are refused, keys without their plug-in.
+
+Axolotl ignores a key that it does not know, so one is reported only where it is a slip of a known key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.formats.axolotl.config import NAME, SCHEMA, Config
+from memlint.formats.axolotl.conflicts import conflicts
+from memlint.formats.axolotl.training import PLUGIN_OF
+from memlint.formats.base import Issue
+from memlint.formats.fields import value_at
+from memlint.formats.schema.validate import schema_issues
+
+
+def axolotl_issues(config: Config) -> tuple[Issue, ...]:
+    section = config.section
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    kept = (_judged(issue, config) for issue in found)
+    own = (*_placeholders(config), *conflicts(config), *_without_plugin(config))
+    return (*(issue for issue in kept if issue is not None), *own)
+
+
+_NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequence_len", "lora_r", "eval_batch_size"))
+
+
+def _judged(issue: Issue, config: Config) -> Issue | None:
+    """An issue of the schema with the severity it deserves: while nobody says which release is in use, an older one may
+    take what the newest refuses or ignores."""
+    if issue.code == "unknown-key" and not issue.suggestion:
+        return None
+    if issue.code in ("removed-key", "renamed-key") and value_at(config.section.value, issue.pointer) is None:
+        return None  # `debug:` alone says nothing to any release
+    if NAME in config.context.versions or (issue.pointer and issue.pointer[0] in _NUMBERS):
+        return issue
+    if issue.code in ("removed-key", "renamed-key", "removed-value"):
+        return issue._replace(severity="info")
+    return issue._replace(severity="warning") if issue.severity == "error" else issue
+
+
+def _placeholders(config: Config) -> Iterator[Issue]:
+    value = config.section.document.value
+    for key in sorted(config.held):
+        message = f"`{key}: {str(value[key])[:60]}` looks like a template's variable; its value is not known here"
+        yield config.section.issue("interpolation", message, key, severity="info")
+
+
+def _without_plugin(config: Config) -> Iterator[Issue]:
+    """A plug-in's keys are known only where the plug-in is (utils/config/__init__.py, merge_input_args)."""
+    for key, plugin in PLUGIN_OF.items():
+        if config.own.flag(key) and plugin not in config.plugins and "plugins" not in config.held:
+            name = f"axolotl.integrations.{'liger' if plugin == 'LigerPlugin' else 'cut_cross_entropy'}.{plugin}"
+            message = f"`{key}` has no effect without its plug-in: add `{name}` to `plugins`"
+            yield config.section.issue("ignored-key", message, key, severity="warning", on_key=True)

@@ -1,0 +1,238 @@
+"""Axolotl: how many GPUs, and what shards the model: DeepSpeed, FSDP, sequence and tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._pattern import pattern
+from memlint._record import NamedTuple
+from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.model import fsdp_version
+from memlint.formats.base import Issue, Missing
+from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.fields import Fields, Section, as_int, as_words, root
+from memlint.formats.references import issue as reference_issue
+
+_FINDS_UNUSED = ("gemma4", "gemma4_unified")
+# Key -> neutral degree; the older name second (0.9: sequence_parallel_degree).
+_DEGREES = (
+    ("tensor_parallel_size", "parallelism.tensor_parallel_size"),
+    ("context_parallel_size", "parallelism.context_parallel_size"),
+    ("sequence_parallel_degree", "parallelism.context_parallel_size"),
+    ("expert_parallel_size", "parallelism.expert_parallel_size"),
+)
+
+
+_DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
+
+
+class Taken(NamedTuple):
+    """Sections that took part, by the name that rules know them by; `editable` where they are files or parts of one."""
+
+    name: str
+    section: Section
+    editable: bool = True
+
+
+def apply_parallel(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """World, engine and sharding. The file's own keys win over the launcher's."""
+    taken = _launched(fields, config)
+    _said_world(fields, config)
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        fields.unknown(
+            "parallelism.world_size", "nobody said how many GPUs (--gpus, a directive): all visible ones train"
+        )
+    for key, name in _DEGREES:
+        degree = config.own.integer(key)
+        if degree is not None and degree > 1:
+            config.put(fields, name, key, degree)
+    taken += _engine(fields, config)
+    _ranks(fields)
+    _groups(fields, config)
+    return taken
+
+
+def _said_world(fields: Fields, config: Config) -> None:
+    """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train."""
+    sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *(key for key, _ in _DEGREES))]
+    if isinstance(fields.get("parallelism.world_size"), int) or not any(sizes[: len(_DATA_PARALLEL)]):
+        return
+    world = 1
+    for size in sizes:
+        world *= max(1, size or 1)
+    fields.put("parallelism.world_size", world, config.own.origin("dp_shard_size"))
+
+
+def _launched(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """The launch file beside the config, and a DeepSpeed file for a config that names none."""
+    found = []
+    for document in config.context.companions:
+        section = root(document, "companion")
+        if claims(launch_file, document):
+            fields.issues.extend(launch_file.accelerate_issues(section, config.context))
+            launch_file.apply_world(fields, section)
+            named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
+            found.append(Taken("accelerate", section))
+            found += [Taken("deepspeed", named)] if named is not None else []
+        elif claims(deepspeed_file, document) and not config.own.get("deepspeed"):
+            _sharded_by(fields, config, section)
+            found.append(Taken("deepspeed", section))
+    return tuple(found)
+
+
+def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    if config.own.get("deepspeed"):
+        return _deepspeed(fields, config)
+    if config.own.get("fsdp") or config.own.get("fsdp_config"):
+        return _fsdp(fields, config)
+    if "parallelism.engine" not in fields.values:
+        world = fields.get("parallelism.world_size")
+        many = isinstance(world, int) and world > 1
+        fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
+    # causal.py: `bool(cfg.ddp_find_unused_parameters)` under DDP
+    unused = config.own.flag("ddp_find_unused_parameters")
+    if config.family in _FINDS_UNUSED and not config.own.written("ddp_find_unused_parameters"):
+        unused = config.own.get("activation_offloading") is not True  # utils/config/__init__.py:419
+    config.put(fields, "parallelism.find_unused_parameters", "ddp_find_unused_parameters", unused)
+    return ()
+
+
+def _deepspeed(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    value = config.own.get("deepspeed")
+    if isinstance(value, dict):
+        section = config.section.below("deepspeed")
+        _sharded_by(fields, config, section)
+        return (Taken("deepspeed", section),)
+    found = config.context.read(value, config.section.document.path) if isinstance(value, str) else None
+    if found is not None and not isinstance(found, Missing) and isinstance(found.value, dict):
+        section = root(found, "companion")
+        _sharded_by(fields, config, section)
+        return (Taken("deepspeed", section),)
+    if isinstance(found, Missing):
+        return _fetched(fields, config, str(value), found)
+    fields.issues.append(
+        config.section.issue("wrong-companion", f"`{value}` is no DeepSpeed configuration", "deepspeed")
+    )
+    _unread(fields, config)
+    return ()
+
+
+def _unread(fields: Fields, config: Config) -> None:
+    fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
+    fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
+
+
+def _fetched(fields: Fields, config: Config, name: str, missing: Missing) -> tuple[Taken, ...]:
+    """A file that `axolotl fetch deepspeed_configs` puts there counts as that one."""
+    absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
+    value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
+    if value is None:
+        fields.issues.append(_once_shipped(absent) if _ONCE.search(name) else absent)
+        _unread(fields, config)
+        return ()
+    message = f"{absent.message}; its memory is estimated as with the file that Axolotl ships under that name"
+    fields.issues.append(absent._replace(message=message, severity="info"))
+    section = Section(config.section.document, value, (*config.section.pointer, "deepspeed"))
+    _sharded_by(fields, config, section)
+    return (Taken("deepspeed", section, editable=False),)
+
+
+def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
+    fields.issues.extend(deepspeed_file.config_issues(section, config.context))
+    deepspeed_file.apply_deepspeed(fields, section, config.hf, config.architecture)
+    quantization = fields.get("model.quantization")
+    if fields.get("precision.compute") != "float32" or fields.get("parallelism.zero.stage") == 3:
+        reason = "DeepSpeed makes all floating parameters one dtype"
+        fields.infer("precision.embeddings_dtype", "", reason)
+        fields.infer("model.quantization", quantization._replace(upcast_rest_to_fp32=False), reason)
+
+
+# v0.3.0 deepspeed/zero2.json and zero3.json; 0.4.0 has other files of these names in deepspeed_configs/.
+_ONCE = pattern(r"(?:^|/)deepspeed/zero[23]\.json$")
+
+
+def _once_shipped(absent: Issue) -> Issue:
+    message = f"{absent.message}; Axolotl before 0.4.0 ships a file under that name, and training starts in its folder"
+    return absent._replace(message=message, severity="info")
+
+
+_SHIPPED = pattern(r"(?:^|/)deepspeed_configs/zero([123])(_bf16)?(?:_cpuoffload_(all|params)|_torch_compile)?\.json$")
+_AUTO = ("gradient_accumulation_steps", "gradient_clipping", "train_batch_size", "train_micro_batch_size_per_gpu")
+
+
+def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
+    """The configuration that Axolotl ships under `deepspeed_configs/` (0.19.0); None where it ships none."""
+    found = _SHIPPED.search(name)
+    if found is None:
+        return None
+    stage, half, offload = found.groups()
+    zero: dict[str, Any] = {"stage": int(stage), "overlap_comm": True}
+    if stage == "2":
+        zero |= {"offload_optimizer": {"device": "cpu"}, "contiguous_gradients": True}
+    if stage == "3":
+        auto = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+        none = dict.fromkeys(("sub_group_size", "max_live_parameters", "max_reuse_distance"), 0)
+        zero |= {"contiguous_gradients": True, "gather_16bit_weights_on_model_save": True, **none}
+        zero |= dict.fromkeys(auto, "auto")
+    moved = {"all": ("offload_optimizer", "offload_param"), "params": ("offload_param",)}.get(offload or "", ())
+    zero |= {key: {"device": "cpu", "pin_memory": True} for key in moved}
+    halves = {"bf16": {"enabled": True}} if half else {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
+    """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
+    words = as_words(config.own.get("fsdp"))
+    defaults: dict[str, Any] = {**fsdp.TRAINER_DEFAULTS, "version": fsdp_version(config)}
+    defaults |= fsdp.said_by_words(words)
+    section = config.section.below("fsdp_config")
+    key = "fsdp_config" if section.value else "fsdp"
+    known = section._replace(value=_known_options(config, section))
+    fsdp.apply_fsdp(fields, fsdp.Options(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key))
+    fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
+    if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
+        reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
+        fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
+    return (Taken("fsdp", section),) if section.value else ()
+
+
+_PREPARES_FSDP2 = (0, 12)
+_CHECKS_OPTIONS = (0, 13)
+_OPTIONS = frozenset(
+    {
+        *("fsdp_version", "version", "activation_checkpointing", "offload_params", "sync_module_states"),
+        *("cpu_ram_efficient_loading", "cpu_offload_pin_memory", "use_orig_params", "state_dict_type"),
+        *("final_state_dict_type", "auto_wrap_policy", "transformer_layer_cls_to_wrap", "min_num_params"),
+        *("reshard_after_forward", "mixed_precision_policy"),
+    }
+)
+
+
+def _known_options(config: Config, section: Section) -> Mapping[str, Any]:
+    """Options without a field in FSDPConfig are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
+    if config.release < _CHECKS_OPTIONS:
+        return section.value
+    return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _OPTIONS}
+
+
+def _groups(fields: Fields, config: Config) -> None:
+    """Shards over fewer GPUs than there are: what is left holds copies (utils/distributed.py:334)."""
+    ranks = fields.get("parallelism.data_parallel_size", None)
+    shard, copies = (as_int(config.own.get(key)) for key in _DATA_PARALLEL)
+    if not isinstance(ranks, int) or fields.get("parallelism.engine", "") != "fsdp":
+        return
+    size = shard or ranks // max(1, copies or 1)
+    if 1 < size < ranks:
+        key = "dp_shard_size" if shard else "dp_replicate_size"
+        fields.put("parallelism.fsdp.strategy", "HYBRID_SHARD", config.own.origin(key))
+        fields.put("parallelism.fsdp.shard_group_size", size, config.own.origin(key))
+
+
+def _ranks(fields: Fields) -> None:
+    world = fields.get("parallelism.world_size")
+    if not isinstance(world, int):
+        return
+    for name in ("tensor_parallel_size", "context_parallel_size"):
+        world //= max(1, fields.get(f"parallelism.{name}", 1))
+    fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")

@@ -1,0 +1,134 @@
+"""What DeepSpeed makes of dtypes: half weights, fp32 master copies, gradients (deepspeed 0.19.8 runtime/engine.py)."""
+
+from __future__ import annotations
+
+from memlint.formats.deepspeed.config import Config, dtype_of
+from memlint.formats.fields import Fields, as_bool
+from memlint.run import Origin
+
+_HALVES = (("bf16", "bfloat16"), ("fp16", "float16"))
+
+
+def enabled_half(fields: Fields, view: Config) -> tuple[str, Origin]:
+    """The half dtype in force and where that is said; "" for fp32.
+
+    Under Hugging Face `auto` follows the training arguments, and a section that is missing is added when they ask for
+    half precision (accelerate 1.15 DeepSpeedPlugin.set_mixed_precision).
+    """
+    for key, dtype in _HALVES:
+        section = "bfloat16" if key == "bf16" and view.get("bf16") is None else key  # BFLOAT16_OLD
+        enabled = view.get(section, "enabled")
+        if enabled == "auto" or (view.get(section) is None and view.arguments is not None):
+            if view.arguments is not None and _asked(view, key):
+                return dtype, view.arguments.origin(key)
+        elif as_bool(enabled):
+            return dtype, view.section.origin(section, "enabled")
+    return "", view.origin("bf16")
+
+
+def _asked(view: Config, key: str) -> bool:
+    """`bf16: auto` becomes `bf16 or bf16_full_eval` (transformers 5.23 integrations/deepspeed.py:172)."""
+    return view.arguments is not None and (view.arguments.flag(key) or view.arguments.flag(f"{key}_full_eval"))
+
+
+def apply_precision(fields: Fields, view: Config) -> None:
+    half, origin = enabled_half(fields, view)
+    if not half and view.arguments is None and _undecided(view):
+        _unknown(fields)
+    elif half:
+        _half(fields, half, origin)
+    else:
+        _single(fields, origin)
+    fields.put("precision.outputs_to_fp32", False, Origin("inferred", detail="accelerate wraps no DeepSpeed forward"))
+    _autocast(fields, view)
+    _master(fields, view, half)
+    _gradients(fields, view, half)
+    _contradictions(fields, view)
+
+
+def _undecided(view: Config) -> bool:
+    return any(view.is_auto(key, "enabled") for key, _ in _HALVES)
+
+
+def _unknown(fields: Fields) -> None:
+    for name in ("precision.compute", "precision.trainable_dtype"):
+        fields.unknown(name, "`enabled: auto` follows training arguments that are not known")
+
+
+def _half(fields: Fields, half: str, origin: Origin) -> None:
+    """engine.py:2085 casts every floating parameter, adapters included; frozen ones as well."""
+    for name in ("precision.compute", "precision.trainable_dtype", "method.adapter_dtype", "model.weights_dtype"):
+        fields.put(name, half, origin)
+    fields.put("precision.autocast", False, Origin("inferred", detail="DeepSpeed casts the module instead"))
+
+
+def _single(fields: Fields, origin: Origin) -> None:
+    """The engine casts nothing (engine.py:2089): weights that another format loaded in half precision compute in it.
+
+    Under stage 3 zero.Init makes what it loads fp32 (partition_parameters.py:407); transformers enters it unless the
+    model is quantised (5.23 modeling_utils.py:3815, `not is_quantized and not _is_ds_init_called`).
+    """
+    stage_3 = fields.get("parallelism.zero.stage") == 3
+    if stage_3 or fields.get("precision.autocast", None) is not False or "precision.compute" not in fields.values:
+        fields.put("precision.compute", "float32", origin)
+    fields.put("precision.autocast", False, origin)
+    if stage_3 and "model.weights_dtype" in fields.values and not _quantized(fields):
+        for name in ("model.weights_dtype", "precision.trainable_dtype"):
+            fields.infer(name, "float32", "neither bf16 nor fp16: deepspeed.zero.Init makes parameters fp32")
+
+
+def _quantized(fields: Fields) -> bool:
+    whole = fields.get("model.quantization", None)
+    return bool(getattr(whole, "method", fields.get("model.quantization.method", "none")) != "none")
+
+
+def _autocast(fields: Fields, view: Config) -> None:
+    """`torch_autocast`: parameters keep their dtype and matmuls run in `dtype`."""
+    if not view.flag("torch_autocast", "enabled", default=False):
+        return
+    fields.put("precision.autocast", True, view.section.origin("torch_autocast", "enabled"))
+    dtype = dtype_of(view.get("torch_autocast", "dtype"))
+    if dtype:
+        fields.put("precision.compute", dtype, view.section.origin("torch_autocast", "dtype"))
+
+
+def _master(fields: Fields, view: Config, half: str) -> None:
+    """ZeRO copies its partition even of fp32 weights (stage_1_and_2.py, single_partition_of_fp32_groups)."""
+    sharded = fields.get("parallelism.zero.stage") in (1, 2, 3)
+    fields.infer("precision.master_weights", bool(half) or sharded, "DeepSpeed's optimizers hold master weights")
+    key = {"bfloat16": "bf16", "float16": "fp16"}.get(half, "")
+    option = f"{key}_master_weights_and_grads"
+    if key and view.flag(key, option, default=False):
+        fields.put("precision.master_dtype", half, view.section.origin(key, option))
+    if view.flag("bf16", "bf16_optimizer_states", default=False):
+        fields.put("optimizer.state_dtype", "bfloat16", view.section.origin("bf16", "bf16_optimizer_states"))
+
+
+def _gradients(fields: Fields, view: Config, half: str) -> None:
+    """`data_types.grad_accum_dtype`; unset means the model's dtype (engine.get_data_types)."""
+    dtype = dtype_of(view.get("data_types", "grad_accum_dtype"))
+    if dtype:
+        fields.put("precision.grad_dtype", dtype, view.section.origin("data_types", "grad_accum_dtype"))
+    if dtype and half and dtype != half and fields.get("parallelism.zero.stage") == 0:
+        message = (
+            f"without ZeRO gradients cannot accumulate in {dtype} under {half} (engine._do_optimizer_sanity_check)"
+        )
+        fields.issues.append(view.section.issue("conflict", message, "data_types", "grad_accum_dtype"))
+
+
+def _contradictions(fields: Fields, view: Config) -> None:
+    if all(as_bool(view.get(key, "enabled")) for key, _ in _HALVES):
+        message = "`fp16` and `bf16` cannot both be enabled (runtime/config.py asserts it)"
+        fields.issues.append(view.section.issue("conflict", message, "fp16", "enabled"))
+    args = view.arguments
+    for key, _ in _HALVES:
+        said = as_bool(view.get(key, "enabled"))
+        if args is None or said is None or said == _asked(view, key):
+            continue
+        word, asked = str(said).lower(), str(not said).lower()
+        message = (
+            f"`{key}.enabled: {word}` here and `{key}: {asked}` in the training arguments: transformers refuses both"
+        )
+        place = (args.section.document.path, (*args.section.pointer, args.written(key) or key), f"`{key}`: {asked}")
+        related = (place,) if args.written(key) else ()
+        fields.issues.append(view.section.issue("conflict", message, key, "enabled", related=related))

@@ -1,0 +1,67 @@
+"""LLaMA-Factory: one YAML (or JSON) file for `llamafactory-cli train|chat|api|export`, v0 keys or the v1 layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._lazy import Lazy
+from memlint.findings import Edit
+from memlint.formats.base import Context, Issue, Parsed, Recognition
+from memlint.formats.llamafactory.recognise import is_v1, recognise_document
+from memlint.run import Run
+from memlint.source.document import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.formats.llamafactory.edits as written
+    import memlint.formats.llamafactory.v0 as v0
+    import memlint.formats.llamafactory.v1 as v1
+else:
+    written = Lazy("memlint.formats.llamafactory.edits")
+    v0 = Lazy("memlint.formats.llamafactory.v0")
+    v1 = Lazy("memlint.formats.llamafactory.v1")
+
+NAME = "llamafactory"
+DIALECT = "omegaconf"
+SCHEMA = "llamafactory.json"
+
+
+def dialect(context: Context) -> str:
+    """hparams/parser.py: OmegaConf.load reads the file since 0.9.4, PyYAML before, which takes a key twice and knows no
+    `1e-5`."""
+    return "yaml11" if context.versions.get("llamafactory", (0, 9, 4)) < (0, 9, 4) else DIALECT
+
+
+def recognise(document: Document) -> Recognition:
+    """Whether this document is a LLaMA-Factory file, judged by its keys alone, and what it is for."""
+    return recognise_document(document)
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The document (read in DIALECT) as a run with issues and origins. Never raises on any value."""
+    if not isinstance(document.value, dict):
+        return Parsed(NAME, (), (), (document,))
+    role = recognise_document(document).role
+    parse_layout = v1.parse_v1 if is_v1(document.value) else v0.parse_v0
+    parsed = parse_layout(document, context, role)
+    return parsed._replace(issues=(*_unreadable(document, context), *parsed.issues))
+
+
+def _unreadable(document: Document, context: Context) -> tuple[Issue, ...]:
+    """`json.load(Path(...))` (hparams/parser.py:123, since 0.9.5) cannot work: a path is no file."""
+    if document.syntax != "json" or context.versions.get("llamafactory", (0, 9, 5)) < (0, 9, 5):
+        return ()
+    message = "LLaMA-Factory 0.9.5 cannot read JSON configs (it hands json.load a path): write it as YAML"
+    return (Issue("unreadable-config", message, document.path, (), "warning"),)
+
+
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """How the YAML, or the DeepSpeed JSON behind it, would say `changes`; None where LLaMA-Factory cannot."""
+    return written.llamafactory_edits(parsed, run, changes)
+
+
+def reads_releases(run: Run) -> bool:
+    """Whether other releases (those of 2025 and 2026) read the file as another run, its versions aside: they differ in
+    the FSDP that `fsdp:` stands for, version 2 since transformers 5.10."""
+    return run.parallelism.engine == "fsdp"

@@ -1,0 +1,239 @@
+"""LLaMA-Factory: how many GPUs, and what shares the model among them (DeepSpeed, FSDP, Megatron, DDP)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memlint._lazy import Lazy
+from memlint._record import NamedTuple
+from memlint.formats.base import Issue, Missing
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file
+from memlint.formats.fields import Fields, Section, as_words, root
+from memlint.formats.llamafactory.config import Config
+from memlint.formats.references import issue as reference_issue
+from memlint.formats.training_arguments import Arguments
+from memlint.run import Origin
+from memlint.source.document import Document, Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.formats.llamafactory.shipped_deepspeed as shipped
+else:
+    shipped = Lazy("memlint.formats.llamafactory.shipped_deepspeed")
+
+# Keys of MegatronBridgeArguments and of mcore_adapter's arguments -> neutral degrees.
+_DEGREES = (
+    ("tensor_model_parallel_size", "parallelism.tensor_parallel_size"),
+    ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_size"),
+    ("context_parallel_size", "parallelism.context_parallel_size"),
+    ("expert_model_parallel_size", "parallelism.expert_parallel_size"),
+)
+_STAND_IN = "stand-in"  # a companion without a file: nothing in it can be edited
+
+
+class Companion(NamedTuple):
+    """A file that takes part, or a mapping inside of the main one: the section's name, its content and its place."""
+
+    name: str
+    document: Document
+    value: Any
+    pointer: Path = ()
+
+
+def apply_world(fields: Fields, config: Config) -> None:
+    """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
+    for document in config.context.companions:
+        if launch_file.recognise(document).confidence != "no":
+            launch_file.apply_world(fields, root(document, "companion"))
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        workers = config.own.integer("ray_num_workers")
+        if config.own.written("ray_num_workers") and workers:
+            fields.put("parallelism.world_size", workers, config.own.origin("ray_num_workers"))
+        else:
+            reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:66)"
+            fields.unknown("parallelism.world_size", reason)
+    _find_unused(fields, config)
+
+
+def _find_unused(fields: Fields, config: Config) -> None:
+    """Off for LoRA (hparams/parser.py:602) and, as the Trainer has it, wherever activations are checkpointed."""
+    if not config.hf.written("ddp_find_unused_parameters"):
+        lora = config.tuning == "lora"
+        off = lora or fields.get("checkpointing.mode", "none") != "none"
+        reason = "LLaMA-Factory sets it for LoRA" if lora else "Trainer: off with checkpointing, else on"
+        fields.infer("parallelism.find_unused_parameters", not off, reason)
+
+
+def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """Engine and sharding; the files that say so. What the launcher's file says comes first, the config wins."""
+    launched = _launched(fields, config)
+    return (*launched, *_configured(fields, config))
+
+
+def _launched(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
+    found = []
+    for document in config.context.companions:
+        if launch_file.recognise(document).confidence != "no":
+            section = root(document, "companion")
+            fields.issues.extend(launch_file.accelerate_issues(section, config.context))
+            named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
+            found.append(Companion("accelerate", document, document.value))
+            if named is not None:
+                found.append(Companion("deepspeed", named.document, named.value, named.pointer))
+            _fsdp2(fields)
+        elif deepspeed_file.recognise(document).confidence != "no" and not config.hf.get("deepspeed"):
+            companion = Companion("deepspeed", document, document.value)
+            found.extend(apply_companion(fields, config, companion, config.hf))
+    return tuple(found)
+
+
+def _fsdp2(fields: Fields) -> None:
+    """model_utils/checkpointing.py:181: not reentrant under FSDP2."""
+    if fields.get("parallelism.engine") == "fsdp" and fields.get("parallelism.fsdp.version") == 2:
+        fields.infer("checkpointing.reentrant", False, "LLaMA-Factory switches it off under FSDP2")
+
+
+def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
+    written = config.hf.get("fsdp")
+    words = as_words(written) or (("full_shard",) if written is True else ())
+    section = config.section.below("fsdp_config")
+    found: tuple[Companion, ...] = ()
+    if isinstance(config.hf.get("fsdp_config"), str):
+        document = config.context.read(config.hf.get("fsdp_config"), config.section.document.path)
+        if isinstance(document, Missing):
+            fields.issues.append(reference_issue(document, config.section.document.path, ("fsdp_config",)))
+        else:
+            section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
+    transformers = config.versions["transformers"]
+    source = f"transformers {'.'.join(map(str, transformers))} TrainingArguments"
+    fsdp.apply_fsdp(fields, fsdp.trainer_options(section, words, transformers, source), config.hf.origin("fsdp"))
+    _fsdp2(fields)
+    return found
+
+
+def _configured(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    if _megatron(fields, config):
+        return ()
+    if config.own.flag("use_hyper_parallel"):
+        config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
+        fields.infer("parallelism.fsdp.version", 2, "train/hyper_parallel/trainer.py: fsdp2_prepare_model")
+        size = config.whole("hyper_parallel_cp_size", 1)
+        config.put(fields, "parallelism.context_parallel_size", "hyper_parallel_cp_size", size)
+        return ()
+    if config.hf.get("deepspeed"):
+        found = deepspeed_companion(fields, config.section, config.context.read, ("deepspeed",))
+        return apply_companion(fields, config, found, config.hf)
+    if config.hf.get("fsdp"):
+        return _fsdp(fields, config)
+    if "deepspeed" in config.held:
+        fields.unknown("parallelism.zero.stage", "`deepspeed` is an interpolation")
+    return ()
+
+
+def apply_companion(
+    fields: Fields, config: Config, found: Companion | None, arguments: Arguments
+) -> tuple[Companion, ...]:
+    """What a DeepSpeed configuration says; without one, its stage stays unknown."""
+    if found is None:
+        fields.put("parallelism.engine", "deepspeed", config.section.origin())
+        fields.unknown("parallelism.zero.stage", "the DeepSpeed configuration cannot be read")
+        return ()
+    inside = found.document is config.section.document
+    section = Section(found.document, found.value, found.pointer, "file" if inside else "companion")
+    fields.issues.extend(deepspeed_file.config_issues(section, config.context))
+    deepspeed_file.apply_deepspeed(fields, section, arguments, config.architecture)
+    return () if found.name == _STAND_IN else (found,)
+
+
+def deepspeed_companion(fields: Fields, section: Section, read: Any, keys: tuple[str, ...]) -> Companion | None:
+    """The DeepSpeed configuration at `keys`: a mapping, JSON text, or a file's name. None where it is out of reach."""
+    value: Any = section.value
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    pointer = (*section.pointer, *keys)
+    if isinstance(value, dict):
+        return Companion("deepspeed", section.document, value, pointer)
+    if not isinstance(value, str):
+        return None
+    if value.lstrip().startswith("{"):
+        return _inline(section, value, pointer)
+    return _file(fields, section, value, read, pointer)
+
+
+def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return Companion("deepspeed", section.document, value, pointer) if isinstance(value, dict) else None
+
+
+def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
+    found = read(name, section.document.path)
+    if isinstance(found, Missing):
+        return _shipped(fields, section, name, reference_issue(found, section.document.path, pointer))
+    if not isinstance(found.value, dict) or deepspeed_file.recognise(found).confidence == "no":
+        message = f"`{name}` is no DeepSpeed configuration"
+        fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
+        return None
+    return Companion("deepspeed", found, root(found, "companion").value)
+
+
+def _shipped(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:
+    """What stands in for an absent file: one that LLaMA-Factory ships under this name."""
+    value = shipped.shipped_deepspeed(name) if absent.code in ("missing-reference", "outside-reference") else None
+    if value is None:
+        fields.issues.append(absent)
+        return None
+    message = f"{absent.message}; its memory is estimated as with the file that LLaMA-Factory ships under that name"
+    severity = "info" if shipped.in_its_folder(name) else absent.severity
+    fields.issues.append(absent._replace(message=message, severity=severity))
+    return Companion(_STAND_IN, section.document, value, absent.pointer)
+
+
+def _megatron(fields: Fields, config: Config) -> bool:
+    """USE_MCA and USE_MEGATRON_BRIDGE are environment variables; the degrees are keys of those parsers alone."""
+    flags = [key for key in ("use_mca", "use_megatron_bridge") if config.own.flag(key)]
+    written = [key for key, _ in _DEGREES if config.own.written(key)]
+    if not flags and not written:
+        return False
+    fields.put("parallelism.engine", "megatron", config.own.origin((flags or written)[0]))
+    for key, name in _DEGREES:
+        degree = config.own.integer(key)
+        if degree is not None and degree >= 1:
+            config.put(fields, name, key, degree)
+    granularity = config.own.word("recompute_granularity")
+    mode = {"full": "full", "selective": "selective"}.get(granularity, "none")
+    config.put(fields, "checkpointing.mode", "recompute_granularity", mode)
+    return True
+
+
+def _global_batch(fields: Fields, ranks: int) -> None:
+    sizes = (fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps"))
+    if "batch.global_batch_size" not in fields.values and all(isinstance(size, int) for size in sizes):
+        reason = "micro batch x accumulation x data-parallel ranks"
+        fields.infer("batch.global_batch_size", sizes[0] * sizes[1] * ranks, reason)
+
+
+def apply_rest(fields: Fields, config: Config) -> None:
+    """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
+    world = fields.get("parallelism.world_size")
+    many = isinstance(world, int) and world > 1
+    if "parallelism.engine" not in fields.values:
+        fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
+    model_ranks = 1
+    for name in ("tensor", "pipeline", "context"):
+        model_ranks *= fields.get(f"parallelism.{name}_parallel_size", 1)
+    if isinstance(world, int) and model_ranks and world % model_ranks == 0:
+        fields.infer(
+            "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
+        )
+        _global_batch(fields, world // model_ranks)
+    engine = fields.get("parallelism.engine")
+    launcher = not any(launch_file.recognise(document).confidence != "no" for document in config.context.companions)
+    if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
+        reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
+        fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))

@@ -1,0 +1,55 @@
+"""LLaMA-Factory: dtypes of what trains, and mixed precision (model/adapter.py:317-349)."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields
+from memlint.formats.llamafactory.config import Config
+from memlint.formats.llamafactory.model import compute_dtype
+
+
+def apply_precision(fields: Fields, config: Config) -> None:
+    """Without DeepSpeed, whose engine casts everything itself (training_arguments.apply has put autocast)."""
+    half = compute_dtype(config)
+    key = "pure_bf16" if config.own.flag("pure_bf16") else "fp16" if half == "float16" else "bf16"
+    dtype = fields.get("model.weights_dtype")
+    if half:
+        fields.put("precision.compute", half, config.own.origin(key))
+    else:
+        full = config.tuning == "full" and config.training and upcasts(config)[0]  # not with BAdam
+        reason = "no mixed precision: matmuls run in the dtype of the weights"
+        fields.infer("precision.compute", "float32" if full else dtype, reason)
+    _trainable(fields, config)
+    for name in ("upcast_layernorm", "upcast_lmhead_output"):
+        config.put(fields, f"precision.{name}", name, config.own.flag(name))
+    _fp8(fields, config)
+
+
+def upcasts(config: Config, zero_stage: object = 0) -> tuple[bool, str]:
+    """Whether trainable parameters become fp32, and the key that prevents it (model/adapter.py:336-349)."""
+    for key in ("pure_bf16", "use_badam"):
+        if config.own.flag(key):
+            return False, key
+    if zero_stage == 3 and config.own.integer("quantization_bit") is None:
+        return False, "deepspeed"
+    return True, ""
+
+
+def _trainable(fields: Fields, config: Config) -> None:
+    if not config.training:
+        return
+    upcast, key = upcasts(config)
+    if upcast:
+        fields.infer("precision.trainable_dtype", "float32", "LLaMA-Factory upcasts trainable parameters")
+    else:
+        fields.put("precision.trainable_dtype", fields.get("model.weights_dtype"), config.own.origin(key))
+    if config.tuning in ("lora", "oft"):
+        # peft 0.18 get_peft_model(autocast_adapter_dtype=True): adapters are fp32 even with `pure_bf16`.
+        fields.infer("method.adapter_dtype", "float32", "PEFT makes half-precision adapters fp32")
+
+
+def _fp8(fields: Fields, config: Config) -> None:
+    if not config.own.flag("fp8"):
+        return
+    backend = config.own.word("fp8_backend")
+    engine = {"te": "te", "msamp": "msamp", "auto": "torchao", "torchao": "torchao"}.get(backend, "torchao")
+    fields.put("precision.fp8", engine, config.own.origin("fp8"))

@@ -1,0 +1,177 @@
+"""LLaMA-Factory's v0 keys (`model_name_or_path`, `finetuning_type`, `cutoff_len`, ...) as a `Run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.base import Context, Issue, Parsed
+from memlint.formats.fields import Fields, root
+from memlint.formats.hardware import apply_hardware
+from memlint.formats.llamafactory.config import Config, config, default_origin
+from memlint.formats.llamafactory.conflicts import View, conflicts
+from memlint.formats.llamafactory.method import apply_method
+from memlint.formats.llamafactory.model import apply_model, find_model
+from memlint.formats.llamafactory.parallel import Companion, apply_engine, apply_rest, apply_world
+from memlint.formats.llamafactory.precision import apply_precision
+from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.llamafactory.training import (
+    apply_attention,
+    apply_checkpointing,
+    apply_loss,
+    apply_optimizer,
+    apply_sequence,
+)
+from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.training_arguments import apply as apply_training_arguments
+from memlint.run import Origin
+from memlint.source.document import Document
+
+NAME = "llamafactory"
+_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
+PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
+
+
+def parse_v0(document: Document, context: Context, role: str) -> Parsed:
+    """One run. Never raises on any value."""
+    view, origin, name = find_model(config(root(document), context, role))
+    fields = Fields()
+    apply_stack(fields, view)
+    apply_training_arguments(fields, view.hf, view.versions)
+    apply_hardware(fields, context)
+    apply_model(fields, view, origin, name)
+    apply_method(fields, view)
+    apply_precision(fields, view)
+    for part in (apply_sequence, apply_attention, apply_checkpointing, apply_loss, apply_optimizer, apply_evaluation):
+        part(fields, view)
+    apply_world(fields, view)
+    companions = apply_engine(fields, view)
+    apply_rest(fields, view)
+    if not view.training:
+        apply_inference(fields, view)
+    return finish(fields, view, companions, _schema_issues(view, document))
+
+
+def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issues: tuple[Issue, ...]) -> Parsed:
+    """The run with everything that was said about it."""
+    if view.role == "export":
+        _exported(fields, view)
+    document = view.section.document
+    related = tuple(dict.fromkeys(c.document.path for c in companions if c.document is not document))
+    run = fields.run(NAME, document.path, related, PURPOSES[view.role])
+    engine = fields.get("parallelism.engine")
+    sharded = fields.get("parallelism.zero.stage") == 3 or engine == "fsdp"
+    refused = View(view, fields.get("parallelism.zero.stage", 0), fields.get("parallelism.world_size"), sharded)
+    files = [document] + [c.document for c in companions if c.document is not document]
+    raw: dict[str, Any] = {"config": document.value, **{c.name: c.value for c in companions}}
+    places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
+    found = (*issues, *fields.issues, *conflicts(refused))
+    return Parsed(NAME, (run,), found, tuple(files), raw, places)
+
+
+def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
+    """Schema violations; an interpolation is none, but nothing can be said about its value."""
+    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
+    held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
+    return (*(_judged(view, issue) for issue in found if not _own(view, issue)), *held)
+
+
+def _own(view: Config, issue: Issue) -> bool:
+    """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
+        return False
+    declared = next(filter(None, (view.context.declared(key, below) for below in _ARGUMENTS)), "")
+    if issue.code == "unknown-key":
+        return bool(declared)
+    return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
+
+
+def _judged(view: Config, issue: Issue) -> Issue:
+    """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
+    compared with one name, lets the run start."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    value = view.section.value.get(key) if isinstance(key, str) else None
+    if issue.code not in ("bad-value", "wrong-type") or not isinstance(value, str):
+        return issue
+    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
+    if properties.get(key, {}).get("$ref") == "#/$defs/flag":
+        return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
+    if key == "export_device":
+        return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
+    return issue
+
+
+def _interpolation(view: Config, key: str, value: str) -> Issue:
+    if "${" in value:
+        message = (
+            f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
+            "`resolve=True` (hparams/parser.py:120), the text arrives as it stands"
+        )
+    else:
+        message = f"`{key}: {value[:60]}` looks like a template's variable; its value is not known here"
+    return view.section.issue("interpolation", message, key, severity="warning")
+
+
+def apply_stack(fields: Fields, view: Config) -> None:
+    """LLaMA-Factory pins the libraries below it (pyproject.toml): the newest that it allows is assumed."""
+    fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    origin = default_origin(view.versions, "pyproject.toml")
+    for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
+        fields.put(f"stack.{name}", tuple(view.versions[name]), view.given_away.get(name, origin))
+    if "llamafactory" in view.context.versions:
+        origin = view.context.version_origins.get("llamafactory", Origin("setting"))
+    release = tuple(view.versions["llamafactory"])
+    fields.put("stack.framework_version", release, view.given_away.get("llamafactory", origin))
+    view.put(fields, "stack.use_unsloth", "use_unsloth", view.own.flag("use_unsloth"))
+    view.put(fields, "stack.use_ktransformers", "use_kt", view.own.flag("use_kt"))
+
+
+def apply_evaluation(fields: Fields, view: Config) -> None:
+    """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
+    if view.hf.flag("predict_with_generate"):
+        view.put(fields, "evaluation.max_new_tokens", "max_new_tokens", view.whole("max_new_tokens", 1024))
+        beams = view.whole("eval_num_beams") or view.hf.integer("generation_num_beams") or 1
+        view.put(fields, "evaluation.num_beams", "eval_num_beams", beams)
+    size = view.own.number("val_size")
+    if size is not None and size >= 1:
+        view.put(fields, "evaluation.samples", "val_size", int(size))
+
+
+def apply_inference(fields: Fields, view: Config) -> None:
+    """Chat and API answer one request; `do_predict` and `do_eval` go through the evaluation loop."""
+    if view.hf.flag("do_predict") or view.hf.flag("do_eval"):
+        size = view.hf.integer("per_device_eval_batch_size")
+        fields.put("batch.micro_batch_size", size or 8, view.hf.origin("per_device_eval_batch_size"))
+    else:
+        fields.infer("batch.micro_batch_size", 1, "one request at a time")
+        fields.infer("evaluation.batch_size", 1, "one request at a time")
+    fields.infer("checkpointing.mode", "none", "nothing trains")
+    dtype = view.own.word("infer_dtype")
+    if dtype in ("float16", "bfloat16", "float32"):
+        view.put(fields, "precision.compute", "infer_dtype", dtype)
+    backend = view.own.word("infer_backend")
+    if backend in _SERVERS:
+        _served(fields, view, backend)
+
+
+def _exported(fields: Fields, view: Config) -> None:
+    """No step runs, and no card has to hold the model (hparams/parser.py:694-699, train/tuner.py: export_model)."""
+    reason = "an export merges and saves weights: no step runs"
+    if not is_v1(view.section.value):
+        where = "in host memory: nothing is on a card"
+        if view.own.get("export_device") not in (None, "cpu"):
+            where = "wherever there is room: `device_map: auto` fills the visible cards, then host memory"
+        reason = f"{reason}, and the weights are {where}"
+    fields.unknown("parallelism.engine", reason)
+
+
+# Backend -> its own keys for the longest sequence and for the share of each card (hparams/model_args.py:404-438).
+_SERVERS = {"vllm": ("vllm_maxlen", "vllm_gpu_util"), "sglang": ("sglang_maxlen", "sglang_mem_fraction")}
+
+
+def _served(fields: Fields, view: Config, backend: str) -> None:
+    """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
+    length, share = _SERVERS[backend]
+    view.put(fields, "sequence.length", length, view.whole(length, 4096))
+    reason = f"{backend} reserves `{share}` ({view.own.get(share)}) of every visible card: weights and a cache fill it"
+    fields.unknown("parallelism.engine", reason)

@@ -1,0 +1,174 @@
+"""The words for schema violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Issue
+from memlint.formats.fields import as_number
+from memlint.formats.schema.quick_check import Schema, follow
+from memlint.formats.schema.suggest import nearest
+from memlint.source.document import Path
+
+_NOUNS = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "a mapping",
+}
+_TRUTHS = {"true": True, "false": False}
+_CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
+_KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
+_BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "more than",
+    "exclusiveMaximum": "less than",
+}
+_SIZES = {
+    "minLength": ("at least", "character"),
+    "maxLength": ("at most", "character"),
+    "minItems": ("at least", "item"),
+    "maxItems": ("at most", "item"),
+    "minProperties": ("at least", "key"),
+    "maxProperties": ("at most", "key"),
+}
+
+
+def describe(schema: Schema, root: Schema) -> str:
+    """What a schema wants, in words: "an integer or null", "one of pt, sft, rm"."""
+    wants = list(dict.fromkeys(_wants(schema, root, 0)))
+    if len(wants) > 1 and "null" in wants:  # what a person would not write comes last
+        wants.remove("null")
+        wants.append("null")
+    return " or ".join(wants) or "something else"
+
+
+def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
+    schema = follow(schema, root)
+    if not isinstance(schema, dict) or depth > 4:
+        return []
+    if "x-memlint-says" in schema:
+        return [schema["x-memlint-says"]]
+    if "enum" in schema:
+        words = _distinct(_word(option) for option in schema["enum"])
+        return [f"one of {', '.join(words)}" if len(words) > 1 else words[0]]
+    if "const" in schema:
+        return [_word(schema["const"])]
+    if "anyOf" in schema:
+        return [want for branch in schema["anyOf"] for want in _wants(branch, root, depth + 1)]
+    kinds = schema.get("type", ())
+    return [_NOUNS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _NOUNS]
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    """Each word once, as it is written first, whatever its case."""
+    found: dict[str, str] = {}
+    for word in words:
+        found.setdefault(word.lower(), word)
+    return list(found.values())
+
+
+def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mapping[str, str]) -> Issue:
+    """One error of jsonschema-rs as an issue; `wanted` describes the schema at `pointer`.
+
+    `aliases` are what other frameworks call the values that are wanted.
+    """
+    kind = error.kind.name
+    name = key_of(pointer)
+    if kind == "required":
+        missing = error.kind.property
+        return Issue("missing-key", f"`{missing}` is missing", path, pointer)
+    code = _CODES.get(kind, "bad-value")
+    scalar = isinstance(error.instance, (str, bool))
+    other = aliases.get(str(error.instance).lower(), "") if scalar else ""
+    got = f"got {value_words(error.instance)}"
+    if kind in _BOUNDS:
+        return Issue(code, f"{name} must be {_BOUNDS[kind]} {error.kind.limit:g}, {got}", path, pointer)
+    if kind in _SIZES:
+        wanted, noun = _SIZES[kind]
+        many = error.kind.limit
+        return Issue(code, f"{name} has to have {wanted} {many} {noun}{'s' * (many != 1)}, {got}", path, pointer)
+    if code == "wrong-type" and wanted.startswith("one of ") and _is_number(error.instance):
+        code = "bad-value"  # `stage: 7` is a number as wanted
+    guess = other or _choice(error, kind)
+    hint = f" (did you mean `{guess}`?)" if guess else ""
+    edit = _unquoted(error.instance, wanted, path, pointer) if code == "wrong-type" and not guess else None
+    return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, edit=edit, suggestion=guess)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _unquoted(value: Any, wanted: str, path: str, pointer: Path) -> Edit | None:
+    """Text that spells the number or truth value that is wanted, as what it spells: `"2"` is 2."""
+    if not isinstance(value, str):
+        return None
+    text = value.strip().lower()
+    if text == "none" and wanted.endswith(" or null"):
+        return Edit(path, pointer, "set", None)
+    if text in _TRUTHS and _NOUNS["boolean"] in wanted:
+        return Edit(path, pointer, "set", _TRUTHS[text])
+    if text.isdecimal() and text.isascii() and len(text) < 16:
+        numeric = _NOUNS["integer"] in wanted or _NOUNS["number"] in wanted
+        return Edit(path, pointer, "set", int(text)) if numeric else None
+    number = as_number(value)
+    return Edit(path, pointer, "set", number) if number is not None and _NOUNS["number"] in wanted else None
+
+
+def _choice(error: Any, kind: str) -> str:
+    if kind != "enum" or not isinstance(error.instance, str):
+        return ""
+    return nearest(error.instance, [option for option in error.kind.options if isinstance(option, str)])
+
+
+def unknown_key(
+    key: str, known: Mapping[str, Schema], aliases: Mapping[str, Any], path: str, pointer: Path, severity: str
+) -> Issue:
+    """A key that the schema does not list, with the one that was probably meant."""
+    alias = aliases.get(key)
+    if alias and alias["key"] in known:
+        name = alias["key"]
+        wanted = f"{name}: {_word(alias['value'])}" if "value" in alias else name
+    else:
+        name = nearest(key, [word for word in known if "x-memlint-removed-in" not in known[word]])
+        wanted = name
+    hint = f": did you mean `{wanted}`?" if wanted else ""
+    shown = key if len(key) <= 80 else key[:77] + "..."
+    # `load_in_4bit: true` is no `quantization_bit: true`: another name alone would not do.
+    renamed = "" if alias and "value" in alias else name
+    return Issue(
+        "unknown-key", f"unknown key `{shown}`{hint}", path, pointer, severity, on_key=True, suggestion=renamed
+    )
+
+
+def key_of(pointer: Path) -> str:
+    """The name of a place for a message: `zero_optimization.stage`, `deepspeed[0]`."""
+    text = ""
+    for step in pointer:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return f"`{text}`" if text else "the file"
+
+
+def value_words(value: Any) -> str:
+    """A value as a message names it: "the string '8x'", "the list [1, 2]", "null"."""
+    if value is None or isinstance(value, bool):
+        return _word(value)
+    text = repr(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    noun = next((noun for kind, noun in _KINDS if isinstance(value, kind)), "")
+    return f"{noun}{text}"
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,160 @@
+"""What there is to say about a Trainer file's keys and values, without crying wolf at a script's own ones.
+
+A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
+known key that the file does not have and no script of the repository declares. A key that newer releases dropped is
+information while nobody says which release is in use. Where the repository's scripts load YAML themselves, its keys are
+theirs: nothing is said of names and kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import as_number, interpolated
+from memlint.formats.schema.suggest import distance, nearest, normal
+from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.recognise import SCHEMA
+from memlint.formats.versions import NO_EVIDENCE
+
+# Arguments that nobody writes; transformers 4 and 5 have all of them.
+_NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
+# What is said of a file that HfArgumentParser or TrlParser reads.
+_OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
+# Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
+_FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
+
+
+def trainer_issues(config: Config) -> tuple[Issue, ...]:
+    section = config.section
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.said)
+    known = compiled_schema(SCHEMA).schema["properties"]
+    judged = (_judged(issue, config) for issue in found)
+    kept = (*(issue for issue in judged if issue is not None), *_typos(config, known))
+    keys = any(issue.code in _OF_PARSERS for issue in kept)
+    unread = keys and (is_record(section.value) or _own(config))
+    return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if unread else kept
+
+
+def _own(config: Config) -> bool:
+    return config.section.document.syntax != "json" and config.context.own_reader()
+
+
+def is_record(value: Any) -> bool:
+    """Whether a run wrote its arguments down, all of them, as its release knew them: no parser reads that again."""
+    return isinstance(value, dict) and value.keys() >= _NEVER_WRITTEN
+
+
+def _judged(issue: Issue, config: Config) -> Issue | None:
+    """An issue of the schema with the severity it deserves here, or None."""
+    value = _value(config.section.value, issue.pointer)
+    if interpolated(value):
+        return None  # a template: what will stand there is not known
+    if issue.code in ("removed-key", "renamed-key"):
+        return _outdated(issue, config)
+    if issue.pointer == ("optim",):
+        return _optimizer(issue, value)
+    if isinstance(value, str) and issue.code == "wrong-type":
+        return None if as_number(value) is None or _converts(config) else _text_for_number(issue, value, config)
+    if issue.code == "wrong-type" and config.trl:
+        return issue._replace(severity="warning")
+    return issue
+
+
+def _optimizer(issue: Issue, value: Any) -> Issue:
+    """`OptimizerNames(self.optim)` raises ValueError for a name that is not one of its members."""
+    options = compiled_schema(SCHEMA).schema["properties"]["optim"]["anyOf"][0]["enum"]
+    guess = nearest(value, options) if isinstance(value, str) else ""
+    hint = f": did you mean `{guess}`?" if guess else ""
+    message = f"`optim: {value}` is no optimizer of transformers{hint}"
+    return issue._replace(code="bad-value", message=message, suggestion=guess)
+
+
+def _value(value: Any, pointer: tuple[str | int, ...]) -> Any:
+    for step in pointer:
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+    return value
+
+
+def _outdated(issue: Issue, config: Config) -> Issue | None:
+    """A known version was compared already; else an older release may be in use, or the key is the script's."""
+    framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
+    if framework == "trl" and not config.trl:
+        return None  # `max_seq_length`, `torch_dtype`: keys of the script
+    if issue.pointer[0] in ("torch_dtype", "model_max_length"):
+        return None
+    scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
+    if scripts_may and config.context.declared(issue.pointer[0]):
+        return None
+    return issue._replace(severity="warning" if framework in config.said else "info")
+
+
+def _converts(config: Config) -> bool:
+    """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
+    return bool(config.trl) and "TrlParser" in config.context.parsers()
+
+
+def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
+    """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
+    (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
+    key = issue.pointer[-1]
+    if config.section.document.syntax == "json":
+        return issue
+    when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
+    number = as_number(value)
+    message = (
+        f"`{key}: {value}` is text in YAML 1.1, not a number: HfArgumentParser.parse_yaml_file passes it on and "
+        f"the run fails {when} (TrlParser converts it); write `{_dotted(value, number)}`"
+    )
+    certain = not config.trl and "model_name_or_path" in config.section.value  # fragments feed command lines
+    severity = "error" if certain else "warning"
+    return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))
+
+
+def _dotted(text: str, number: float | int | None) -> str:
+    """The number so that YAML 1.1 reads it as one: `1e-5` -> `1.0e-05`, `"8"` -> `8`."""
+    plain = text.strip()
+    if "e" not in plain.lower():
+        return plain
+    mantissa, _, exponent = plain.lower().partition("e")
+    sign = "" if exponent[:1] in "+-" else "+"
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent}" if number is not None else plain
+
+
+def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
+    section = config.section
+    for key in section.value:
+        if isinstance(key, str) and key not in known:
+            near = _slip_of(key, known, section.value)
+            if near and _fits(near, section.value[key]) and not config.context.declared(key):
+                message = f"unknown key `{key}`: did you mean `{near}`?"
+                yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value with others in it is one that `key` takes: a script's `dataset: {path: ...}` is no `datasets`."""
+    return not isinstance(value, (dict, list)) or not schema_issues({key: value}, "", SCHEMA)
+
+
+def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:
+    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
+    plain = normal(key)
+    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
+        return ""
+    allowed = 1 if len(plain) < 12 else 2
+    for candidate in known:
+        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
+            continue
+        if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
+            continue  # `dataset` and `devices` are a script's words, whatever others call `datasets` and `device`
+        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
+            return "" if _numbered(plain, candidate) else candidate
+    return ""
+
+
+def _numbered(key: str, candidate: str) -> bool:
+    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
+    return key.strip("0123456789_") == candidate.strip("0123456789_")

@@ -1,0 +1,61 @@
+"""Whether a Trainer's loss builds the logits: by TRL's release, stage and keys."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields, as_bool
+from memlint.formats.trainer.config import Config
+from memlint.run import Origin
+
+# trl 1.16 trainer/{sft,dpo,kto,grpo}_trainer.py call add_fused_lm_head; experimental/{orpo,cpo} read `outputs.logits`.
+_FUSED_HEAD = ("sft", "pt", "dpo", "kto", "grpo")
+_SINCE_FUSED_HEAD = (1, 15)
+# `chunked_nll`: an option from 1.4 on, what SFTConfig means by None from 1.7 to 1.14 (sft_config.py, __post_init__).
+_SINCE_CHUNKED_DEFAULT = (1, 7)
+_SINCE_CHUNKED = (1, 4)
+# `skip_logits` for Liger's models in evaluation: transformers trainer.py, prediction_step, and before it SFTTrainer
+# (trl 0.29 sft_trainer.py:1204). Left to themselves they build the logits whenever they do not train.
+_SKIPS_LOGITS = (5, 15)
+_SFT_SKIPS_LOGITS = (0, 29)
+
+
+def apply_loss(fields: Fields, config: Config, stage: str) -> None:
+    fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
+    if config.trl >= _SINCE_FUSED_HEAD and stage in _FUSED_HEAD:
+        detail = "trl kernels/chunked_logprob.py: TOKEN_CHUNK_SIZE"
+        _chunked(fields, 4096, f"{config.args.source}: add_fused_lm_head, tiles of 4096 tokens", detail)
+    elif _is_chunked_sft(config, stage):
+        detail = "trl 1.8 sft_trainer.py:85, _CHUNKED_LM_HEAD_CHUNK_SIZE"
+        _chunked(fields, 256, f"{config.args.source}: chunked_nll, 256 tokens at a time", detail)
+    else:
+        _logits(fields, config, stage)
+    skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")
+    fields.infer("evaluation.fused_loss", skips, f"{config.args.source}: skip_logits in evaluation")
+    if as_bool(config.section.value.get("activation_offloading")):
+        fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))
+
+
+def _is_chunked_sft(config: Config, stage: str) -> bool:
+    if stage not in ("sft", "pt") or not _SINCE_CHUNKED <= config.trl < _SINCE_FUSED_HEAD:
+        return False
+    said = config.section.value.get("loss_type")
+    if said is not None:
+        return bool(said == "chunked_nll")
+    return config.trl >= _SINCE_CHUNKED_DEFAULT and not config.args.flag("use_liger_kernel")
+
+
+def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
+    fields.infer("loss.kind", "chunked", reason)
+    fields.put("loss.chunk_tokens", tokens, Origin("default", detail=source))
+    fields.infer("loss.upcast_logits", False, "there are no logits")
+
+
+def _logits(fields: Fields, config: Config, stage: str) -> None:
+    """Logits are built unless Liger's fused loss is on, which it is in (pre-)training of models that it supports."""
+    liger = config.args.flag("use_liger_kernel")
+    supported = getattr(config.architecture, "supports_liger", True)
+    if liger and supported and stage in ("sft", "pt"):
+        fields.put("loss.kind", "liger", config.args.origin("use_liger_kernel"))
+        return
+    fields.put("loss.kind", "plain", config.args.origin("use_liger_kernel"))
+    if liger and not supported:
+        fields.infer("loss.fallback_reason", "Liger does not support this model", "liger_kernel 0.8.5")

@@ -1,0 +1,126 @@
+"""World, engine and sharding of a Trainer file: its own `deepspeed` and `fsdp` keys, else the launcher's file."""
+
+from __future__ import annotations
+
+from memlint._record import NamedTuple
+from memlint.formats.base import Context, Missing
+from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
+from memlint.formats.references import issue as reference_issue
+from memlint.formats.trainer.config import Config
+
+
+class Companions(NamedTuple):
+    """What stands beside the training file: launch file, DeepSpeed file (None where there is none)."""
+
+    accelerate: Section | None = None
+    deepspeed: Section | None = None
+
+    def precision(self) -> str:
+        return launch_file.mixed_precision(self.accelerate) if self.accelerate is not None else "no"
+
+
+def companions_of(context: Context) -> Companions:
+    """The first launch file and the first DeepSpeed file among the context's companions."""
+    accelerate = next((doc for doc in context.companions if claims(launch_file, doc)), None)
+    deepspeed = next((doc for doc in context.companions if claims(deepspeed_file, doc)), None)
+    return Companions(
+        root(accelerate, "companion") if accelerate is not None else None,
+        root(deepspeed, "companion") if deepspeed is not None else None,
+    )
+
+
+def apply_parallel(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+    """Put the engine and give the sections that took part (DeepSpeed's first). The file's own keys win."""
+    launcher = companions.accelerate
+    if launcher is not None:
+        fields.issues.extend(launch_file.accelerate_issues(launcher, config.context))
+        launch_file.apply_world(fields, launcher)
+    _own_world(fields, config)
+    deepspeed = _deepspeed(fields, config) or companions.deepspeed
+    if deepspeed is not None:
+        fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
+        deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
+        return _taken(deepspeed, launcher)
+    if _wants_fsdp(config):
+        fsdp.apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
+        return _taken(launcher)
+    named = None
+    if launcher is not None:
+        named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
+    if "parallelism.engine" not in fields.values:
+        _engine(fields)
+    return _taken(named, launcher)
+
+
+def _taken(*sections: Section | None) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section is not None)
+
+
+def _own_world(fields: Fields, config: Config) -> None:
+    """Some recipes note `num_processes` for `accelerate launch --num_processes`."""
+    count = as_int(config.section.value.get("num_processes"))
+    if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
+        fields.put("parallelism.world_size", count, config.section.origin("num_processes"))
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
+
+
+def _engine(fields: Fields) -> None:
+    world = fields.get("parallelism.world_size")
+    several = isinstance(world, int) and world > 1
+    fields.infer(
+        "parallelism.engine", "ddp" if several else "single", f"Trainer on {world or 'one'} GPU(s), nothing else said"
+    )
+
+
+def _deepspeed(fields: Fields, config: Config) -> Section | None:
+    """`deepspeed`: a path, or the configuration itself."""
+    value = config.section.value.get("deepspeed")
+    if isinstance(value, dict) and value:
+        return config.section.below("deepspeed")
+    if not isinstance(value, str) or not value.strip():
+        return None
+    found = config.context.read(value, config.section.document.path)
+    if isinstance(found, Missing):
+        pointer = (*config.section.pointer, "deepspeed")
+        fields.issues.append(reference_issue(found, config.section.document.path, pointer))
+        fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
+        fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
+        return None
+    if not isinstance(found.value, dict):
+        message = f"`{value}` is no DeepSpeed configuration"
+        fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))
+        return None
+    return root(found, "companion")
+
+
+def _wants_fsdp(config: Config) -> bool:
+    """`fsdp: true`, `fsdp: full_shard auto_wrap` or a list of options; empty and false mean no."""
+    value = config.section.value.get("fsdp")
+    return bool(value) and as_bool(value) is not False and value not in ([], [""])
+
+
+def _fsdp_section(fields: Fields, config: Config) -> Section:
+    """`fsdp_config`: a mapping, or a JSON file's."""
+    value = config.section.value.get("fsdp_config")
+    if isinstance(value, str) and value.strip():
+        found = config.context.read(value, config.section.document.path)
+        if isinstance(found, Missing):
+            pointer = (*config.section.pointer, "fsdp_config")
+            fields.issues.append(reference_issue(found, config.section.document.path, pointer))
+        elif isinstance(found.value, dict):
+            return root(found, "companion")
+    return config.section.below("fsdp_config")
+
+
+def _fsdp_options(config: Config, section: Section) -> fsdp.Options:
+    """Options under the words of a legacy `fsdp` string (training_args.py:_apply_legacy_fsdp_to_config)."""
+    value = config.section.value.get("fsdp")
+    words = value.split() if isinstance(value, str) else as_words(value)
+    source = f"transformers {'.'.join(map(str, config.transformers))} TrainingArguments.fsdp_config"
+    options = fsdp.trainer_options(section, words, config.transformers, source)
+    for word in words:
+        if word in ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard"):
+            options.defaults["reshard_after_forward"] = word == "full_shard" if options.version() == 2 else word
+    return options

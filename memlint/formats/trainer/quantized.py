@@ -1,0 +1,82 @@
+"""What TRL does to a model in 4 or 8 bits before and after it gets its adapter: by trainer, release and engine.
+
+Read in trl at the releases named here. `prepare_model_for_kbit_training` (peft utils/other.py) makes fp32 of every
+half-precision parameter; `peft_module_casting_to_bf16` (trl/trainer/utils.py, trl/models/utils.py) turns the modules
+`embed_tokens`, `wte`, `wpe` and `lm_head` into bf16 again where `bf16` is on, and adapters too before 0.9 (trl#1644).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlint.formats.fields import Fields
+from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.stage import stage_of
+from memlint.formats.training_arguments import Version
+
+_Span = tuple[Version, Version]  # first release, first release without
+_ALWAYS: Version = (99,)
+# prepare_model_for_kbit_training in trl/trainer/<stage>_trainer.py (trl/experimental/ for what is called there today).
+_UPCASTS: Mapping[str, _Span] = {
+    "sft": ((0,), (0, 26)),
+    "rm": ((0,), (0, 26)),
+    "grpo": ((0, 22), (0, 26)),
+    "dpo": ((0,), (0, 29)),
+    "kto": ((0,), (1, 4)),
+    **dict.fromkeys(("orpo", "cpo", "simpo"), ((0,), _ALWAYS)),
+}
+# The same for peft_module_casting_to_bf16; from 0.22 to 0.25 both are in prepare_peft_model (trl/models/utils.py).
+_CASTS: Mapping[str, _Span] = {
+    **_UPCASTS,
+    "sft": ((0, 7, 5), (0, 26)),
+    "dpo": ((0, 7, 8), (0, 29)),
+    "rm": ((0, 22), (0, 26)),
+}
+# The same for `is_sharded_qlora`: under FSDP and ZeRO-3 4-bit weights are not on the GPU, and neither is called.
+_SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22), (0, 26)), "grpo": ((0, 22), (0, 26))}
+_KEEPS_ADAPTERS: Version = (0, 9)
+
+
+def apply_preparation(fields: Fields, config: Config) -> None:
+    """Fields of a quantised model as TRL's trainer leaves it. After the engine's, which may cast everything again."""
+    bits = fields.get("model.quantization.bits", 16)
+    if not config.trl or bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
+        return
+    stage = stage_of(config)[0]
+    if bits == 4 and _in(config, _SKIPS_SHARDED.get(stage)) and _sharded(fields):
+        storage = fields.get("model.quantization.storage_dtype", "uint8")
+        dtype = "float32" if storage == "uint8" else storage
+        fields.infer("method.adapter_dtype", dtype, "peft gives adapters the dtype that 4-bit weights are stored in")
+        return
+    if _in(config, _UPCASTS.get(stage)):
+        fields.infer("model.quantization.upcast_rest_to_fp32", True, "trl calls prepare_model_for_kbit_training")
+    casts = bits == 4 and bool(config.args.flag("bf16")) and _in(config, _CASTS.get(stage))
+    if casts:
+        fields.infer("model.quantization.vocabulary_to_bf16", True, "trl's peft_module_casting_to_bf16")
+    _adapter_dtype(fields, config, stage, casts)
+
+
+def _adapter_dtype(fields: Fields, config: Config, stage: str, casts: bool) -> None:
+    """bf16 where TRL makes it so (sft_trainer.py, 0.26.0: `param.data.to(torch.bfloat16)`), else peft's fp32."""
+    until = _UPCASTS.get(stage, (_ALWAYS, _ALWAYS))[1]
+    if config.trl >= until and stage in _UPCASTS:
+        fields.infer("method.adapter_dtype", "bfloat16", f"trl turns QLoRA's adapters into bf16 ({stage}_trainer.py)")
+    elif casts and config.trl < _KEEPS_ADAPTERS:
+        fields.infer("method.adapter_dtype", "bfloat16", "trl's peft_module_casting_to_bf16 before 0.9")
+
+
+def _in(config: Config, span: _Span | None) -> bool:
+    """Whether the release lies in the span; `0.7` means its last patch release."""
+    return span is not None and config.trl >= span[0][: len(config.trl)] and config.trl < span[1]
+
+
+def _sharded(fields: Fields) -> bool:
+    engine = fields.get("parallelism.engine")
+    stage = fields.get("parallelism.zero.stage", None)
+    return bool(engine == "fsdp" or (engine == "deepspeed" and stage == 3))
+
+
+def _cast_by_deepspeed(fields: Fields) -> bool:
+    """The engine turns the whole module into bf16 or fp16 (deepspeed engine.py, `module.bfloat16()`)."""
+    halves = fields.get("precision.compute") in ("bfloat16", "float16")
+    return bool(fields.get("parallelism.engine") == "deepspeed" and halves and not fields.get("precision.autocast"))
