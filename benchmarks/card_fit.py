@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measured import DEVICE_METRICS, GIB, ROWS, rows
 from benchmarks.stacks import LeftOut, run_of
-from memlint.memory import device, slack
+from memlint.memory.card import allocator_overhead as slack
+from memlint.memory.card import device
 from memlint.memory.estimate import estimate
 from memlint.run import Run
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measured import ROWS, rows
 from benchmarks.stacks import LeftOut, Row, model
 from memlint.hardware import find
-from memlint.memory.device import context_bytes, nccl_bytes
+from memlint.memory.card.device import context_bytes, nccl_bytes
 from memlint.memory.estimate import estimate
 from memlint.run import (
     Attention,

@@ -4,7 +4,7 @@
 
 Each member takes twelve steps on fake tensors: float32 under autocast, pure bfloat16 and LoRA; sdpa and eager
 attention; with and without activation checkpointing.
---write renews benchmarks/data/families.jsonl, docs/families.md and memlint/memory/deviations.json. The exit code
+--write renews benchmarks/data/families.jsonl, docs/families.md and memlint/memory/card/deviations.json. The exit code
 is 1 where a peak is further than LIMIT from the simulated one.
 """
 
@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import memlint.memory.deviations as deviations
+import memlint.memory.card.deviations as deviations
 from memlint.architectures import from_config
 from memlint.architectures.builder import families
 from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import WITHOUT_SDPA
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import (
     Attention,
     Batch,
@@ -221,7 +221,7 @@ def worst(found: list[dict[str, Any]], name: str = "peak") -> float:
 
 
 def shares(found: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """memory/deviations.json: by family and attention, (simulated - estimated peak) / transient, lowest and highest."""
+    """memory/card/deviations.json: by family and attention, (simulated - estimated peak) / transient, lowest and highest."""
     table: dict[str, dict[str, list[float]]] = {}
     for row in found:
         if abs(errors(row).get("peak", 0.0)) <= LIMIT:

@@ -152,8 +152,8 @@ def _mode() -> Any:
 
 def closed_form(name: str, shapes: list[list[int]], dtype: str, fields: dict[str, object]) -> tuple[int, int]:
     """The table's answer for linear layers and vectors of these shapes."""
-    from memlint.memory import optimizer
-    from memlint.memory.model import Tensor, Unit
+    from memlint.memory import optimizers as optimizer
+    from memlint.memory.values import Tensor, Unit
     from memlint.run import Optimizer, Run, replace
 
     width = {"float32": 4, "bfloat16": 2}[dtype]

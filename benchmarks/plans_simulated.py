@@ -25,7 +25,7 @@ from memlint.commands.session import Session
 from memlint.fixes.attach import Option, options
 from memlint.hardware import find
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Origin, Run
 
 RESULTS = Path(__file__).resolve().parent / "data" / "plans_simulated.jsonl"

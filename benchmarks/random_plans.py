@@ -35,7 +35,7 @@ from memlint.commands.session import Session
 from memlint.fixes.attach import Option, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Origin, Run
 
 RESULTS = Path(__file__).resolve().parent / "data" / "random_plans.jsonl"

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from memlint.architectures import from_config
 from memlint.memory.estimate import estimate_as
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import (
     Attention,
     Batch,

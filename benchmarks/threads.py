@@ -24,7 +24,7 @@ from memlint.findings import Fix
 from memlint.fixes.attach import options
 from memlint.fixes.planner import as_fix
 from memlint.hardware import find
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Origin
 
 THREADS = Path(__file__).resolve().parent / "data" / "threads.jsonl"

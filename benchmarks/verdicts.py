@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.stacks import LeftOut, run_of
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 
 DIED = Path(__file__).resolve().parent / "data" / "oom_runs.jsonl"
 

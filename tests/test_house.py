@@ -183,7 +183,7 @@ NOT_FOR_ONE_FLAT_FILE = {
         "formats.trainer",
     ),
     *("formats.deepspeed", "formats.deepspeed_zero", "formats.llamafactory_v1", "formats.schema_messages"),
-    *("memory.blocks.delta", "memory.blocks.latent", "memory.blocks.mamba2", "memory.blocks.moe", "memory.images"),
+    *("memory.layers.delta", "memory.layers.latent", "memory.layers.mamba2", "memory.layers.moe", "memory.images"),
     *("memory.fsdp_plan", "memory.towers", "memory.zero", "memory.zero_layout", "memory.generation"),
     *("fixes.hardware_advice", "fixes.json_edits", "fixes.moves", "fixes.planner", "checks.baseline", "settings.toml"),
     *("source.json", "architectures.exact", "architectures.hub", "report.html", "simulation", "plugins"),

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from memlint.architectures.model import Architecture, Layer, Mlp, Weight
 from memlint.architectures.model import Attention as Mixer
-from memlint.memory import fsdp, single, zero
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate, ModelState, Unit
 from memlint.memory.parameters import units as place_tensors
+from memlint.memory.sharding import unsharded as single
+from memlint.memory.sharding.fsdp import placement as fsdp
+from memlint.memory.sharding.zero import placement as zero
+from memlint.memory.values import Estimate, ModelState, Unit
 from memlint.run import (
     Attention,
     Batch,

@@ -26,7 +26,7 @@ from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory import estimate as closed_form
-from memlint.memory.model import Estimate, UnknownField
+from memlint.memory.values import Estimate, UnknownField
 from memlint.run import UNKNOWN, Run, Stack
 from memlint.source import redialect
 from memlint.source.document import Document

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Run
 
 MAX_STEPS = 10_000

@@ -12,7 +12,7 @@ from memlint.checks.facts import Facts
 from memlint.checks.rule import FixTemplate
 from memlint.findings import Edit, Fix
 from memlint.formats.base import Format, Parsed
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import UNKNOWN, Run, replace
 
 Estimator = Callable[[Run], Estimate]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.memory.interval import has_own_kernels
-from memlint.memory.model import Assumption
+from memlint.memory.card.interval import has_own_kernels
+from memlint.memory.values import Assumption
 from memlint.run import UNKNOWN, Origin, Run
 
 _VERSIONS = ("framework_version", "transformers", "trl", "peft", "torch", "deepspeed", "accelerate", "unsloth")

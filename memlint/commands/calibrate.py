@@ -10,9 +10,9 @@ from memlint.commands.answers import answered
 from memlint.commands.measurements import folder_of
 from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, job
-from memlint.memory.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
+from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report.units import gib
 from memlint.run import Run
 

@@ -18,7 +18,7 @@ from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
 from memlint.report.units import gib
 from memlint.run import UNKNOWN, Run

@@ -32,16 +32,16 @@ from memlint.findings import Finding, Location
 from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
-from memlint.memory.calibration import Measurement
+from memlint.memory.card.calibration import Measurement
 from memlint.report.model import FileReport, location_key
 from memlint.selectors import is_chosen
 from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.memory.calibrated as calibrated
+    import memlint.memory.card.calibrated as calibrated
 else:
-    calibrated = Lazy("memlint.memory.calibrated")
+    calibrated = Lazy("memlint.memory.card.calibrated")
 
 # Rules that no rule file defines: of formats, of parsers, and about suppressions.
 _FIXED = (

@@ -13,7 +13,7 @@ from memlint.commands.output import to_stdout
 from memlint.commands.run_files import Linter, files, job
 from memlint.commands.summary import run_report
 from memlint.formats.base import Context
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report import table
 from memlint.report.terminal import Style, style_for
 from memlint.report.units import gib

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint._lazy import Lazy
-from memlint.memory.model import Assumption, Estimate
+from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
 from memlint.run import LAUNCH, UNKNOWN, Run
 

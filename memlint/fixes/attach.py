@@ -11,7 +11,7 @@ from memlint._record import NamedTuple
 from memlint.checks.engine import Analysis, Found
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, held
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Run
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit, Fix
 from memlint.fixes.host_moves import deepspeed_changes, stages, stored_to_share
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
 Estimator = Callable[[Run], Estimate]

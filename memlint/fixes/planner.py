@@ -20,7 +20,7 @@ from memlint.fixes.consequences import consistent
 from memlint.fixes.moves import steps
 from memlint.fixes.step import QUALITIES, Step, cost, haste
 from memlint.memory import estimate as closed_form
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
 Estimator = Callable[[Run], Estimate]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.fixes.step import Step
-from memlint.memory.images import tokens_seen
+from memlint.memory.vision.images import tokens_seen
 from memlint.run import Run
 
 # 1024, 768, 512 and 256 squared; 589824 and 65536 are LLaMA-Factory's defaults for images and for a video's frames

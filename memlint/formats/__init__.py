@@ -10,7 +10,9 @@ from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document
 
 _NAMES = ("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl")
-FORMATS = tuple(cast("Format", Lazy(f"memlint.formats.{name}.format")) for name in _NAMES)  # imported as files need them
+FORMATS = tuple(
+    cast("Format", Lazy(f"memlint.formats.{name}.format")) for name in _NAMES
+)  # imported as files need them
 
 
 def every() -> tuple[Format, ...]:

@@ -5,43 +5,43 @@ from __future__ import annotations
 from typing import Any
 
 import memlint.hardware as hardware
-import memlint.memory.device as device
+import memlint.memory.card.device as device
+import memlint.memory.card.interval as interval
 import memlint.memory.evaluation as evaluation
-import memlint.memory.interval as interval
-import memlint.memory.parallel as parallel
 import memlint.memory.parameters as parameters
-import memlint.memory.single as single
+import memlint.memory.sharding.model_parallel as parallel
+import memlint.memory.sharding.unsharded as single
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
-from memlint.memory.answered import Kept
+from memlint.memory.autograd.walk import Walk
+from memlint.memory.estimate_cache import Kept
 from memlint.memory.loss import FUSED, kind_of
-from memlint.memory.model import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
 from memlint.memory.releases import told_apart
 from memlint.memory.step import compares, step
 from memlint.memory.storage import BYTES
-from memlint.memory.walk import Walk
+from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.memory.fsdp as fsdp
+    import memlint.memory.checkpoint_offload as offloaded
     import memlint.memory.generation as generation
     import memlint.memory.inference as inference
-    import memlint.memory.offloaded as offloaded
-    import memlint.memory.towers as towers
+    import memlint.memory.sharding.fsdp.placement as fsdp
+    import memlint.memory.sharding.zero.placement as zero
     import memlint.memory.unsloth as unsloth
-    import memlint.memory.zero as zero
+    import memlint.memory.vision.towers as towers
 else:
-    fsdp = Lazy("memlint.memory.fsdp")
+    fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
     generation = Lazy("memlint.memory.generation")
     inference = Lazy("memlint.memory.inference")
-    offloaded = Lazy("memlint.memory.offloaded")
-    towers = Lazy("memlint.memory.towers")
+    offloaded = Lazy("memlint.memory.checkpoint_offload")
+    towers = Lazy("memlint.memory.vision.towers")
     unsloth = Lazy("memlint.memory.unsloth")
-    zero = Lazy("memlint.memory.zero")
+    zero = Lazy("memlint.memory.sharding.zero.placement")
 
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
 

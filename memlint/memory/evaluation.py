@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memlint.architectures.model import Architecture, Attention, Layer
 from memlint.memory.loss import kind_of
-from memlint.memory.model import ModelState, Phase, Unit
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
 from memlint.memory.step import Step, step, stretches
+from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
 DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args.py

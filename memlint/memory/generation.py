@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import memlint.memory.inference as inference
-from memlint.memory.model import ModelState, Phase, Unit, UnitState
 from memlint.memory.phases import COMPONENTS, phase
 from memlint.memory.step import sequences_each
+from memlint.memory.values import ModelState, Phase, Unit, UnitState
 from memlint.run import Run
 
 # vLLM gets one parameter at a time (trl 0.19.1 grpo_trainer.py, _move_model_to_vllm); before, the whole state dict.

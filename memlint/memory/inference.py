@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from memlint.memory.evaluation import cache_bytes, forward_without_gradients
-from memlint.memory.model import ModelState, Phase, Unit
 from memlint.memory.phases import COMPONENTS, phase
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
+from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-import memlint.memory.blocks.norm as norm
-import memlint.memory.ops as ops
+import memlint.memory.autograd.ops as ops
+import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
-from memlint.memory.blocks.projection import project
-from memlint.memory.blocks.regime import Context, Regime
-from memlint.memory.ops import SINGLE
-from memlint.memory.profile import Mode, Profile
-from memlint.memory.roles import Roles
-from memlint.memory.tape import Tape, Value, WeightGradient
+from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.profile import Mode, Profile
+from memlint.memory.autograd.tape import Tape, Value, WeightGradient
+from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.projection import project
+from memlint.memory.parameter_roles import Roles
 from memlint.run import Run
 
 

@@ -7,8 +7,8 @@ from itertools import groupby
 
 import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, Tower, Weight
-from memlint.memory.model import Tensor, Unit
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load
+from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Quantization, Run
 
 _EMBEDDING_KINDS = ("embedding", "position")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from memlint._lazy import Lazy
-from memlint.memory.model import ModelState, Phase, Unit
+from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.step import Step, stretches
 from memlint.memory.storage import rounded
-from memlint.memory.walk import Peak, Walk, walk
+from memlint.memory.values import ModelState, Phase, Unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.memory.towers as towers
+    import memlint.memory.vision.towers as towers
 else:
-    towers = Lazy("memlint.memory.towers")
+    towers = Lazy("memlint.memory.vision.towers")
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
 _BUFFERS = 1024  # rotary tables' frequencies

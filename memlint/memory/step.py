@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import memlint.memory.elements as elements
-import memlint.memory.parallel as parallel
+import memlint.memory.layers.elements as elements
+import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Layer
-from memlint.memory.activations import layer_profile
-from memlint.memory.blocks.embedding import EmbeddingShape, embedding_profile
-from memlint.memory.blocks.regime import Regime
-from memlint.memory.elements import Tokens
+from memlint.memory.autograd.profile import Mode, Profile
+from memlint.memory.autograd.tape import Weight
+from memlint.memory.autograd.walk import Sizes, Stretch
+from memlint.memory.layers.activations import layer_profile
+from memlint.memory.layers.elements import Tokens
+from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
+from memlint.memory.layers.kernel_config import Regime
 from memlint.memory.loss import (
     FUSED,
     LossShape,
@@ -19,13 +22,10 @@ from memlint.memory.loss import (
     takes_as_they_are,
     upcasts_head,
 )
-from memlint.memory.model import ModelState, Tensor, Unit, UnitState
+from memlint.memory.parameter_roles import Roles, extents, roles
 from memlint.memory.parameters import Missing, stacks_experts
-from memlint.memory.profile import Mode, Profile
-from memlint.memory.roles import Roles, extents, roles
 from memlint.memory.storage import BYTES, rounded
-from memlint.memory.tape import Weight
-from memlint.memory.walk import Sizes, Stretch
+from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
 
 # Families without the attention interface: whatever is asked for, their own code runs (transformers 5.23).

@@ -22,14 +22,14 @@ what a release does depends on what is installed and free beside it, so that the
 
 from __future__ import annotations
 
-import memlint.memory.device as device
+import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
 from memlint.architectures.model import Architecture
-from memlint.memory.model import ModelState, Phase, Tensor, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
 from memlint.memory.step import Step, step
 from memlint.memory.storage import BYTES, rounded
+from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 
 # What every release since 2025.4 has its own forward for (models/loader.py, dispatch_model), but for Gemma 2. Others

@@ -26,7 +26,7 @@ from memlint.checks.rule_file import parse_python_rule, parse_rule
 from memlint.checks.rule_folder import read_document, rule_files
 from memlint.formats import FORMATS
 from memlint.hardware.model import Gpu
-from memlint.memory.optimizer import table
+from memlint.memory.optimizers import table
 from memlint.plugins.calls import check_of, format_of, output_of, told
 from memlint.report.model import Report
 from memlint.report.outputs import OUTPUTS

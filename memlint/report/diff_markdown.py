@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.findings import Finding
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report.diff_model import RANK, DiffReport, FileDiff, RunDiff, moved
 from memlint.report.diff_text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
 from memlint.report.markdown import escape, html

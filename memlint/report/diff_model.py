@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report.model import RunReport
 
 RANK = {"fits": 0, "tight": 1, "out_of_memory": 2}

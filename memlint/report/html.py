@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from memlint.findings import Finding
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.report.model import FileReport, Report, RunReport, totals
 from memlint.report.table import COMPONENTS
 from memlint.report.terminal import clean

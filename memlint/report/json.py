@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from memlint.findings import Edit, Finding, Fix, Location
-from memlint.memory.model import Estimate, Phase
+from memlint.memory.values import Estimate, Phase
 from memlint.report.model import FileReport, Report, RunReport, totals
 
 SCHEMA_VERSION = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Finding
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 
 LAUNCH_FILE = "launch_file"  # in the data of a finding: what to name to say how the run is launched
 

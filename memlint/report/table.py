@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.memory.model import Assumption, Estimate, Phase
+from memlint.memory.values import Assumption, Estimate, Phase
 from memlint.report.model import Report, RunReport
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.memory.estimate import on_card
-from memlint.memory.model import Estimate, Phase
+from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
 from memlint.simulation.allocator import Settings, replay
 from memlint.simulation.result import SimulatedStep

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.checks.expression import compile_expression
 from memlint.checks.facts import Facts
 from memlint.checks.vocabulary import Vocabulary
-from memlint.memory.model import Estimate, Phase
+from memlint.memory.values import Estimate, Phase
 from memlint.run import Batch, Run, Stack
 
 NAMES = Vocabulary()

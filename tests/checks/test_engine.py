@@ -9,7 +9,7 @@ from memlint.checks.facts import Facts
 from memlint.checks.rule import Hit, Rule
 from memlint.checks.rule_file import parse_rule
 from memlint.checks.workspace import in_memory
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Origin, Run
 from memlint.source import load
 

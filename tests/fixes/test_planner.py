@@ -11,7 +11,7 @@ from memlint.findings import Edit
 from memlint.fixes.moves import steps
 from memlint.fixes.planner import Plan, Search, as_fix, candidates, excess, largest, peak, plans
 from memlint.fixes.step import QUALITIES
-from memlint.memory.model import Estimate, Phase
+from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
 
 GIB = 2**30

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from memlint.memory.model import Tensor, Unit
+from memlint.memory.values import Tensor, Unit
 from memlint.run import Batch, Checkpointing, Fsdp, Optimizer, Parallelism, Precision, Run, Zero
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "sharding"

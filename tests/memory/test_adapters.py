@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Precision, Quantization, Run
 from memlint.simulation import simulate
 from tests.memory.runs import LORA, TINY, run

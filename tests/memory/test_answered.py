@@ -8,8 +8,8 @@ import pytest
 
 from memlint.architectures import from_config
 from memlint.memory import estimate
-from memlint.memory.answered import Kept
 from memlint.memory.estimate import estimate_as
+from memlint.memory.estimate_cache import Kept
 from memlint.memory.parameters import Missing
 from memlint.run import Origin, replace
 from tests.memory import runs

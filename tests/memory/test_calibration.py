@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.memory import calibration
-from memlint.memory.calibration import Measurement
+from memlint.memory.card import calibration
+from memlint.memory.card.calibration import Measurement
 from memlint.run import Run
 
 GIB = 1 << 30

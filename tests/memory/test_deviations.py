@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import memlint.memory.deviations as deviations
+import memlint.memory.card.deviations as deviations
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Phase
+from memlint.memory.values import Phase
 from tests.memory import runs
 
 PHASES = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memlint.hardware import common
 from memlint.hardware.model import Gpu
-from memlint.memory import device
+from memlint.memory.card import device
 from memlint.run import Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack, replace
 
 GIB = 1 << 30

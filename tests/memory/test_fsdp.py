@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from memlint.memory import fsdp
-from memlint.memory.fsdp_plan import by_size
-from memlint.memory.model import ModelState, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.parameters import total as parameters
+from memlint.memory.sharding.fsdp import placement as fsdp
+from memlint.memory.sharding.fsdp.plan import by_size
+from memlint.memory.values import ModelState, Unit
 from memlint.run import UNKNOWN, Run, replace
 from tests.memory.sharding import fsdp_run, model, tensor
 

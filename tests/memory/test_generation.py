@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memlint.hardware import find
-from memlint.memory.device import card
+from memlint.memory.card.device import card
 from memlint.memory.estimate import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Hardware, Parallelism, Run, Zero
 from tests.memory.runs import run
 

@@ -10,7 +10,7 @@ from benchmarks.families import Step, run_of
 from benchmarks.vision_inputs import MODELS, simulated
 from benchmarks.vision_steps import FLAGS
 from memlint.memory import estimate
-from memlint.memory.images import most_bytes
+from memlint.memory.vision.images import most_bytes
 from memlint.run import replace
 from tests.architectures.small import SMALL
 

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from benchmarks.optimizers import closed_form
-from memlint.memory import estimate, optimizer
-from memlint.memory.model import Tensor, Unit
+from memlint.memory import estimate
+from memlint.memory import optimizers as optimizer
+from memlint.memory.values import Tensor, Unit
 from tests.memory.optimizer_snapshot import FOLDER, compact
 from tests.memory.runs import run
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.memory.model import Tensor, Unit
-from memlint.memory.parallel import activation_divisors, as_computed, shard_units, stages
 from memlint.memory.parameters import total
+from memlint.memory.sharding.model_parallel import activation_divisors, as_computed, shard_units, stages
+from memlint.memory.values import Tensor, Unit
 from memlint.run import Parallelism, Run, replace
 from tests.memory.sharding import model, tensor
 

@@ -11,8 +11,8 @@ from memlint.architectures import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_as
-from memlint.memory.model import Estimate
 from memlint.memory.releases import told_apart
+from memlint.memory.values import Estimate
 from memlint.run import Run, Stack, replace
 
 # On both sides of every bound that the estimator knows, and the newest ones.

@@ -6,7 +6,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_as
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Precision
 from memlint.simulation import simulate
 from tests.memory.runs import LORA, TINY, run

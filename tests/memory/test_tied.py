@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.model import Estimate
+from memlint.memory.values import Estimate
 from memlint.run import Fsdp, Parallelism, Run
 from tests.memory.runs import run
 

@@ -10,9 +10,9 @@ import memlint.memory.unsloth as unsloth
 from memlint.commands.assumptions import assumptions
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.memory.model import Estimate, ModelState, UnitState
 from memlint.memory.parameters import units
 from memlint.memory.step import step, stretches
+from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Origin, Run
 from tests.memory.runs import LORA, run
 

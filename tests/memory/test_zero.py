@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.memory import zero
-from memlint.memory.model import ModelState, Tensor, Unit
 from memlint.memory.parameters import Missing
 from memlint.memory.parameters import total as parameters
+from memlint.memory.sharding.zero import placement as zero
+from memlint.memory.values import ModelState, Tensor, Unit
 from memlint.run import UNKNOWN, Run, replace
 from tests.memory.sharding import model, tensor, zero_run
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.memory import fsdp, zero, zero_trace
-from memlint.memory.model import ModelState
 from memlint.memory.parameters import total
-from memlint.memory.zero_trace import Knobs, Module, Stretch, replay
+from memlint.memory.sharding.fsdp import placement as fsdp
+from memlint.memory.sharding.zero import placement as zero
+from memlint.memory.sharding.zero import trace as zero_trace
+from memlint.memory.sharding.zero.trace import Knobs, Module, Stretch, replay
+from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding import fsdp_run, model, zero_run
 

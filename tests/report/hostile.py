@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.findings import Edit, Finding, Fix, Location, Patch
-from memlint.memory.model import Assumption, Estimate, Phase, UnknownField
+from memlint.memory.values import Assumption, Estimate, Phase, UnknownField
 from memlint.report.model import FileReport, HardwareFacts, ModelFacts, Report, RuleFacts, RunReport
 
 GIB = 2**30

@@ -1,0 +1,194 @@
+"""Elementwise and matrix operations on a tape, with what PyTorch's autograd saves for each.
+
+Sources: torch 2.13 tools/autograd/derivatives.yaml (which tensors a derivative reads) and
+torch/csrc/autograd/FunctionsManual.cpp (what it allocates).
+"""
+
+from __future__ import annotations
+
+from memlint.memory.autograd.tape import Storage, Tape, Value, Weight, WeightGradient
+
+SINGLE = 4  # bytes of fp32
+
+
+def cast(tape: Tape, x: Value, width: int) -> Value:
+    """`x.to(dtype)`: the same tensor when it has that dtype already."""
+    if x.width == width:
+        x.storage.holders += 1
+        return x
+    found = tape.new(x.extent, width)
+    tape.node((found,), (x,))
+    return found
+
+
+def copy(tape: Tape, x: Value, extent: str = "") -> Value:
+    """`contiguous()` of a tensor that is not; its gradient is a view of the arriving one."""
+    found = tape.new(extent or x.extent, x.width)
+    tape.node((found,), (x,), aliases=True)
+    return found
+
+
+def add(tape: Tape, a: Value, b: Value) -> Value:
+    """`a + b` in the wider dtype; saves nothing."""
+    found = tape.new(a.extent, max(a.width, b.width))
+    tape.node((found,), (a, b), aliases=True)
+    return found
+
+
+def subtract(tape: Tape, a: Value, b: Value) -> Value:
+    """`a - b` where `b` is one number per row: the gradient of `b` is a sum over a negated copy."""
+    found = tape.new(a.extent, max(a.width, b.width))
+    tape.node((found,), (b,), (), ((a.extent, a.width),) if b.requires_grad else ())
+    tape.node((found,), (a,), aliases=True)
+    return found
+
+
+def multiply(tape: Tape, a: Value, b: Value) -> Value:
+    """`a * b`: each factor is saved for the other's gradient."""
+    width = max(a.width, b.width)
+    saved = [value for value, other in ((a, b), (b, a)) if other.requires_grad and tape.grad]
+    found = tape.new(a.extent, width)
+    tape.node((found,), (a, b), saved, computed=width)
+    return found
+
+
+def multiply_by_row(tape: Tape, x: Value, factor: Value) -> Value:
+    """`x * factor` in fp32 with one factor a row: the factor's gradient is a full product before its sum."""
+    found = tape.new(x.extent, SINGLE)
+    tape.node((found,), (x, factor), (x, factor), ((x.extent, SINGLE),), computed=SINGLE)
+    return found
+
+
+def scale(tape: Tape, x: Value) -> Value:
+    """`x * number`."""
+    found = tape.new(x.extent, x.width)
+    tape.node((found,), (x,))
+    return found
+
+
+def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
+    """`x * tensor` where the tensor wants no gradient but is kept (cos, sin)."""
+    width = max(x.width, constant.width)
+    found = tape.new(x.extent, width)
+    tape.node((found,), (x,), (constant,), computed=width)
+    return found
+
+
+def scale_by_weight(tape: Tape, weight: Weight, x: Value) -> Value:
+    """`weight * x` with a broadcast vector: its gradient is a full product before the sum."""
+    width = max(x.width, weight.width)
+    found = tape.new(x.extent, width)
+    if weight.trains:
+        gradient = (WeightGradient(weight.extent, weight.width, weight.width),)
+        tape.node((found,), (x,), (x,), ((x.extent, width),), weights=gradient, computed=width)
+    else:
+        tape.node((found,), (x,), computed=width)
+    return found
+
+
+def unary(tape: Tape, x: Value, temporaries: int = 0) -> Value:
+    """An activation whose derivative reads its input (silu, gelu, relu^2)."""
+    found = tape.new(x.extent, x.width)
+    tape.node((found,), (x,), (x,), ((x.extent, x.width),) * temporaries)
+    return found
+
+
+def unary_in_single(tape: Tape, x: Value) -> Value:
+    """The same on `x.float()`."""
+    single = cast(tape, x, SINGLE)
+    found = unary(tape, single)
+    tape.drop(single)
+    return found
+
+
+def unary_by_result(tape: Tape, x: Value) -> Value:
+    """An activation whose derivative reads its result (tanh, sigmoid, relu, exp)."""
+    found = tape.new(x.extent, x.width)
+    tape.node((found,), (x,), (found,))
+    return found
+
+
+def dropout(tape: Tape, x: Value) -> Value:
+    """`native_dropout`: a new tensor and a byte of mask per element."""
+    found = tape.new(x.extent, x.width)
+    mask = tape.new(x.extent, 1)
+    tape.node((found,), (x,), (mask,))
+    tape.drop(mask)
+    return found
+
+
+def part(tape: Tape, x: Value, extent: str) -> Value:
+    """A slice: a view whose gradient is padded to the whole with zeros."""
+    x.storage.holders += 1
+    found = Value(x.storage, extent, x.width, x.requires_grad)
+    tape.node((found,), (x,))
+    return found
+
+
+def split(tape: Tape, x: Value, extents: tuple[str, ...]) -> tuple[Value, ...]:
+    """`chunk` / `split`: views; their gradients are joined into one tensor."""
+    x.storage.holders += len(extents)
+    found = tuple(Value(x.storage, extent, x.width, x.requires_grad) for extent in extents)
+    tape.node(found, (x,))
+    return found
+
+
+def join(tape: Tape, parts: tuple[Value, ...], extent: str) -> Value:
+    """`cat`: a new tensor; gradients are views."""
+    found = tape.new(extent, parts[0].width)
+    tape.node((found,), parts, aliases=True)
+    return found
+
+
+def matmul(tape: Tape, a: Value, b: Value, extent: str) -> Value:
+    """A batched product of two activations."""
+    saved = [value for value, other in ((a, b), (b, a)) if other.requires_grad and tape.grad]
+    found = tape.new(extent, a.width)
+    tape.node((found,), (a, b), saved)
+    return found
+
+
+def product(tape: Tape, a: Value, b: Value, extent: str, half: int) -> Value:
+    """`matmul` as autocast runs it: both factors in its dtype. `half`: its bytes, 0 without autocast."""
+    operands = [cast(tape, x, half or x.width) for x in (a, b)]
+    found = matmul(tape, operands[0], operands[1], extent)
+    tape.drop(*operands)
+    return found
+
+
+def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> Value:
+    """`x @ weight.T`. `half`: bytes of autocast's dtype, 0 without autocast.
+
+    The input is saved only for the weight's gradient, the weight (or its cast) for the input's.
+    A 4-bit or 8-bit base weight is dequantised inside the op, forward and backward (bitsandbytes 0.50.2
+    autograd/_functions.py, MatMul4Bit), and the result takes the dtype of the input as it came, fp32 behind fp32 norms
+    (nn/modules.py, Linear4bit.forward: `.to(inp_dtype)`).
+    """
+    given = cast(tape, x, half or x.width)
+    held = _operand(tape, weight, given.width)
+    saved: list[Value | Storage] = [given] if weight.trains else []
+    if held is not None and given.requires_grad:
+        saved.append(held)
+    found = tape.new(extent, given.width)
+    gradients = (WeightGradient(weight.extent, given.width, weight.width),) if weight.trains else ()
+    dequantized = ((weight.extent, given.width),) if weight.quantized else ()
+    if dequantized:
+        tape.spike(*dequantized)
+    tape.node((found,), (given,), saved, dequantized, weights=gradients)
+    tape.drop(given)
+    if held is not None and not weight.trains:
+        tape.release(held)
+    return _as_given(tape, found, x.width) if weight.quantized else found
+
+
+def _as_given(tape: Tape, product: Value, width: int) -> Value:
+    found = cast(tape, product, width)
+    tape.drop(product)
+    return found
+
+
+def _operand(tape: Tape, weight: Weight, width: int) -> Storage | None:
+    """The copy of a weight that the product reads, None when it reads the parameter itself."""
+    if weight.quantized or weight.width == width:
+        return None
+    return tape.cached_cast(weight, width)

@@ -1,0 +1,54 @@
+"""How far the closed form is from simulated steps of a family, as a share of what a step allocates beside its state.
+
+deviations.json is written by `python benchmarks/families.py --write`: for each family and attention the lowest and
+the highest (simulated - estimated) / transient over small members of the family. Families within 1 % are not listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+
+from memlint.memory.values import Phase
+from memlint.run import Run
+
+FILE = os.path.join(os.path.dirname(__file__), "deviations.json")
+_STEP = ("forward", "backward")
+_TRANSIENT = ("activations", "logits", "temporaries")
+
+
+def bounds(run: Run, phases: Sequence[Phase]) -> tuple[int, int]:
+    """The lowest and the highest peak, bytes, that simulated steps of this family leave possible."""
+    lowest, highest = _shares(run)
+    allocated = max(phase.allocated_bytes for phase in phases)
+    if not lowest and not highest:
+        return allocated, allocated
+    return _peak(phases, lowest), _peak(phases, highest)
+
+
+def transient(phase: Phase) -> int:
+    """What a phase allocates beside weights, gradients and optimizer states, bytes."""
+    return sum(phase.components.get(name, 0) for name in _TRANSIENT)
+
+
+def _peak(phases: Sequence[Phase], share: float) -> int:
+    return max(
+        phase.allocated_bytes + (int(share * transient(phase)) if phase.name in _STEP else 0) for phase in phases
+    )
+
+
+def _shares(run: Run) -> tuple[float, float]:
+    """A model with towers whose class was not simulated deviates as its language model does (Llama 4)."""
+    family, table = getattr(run.model.architecture, "family", ""), _table()
+    attention = "eager" if run.attention.implementation == "eager" else "sdpa"
+    lowest, highest = (table.get(family) or table.get(f"{family}_text", {})).get(attention, (0.0, 0.0))
+    return lowest, highest
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, dict[str, tuple[float, float]]]:
+    with open(FILE, encoding="utf-8") as file:
+        table: dict[str, dict[str, tuple[float, float]]] = json.load(file)
+    return table

@@ -1,0 +1,254 @@
+"""Attention: projections, rotary, and the core by implementation."""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.families.variants as variants
+import memlint.memory.layers.norm as norm
+from memlint.architectures.model import Attention
+from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
+from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.mlp import multiplied
+from memlint.memory.layers.projection import project
+from memlint.memory.layers.rotary import rotate
+
+FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash", "flex_attention", "sdpa", "xformers")
+
+
+def attention(
+    context: Context,
+    shape: Attention,
+    x: Value,
+    head_norm: Weight | None,
+    rotates_in_single: bool = False,
+    scales_in_single: bool = False,
+) -> Value:
+    """The whole attention block on the normed input `x`. `scales_in_single`: the heads' norms are Gemma's."""
+    tape = context.tape
+    after = context.code.startswith(variants.NORM_AFTER_ROTARY)
+    first = shape._replace(qk_norm="none") if after else shape
+    query, key, value, gate = _query_key_value(context, first, x, head_norm, scales_in_single)
+    if shape.rotary_fraction:
+        fraction, single = shape.rotary_fraction, rotates_in_single
+        turned = rotate(context, query, fraction, single), rotate(context, key, fraction, single)
+        tape.drop(query, key)
+        query, key = turned
+    if after:
+        query = _normed(context, shape, query, head_norm, "head_rows", scales_in_single)
+        key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_single)
+    mixed = _by_image(context, shape, query, key, value)
+    if context.code.startswith(variants.INNER_NORMS):
+        normed = norm.rms(tape, mixed, context.inner_norm, "rows")
+        tape.drop(mixed)
+        mixed = normed
+    if gate is not None:
+        mixed = _opened(context, mixed, gate)
+    found = project(context, "output", mixed, "hidden")
+    tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
+    return found
+
+
+def _query_key_value(
+    context: Context, shape: Attention, x: Value, head_norm: Weight | None, gemma: bool
+) -> tuple[Value, Value, Value, Value | None]:
+    """Queries, keys, values, and the output's gate if the query projection gives one.
+
+    Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py).
+    """
+    tape = context.tape
+    if not shape.fused_qkv:
+        first, gate = _query_and_gate(context, x)
+        query = _normed(context, shape, first, head_norm, "head_rows", gemma)
+        raw = multiplied(context, project(context, "key", x, "key"))
+        shared = _same(raw) if shape.values_are_keys else None
+        key = _normed(context, shape, raw, head_norm, "key_head_rows", gemma)
+        return query, key, _value_normed(context, shape, shared or project(context, "value", x, "value")), gate
+    fused = project(context, "query_key_value", x, "query_key_value")
+    query, key, value = ops.split(tape, fused, ("query", "key", "value"))
+    tape.drop(fused)
+    query = _normed(context, shape, query, head_norm, "head_rows", gemma)
+    return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+
+
+def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
+    """Qwen3.5 cuts its query projection in two: strided views, of which the gate's is copied."""
+    tape = context.tape
+    if not context.code.startswith(variants.GATED_QUERY):
+        return project(context, "query", x, "query"), None
+    whole = project(context, "query", x, "query*2")
+    query, strided = ops.split(tape, whole, ("query", "mixed"))
+    gate = ops.copy(tape, strided)
+    tape.drop(whole, strided)
+    return query, gate
+
+
+def _opened(context: Context, mixed: Value, gate: Value) -> Value:
+    """`mixed * sigmoid(gate)`."""
+    tape = context.tape
+    share = ops.unary_by_result(tape, gate)
+    found = ops.multiply(tape, mixed, share)
+    tape.drop(mixed, share)
+    return found
+
+
+def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str, gemma: bool) -> Value:
+    if shape.qk_norm == "none":
+        return x
+    rows = rows if shape.qk_norm == "head" else "rows"
+    if context.regime.liger:
+        found = norm.liger_rms(context.tape, x, weight, rows)
+    else:
+        found = norm.rms(context.tape, x, weight, rows, gemma)
+    context.tape.drop(x)
+    return found
+
+
+def _value_normed(context: Context, shape: Attention, x: Value) -> Value:
+    """Gemma 4's `v_norm` has no weight (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextAttention)."""
+    if not shape.value_norm:
+        return x
+    found = norm.rms(context.tape, x, None, "key_head_rows")
+    context.tape.drop(x)
+    return found
+
+
+def _by_image(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
+    comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
+    tape = context.tape
+    whole = not context.code.startswith(variants.ATTENDS_BY_IMAGE) or context.regime.attention.startswith("flash")
+    if whole:
+        return core(context, shape, query, key, value)
+    parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
+    mixed = core(context, shape, *parts)
+    found = ops.join(tape, (mixed,), "mixed")
+    tape.drop(mixed, *parts)
+    return found
+
+
+def core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """Scores times values, by implementation; the result has extent "mixed"."""
+    if context.regime.attention in FLASH:
+        return _flash(context, shape, query, key, value)
+    return _eager(context, shape, query, key, value)
+
+
+def _flash(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """FlashAttention keeps q, k, v, the output and one fp32 log-sum-exp per row and head."""
+    tape, regime = context.tape, context.regime
+    width = regime.half or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
+    cast = [ops.cast(tape, x, width) for x in (query, key, value)]
+    if regime.expands_keys and shape.kv_heads != shape.heads:
+        given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
+        tape.drop(*given)
+    found = _flash_core(context, shape, *cast)
+    tape.drop(*cast)
+    return found
+
+
+def _flash_core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    tape, regime = context.tape, context.regime
+    found = tape.new("mixed", query.width)
+    logsumexp = tape.new("head_rows", SINGLE)
+    temporaries: tuple[tuple[str, int], ...] = ()
+    if regime.in_kernels:
+        # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
+        temporaries = ((KERNEL + "query", SINGLE), (KERNEL + "head_rows", SINGLE))
+        if shape.kv_heads != shape.heads:
+            temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
+    kept = [query, key, value, found, logsumexp]
+    if regime.bias and regime.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
+        kept.append(tape.new("bias", query.width))
+    tape.node((found,), (query, key, value), kept, temporaries)
+    tape.drop(logsumexp, *kept[5:])
+    return found
+
+
+def _eager(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+    """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
+    tape = context.tape
+    repeated = shape.kv_heads != shape.heads
+    keys = ops.copy(tape, key, "query") if repeated else _same(key)
+    values = ops.copy(tape, value, "mixed") if repeated else _same(value)
+    weights = _probabilities(context, shape, query, keys)
+    product = ops.product(tape, weights, values, "mixed", context.regime.half)
+    found = ops.copy(tape, product)
+    tape.drop(product, weights, keys, values)
+    return found
+
+
+def _same(x: Value) -> Value:
+    x.storage.holders += 1
+    return x
+
+
+def _probabilities(context: Context, shape: Attention, query: Value, keys: Value) -> Value:
+    tape = context.tape
+    raw = ops.product(tape, query, keys, "scores", context.regime.half)
+    scores = ops.scale(tape, raw)
+    tape.drop(raw)
+    if shape.softcap:
+        scores = _softcap(tape, scores)
+    if (
+        context.regime.mask
+    ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
+        masked = ops.add(tape, scores, Value.outside("scores", context.cos.width))
+        tape.drop(scores)
+        scores = masked
+    if context.code.startswith(variants.JOINED_SINKS):
+        return _with_sinks(tape, context, scores)
+    result = _softmax(context, scores)
+    found = ops.cast(tape, result, query.width)
+    tape.drop(scores, result)  # `weights = softmax(weights).to(...)`: the name is bound anew when all is done
+    if shape.dropout:
+        dropped = ops.dropout(tape, found)
+        tape.drop(found)
+        found = dropped
+    if context.code.startswith(variants.RETURNS_WEIGHTS):
+        context.returned.append(_same(found))
+    return found
+
+
+def _with_sinks(tape: Tape, context: Context, scores: Value) -> Value:
+    """`softmax(cat(scores, sinks) - max, dtype=scores.dtype)[..., :-1]` (models/gpt_oss/modeling_gpt_oss.py)."""
+    joined = ops.join(tape, (scores,), "scores")
+    apart = ops.scale(tape, joined)
+    tape.drop(scores, joined)
+    whole = tape.new("scores", apart.width)
+    inside = ((KERNEL + "scores", apart.width),) if context.regime.in_kernels else ()
+    tape.node((whole,), (apart,), (whole,), inside)
+    tape.drop(apart)
+    found = ops.part(tape, whole, "scores")
+    tape.drop(whole)
+    return found
+
+
+def _softcap(tape: Tape, scores: Value) -> Value:
+    """`tanh(scores / cap) * cap` (transformers 5.23 models/gemma2/modeling_gemma2.py)."""
+    divided = ops.scale(tape, scores)
+    tape.drop(scores)
+    bounded = ops.unary_by_result(tape, divided)
+    tape.drop(divided)
+    found = ops.scale(tape, bounded)
+    tape.drop(bounded)
+    return found
+
+
+def _softmax(context: Context, scores: Value) -> Value:
+    """`softmax(scores, dtype=float32)` saves its result.
+
+    bf16 scores are converted first; fp16 ones go in as they are (torch 2.13 aten/src/ATen/native/cuda/SoftMax.cu).
+    Its CUDA backward allocates the product of gradient and result.
+    """
+    tape = context.tape
+    as_given = context.regime.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
+    given = as_given and not context.regime.half
+    direct = given or (context.regime.in_kernels and not context.regime.bfloat16)
+    width = scores.width if given else SINGLE
+    single = _same(scores) if direct else ops.cast(tape, scores, width)
+    found = tape.new("scores", width)
+    inside = ((KERNEL + "scores", width),) if context.regime.in_kernels else ()
+    tape.node((found,), (single,), (found,), inside)
+    tape.drop(single)
+    return found

@@ -1,0 +1,219 @@
+"""A decoder layer: norms, token mixer, MLP, residuals."""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.families.variants as variants
+import memlint.memory.layers.attention as attention
+import memlint.memory.layers.norm as norm
+from memlint._lazy import Lazy
+from memlint.architectures.model import Attention, Layer
+from memlint.memory.autograd.tape import Value
+from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.mlp import mlp
+from memlint.memory.parameter_roles import Roles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.layers.gated_delta as delta
+    import memlint.memory.layers.latent_attention as latent
+    import memlint.memory.layers.mamba2 as mamba2
+    import memlint.memory.layers.moe as moe
+    import memlint.memory.layers.short_conv as short_conv
+else:  # what few families have
+    delta = Lazy("memlint.memory.layers.gated_delta")
+    latent = Lazy("memlint.memory.layers.latent_attention")
+    mamba2 = Lazy("memlint.memory.layers.mamba2")
+    moe = Lazy("memlint.memory.layers.moe")
+    short_conv = Lazy("memlint.memory.layers.short_conv")
+
+
+def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """The layer's output; `x` is dropped by the caller."""
+    if shape.parallel:
+        return _parallel(context, shape, roles, x)
+    if shape.class_name.startswith(_NORM_AFTER):
+        return _norm_after(context, shape, roles, x)
+    tape = context.tape
+    if shape.norms == 1:
+        return _single(context, shape, roles, x)
+    normed = _norm(context, shape, roles, x)
+    mixed = _mix(context, shape, roles, normed)
+    tape.drop(normed)
+    mixed = _scaled(context, roles, _post(context, shape, roles, mixed))
+    middle = ops.add(tape, x, mixed)
+    tape.drop(mixed)
+    normed = _norm(context, shape, roles, middle)
+    fed = _feed(context, shape, roles, normed)
+    tape.drop(normed)
+    if shape.mlp.beside:
+        fed = _with_experts(context, shape, roles, middle, fed)
+    fed = _scaled(context, roles, _post(context, shape, roles, fed))
+    found = ops.add(tape, middle, fed)
+    tape.drop(middle, fed)
+    return found
+
+
+def _scaled(context: Context, roles: Roles, x: Value) -> Value:
+    """`lambda * x` with a vector (transformers 5.23 models/internvl/modeling_internvl.py:326, InternVLVisionLayer)."""
+    if roles.scale is None:
+        return x
+    found = ops.scale_by_weight(context.tape, roles.scale, x)
+    context.tape.drop(x)
+    return found
+
+
+def _single(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """A mixer or an MLP alone (Nemotron-H, Mamba 2)."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    run = _feed if shape.attention.kind == "none" else _mix
+    mixed = run(context, shape, roles, normed)
+    tape.drop(normed)
+    found = ops.add(tape, x, mixed)
+    tape.drop(mixed)
+    return found
+
+
+def _with_experts(context: Context, shape: Layer, roles: Roles, middle: Value, fed: Value) -> Value:
+    """The MLP's output and the experts', which read the residual stream, each normed (Gemma4TextDecoderLayer)."""
+    tape = context.tape
+    dense = _post(context, shape, roles, fed)
+    given = _norm(context, shape, roles, middle)
+    routed = _router_input(context, roles, middle)
+    mixed = moe.mixture(context, shape.mlp, roles, given, routed)
+    tape.drop(given, routed)
+    mixed = _post(context, shape, roles, mixed)
+    found = ops.add(tape, dense, mixed)
+    tape.drop(dense, mixed)
+    return found
+
+
+def _router_input(context: Context, roles: Roles, x: Value) -> Value:
+    """`norm(x) * scale * size ** -0.5`; the norm has no weight, the scale is a parameter (Gemma4TextRouter)."""
+    tape = context.tape
+    normed = norm.rms(tape, x, None, "rows")
+    scaled = tape.new(normed.extent, normed.width)
+    trains = roles.router is not None and roles.router.trains
+    tape.node((scaled,), (normed,), (normed,) if trains else ())
+    found = ops.scale(tape, scaled)
+    tape.drop(normed, scaled)
+    return found
+
+
+# Blocks whose two norms stand behind attention and MLP (transformers 5.23 models/{olmo2,olmo3,exaone4,flex_olmo}).
+_NORM_AFTER = ("Olmo2", "Olmo3", "Exaone4", "FlexOlmo")
+
+
+def _norm_after(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """`x + norm(attention(x))`, then the same with the MLP."""
+    tape = context.tape
+    mixed = _mix(context, shape, roles, x)
+    normed = _norm(context, shape, roles, mixed)
+    tape.drop(mixed)
+    middle = ops.add(tape, x, normed)
+    tape.drop(normed)
+    fed = _feed(context, shape, roles, middle)
+    normed = _norm(context, shape, roles, fed)
+    tape.drop(fed)
+    found = ops.add(tape, middle, normed)
+    tape.drop(middle, normed)
+    return found
+
+
+def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """Attention and MLP read the block's input (NeoX: each with its norm; Phi, Falcon: one norm)."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    mixed = _mix(context, shape, roles, normed)
+    if shape.norms > 1:
+        tape.drop(normed)
+        normed = _norm(context, shape, roles, x)
+    fed = _feed(context, shape, roles, normed)
+    tape.drop(normed)
+    both = ops.add(tape, fed, mixed)
+    tape.drop(fed, mixed)
+    found = ops.add(tape, both, x)
+    tape.drop(both)
+    return found
+
+
+def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.class_name.startswith("Cohere"):
+        return norm.centred(context.tape, x, roles.norm, "rows")
+    if shape.norm == "layer_no_affine":
+        return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
+    if shape.norm.startswith("layer"):
+        return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
+    if context.regime.liger:
+        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
+    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_single(shape))
+
+
+def _scales_in_single(shape: Layer) -> bool:
+    return shape.norm == "rms_gemma" or shape.class_name.startswith(variants.SCALES_IN_SINGLE)
+
+
+def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    """The norm after a block (Gemma 2 and 3)."""
+    if shape.norms < 4:
+        return x
+    normed = _norm(context, shape, roles, x)
+    context.tape.drop(x)
+    return normed
+
+
+def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.attention.kind == "mla":
+        return latent.latent(context, shape.attention, x, roles.norm)
+    if shape.attention.kind == "gated_delta":
+        return delta.delta_net(context, shape.attention, x, roles.convolution, roles.norm)
+    if shape.attention.kind == "mamba2":
+        return mamba2.mamba2(context, shape.attention, x, roles.convolution, roles.norm)
+    if shape.scan is not None:
+        return _side_by_side(context, shape, shape.scan, roles, x)
+    if shape.attention.kind == "conv":
+        return short_conv.short_conv(context, x, roles.convolution)
+    return _attend(context, shape, roles, x)
+
+
+def _side_by_side(context: Context, shape: Layer, scan: Attention, roles: Roles, x: Value) -> Value:
+    """A scan and attention on the same input, each times a number (transformers 5.23
+    models/falcon_h1/modeling_falcon_h1.py:911-931, FalconH1DecoderLayer.forward)."""
+    tape = context.tape
+    scanned = mamba2.mamba2(context, scan, x, roles.convolution, roles.norm)
+    first = ops.scale(tape, scanned)
+    given = ops.scale(tape, x)
+    tape.drop(scanned)
+    mixed = _attend(context, shape, roles, given)
+    tape.drop(given)
+    second = ops.scale(tape, mixed)
+    tape.drop(mixed)
+    found = ops.add(tape, first, second)
+    tape.drop(first, second)
+    return found
+
+
+def _attend(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    context.inner_norm = roles.norm
+    turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
+    scales = _scales_in_single(shape)
+    return _dropped(context, shape, attention.attention(context, shape.attention, x, roles.head_norm, turns, scales))
+
+
+def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+    if shape.mlp.beside:
+        return mlp(context, shape.mlp._replace(kind="gated"), x)
+    if shape.mlp.kind == "moe":
+        return moe.mixture(context, shape.mlp, roles, x)
+    shared = "shared_" if shape.mlp.shared_intermediate_size else ""  # Granite's hybrid without experts
+    return _dropped(context, shape, mlp(context, shape.mlp, x, shared))
+
+
+def _dropped(context: Context, shape: Layer, x: Value) -> Value:
+    """Residual dropout, on what attention and MLP add alike (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
+    if not shape.mlp.dropout:
+        return x
+    found = ops.dropout(context.tape, x)
+    context.tape.drop(x)
+    return found

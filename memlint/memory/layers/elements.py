@@ -1,0 +1,170 @@
+"""Element counts of the activations that blocks name, for one run."""
+
+from __future__ import annotations
+
+import memlint.memory.families.variants as variants
+from memlint.architectures.model import Architecture, Attention, Layer
+
+
+class Tokens:
+    """What one forward sees on this GPU: `sequences` of `length` tokens."""
+
+    __slots__ = ("length", "sequences")
+
+    def __init__(self, sequences: int, length: int) -> None:
+        self.sequences = sequences
+        self.length = length
+
+    @property
+    def count(self) -> int:
+        """Tokens of one forward."""
+        return self.sequences * self.length
+
+
+def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dict[str, int]:
+    """Extents outside of the layers."""
+    count = tokens.count
+    return {
+        "hidden": count * architecture.hidden_size,
+        "hidden*3": 3 * count * architecture.hidden_size,
+        "positions": tokens.length * architecture.hidden_size,
+        "rows": count,
+        "scalar": 1,
+        "logits": count * vocabulary,
+        "rope": 0,
+    }
+
+
+def of_layer(layer: Layer, tokens: Tokens, hidden: int) -> dict[str, int]:
+    """Extents inside of one decoder layer."""
+    found = _attention(layer, tokens)
+    if layer.scan is not None:
+        found |= _mamba2(layer.scan, tokens)
+    _mlp(found, layer, tokens.count, hidden)
+    return found
+
+
+def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
+    shape, count = layer.attention, tokens.count
+    value_dim = shape.value_head_dim or shape.head_dim
+    query = count * shape.heads * shape.head_dim
+    key = count * shape.kv_heads * shape.head_dim
+    turned = shape.rotary_fraction
+    if shape.kind == "mla":
+        return _latent(layer, tokens)
+    if shape.kind == "mamba2":
+        return _mamba2(shape, tokens)
+    if shape.kind == "gated_delta":
+        return _delta(shape, tokens)
+    return {
+        "query": query,
+        "query*2": 2 * query,
+        "key": key,
+        "value": count * shape.kv_heads * value_dim,
+        "query_key_value": query + key + count * shape.kv_heads * value_dim,
+        "mixed": count * shape.heads * value_dim,
+        "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
+        "head_rows": count * shape.heads,
+        "key_head_rows": count * shape.kv_heads,
+        "query/2": query // 2,
+        "key/2": key // 2,
+        "query.rotary": int(query * turned),
+        "key.rotary": int(key * turned),
+        "query.passed": query - int(query * turned),
+        "key.passed": key - int(key * turned),
+        "query.rotary/2": int(query * turned) // 2,
+        "key.rotary/2": int(key * turned) // 2,
+    }
+
+
+def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
+    shape, count = layer.attention, tokens.count
+    value_dim = shape.value_head_dim or shape.head_dim
+    query, value = count * shape.heads * shape.head_dim, count * shape.heads * value_dim
+    turned, key_turned = count * shape.heads * shape.rope_head_dim, count * shape.rope_head_dim
+    return {
+        "query": query,
+        "key": query,
+        "value": value,
+        "mixed": value,
+        "key.passed": query - turned,
+        "key+value": query - turned + value,
+        "query.passed": query - turned,
+        "query.rotary": turned,
+        "query.rotary/2": turned // 2,
+        "key_rotary": key_turned,
+        "key_rotary/2": key_turned // 2,
+        "query_latent": count * shape.q_lora_rank,
+        "latent": count * shape.kv_lora_rank,
+        "latent+rope": count * (shape.kv_lora_rank + shape.rope_head_dim),
+        "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
+        "head_rows": count * shape.heads,
+        "key_head_rows": count * shape.heads,
+    }
+
+
+def _mamba2(shape: Attention, tokens: Tokens) -> dict[str, int]:
+    """The state-space scan works on whole chunks."""
+    chunk = shape.chunk_size or 256
+    chunks = tokens.sequences * -(-tokens.length // chunk)
+    count = chunks * chunk
+    inner, grouped = count * shape.heads * shape.head_dim, count * shape.kv_heads * shape.state_size
+    return {
+        "ssm_inner": inner,
+        "ssm_joined": 2 * inner + 2 * grouped + count * shape.heads,
+        "ssm_conv": inner + 2 * grouped,
+        "ssm_grouped": grouped,
+        "ssm_state_rows": count * shape.heads * shape.state_size,
+        "ssm_pairs": count * shape.heads * chunk,
+        "ssm_states": chunks * shape.heads * shape.head_dim * shape.state_size,
+        "ssm_rows": count * shape.heads,
+    }
+
+
+def _delta(shape: Attention, tokens: Tokens) -> dict[str, int]:
+    """The gated delta rule works on whole chunks."""
+    chunk = shape.chunk_size or 64
+    chunks = tokens.sequences * -(-tokens.length // chunk)
+    count, value_dim = chunks * chunk, shape.value_head_dim or shape.head_dim
+    key, mixed = count * shape.kv_heads * shape.head_dim, count * shape.heads * value_dim
+    return {
+        "query": count * shape.heads * shape.head_dim,
+        "delta_key": key,
+        "mixed": mixed,
+        "delta_qkv": 2 * key + mixed,
+        "delta_qkvz": 2 * key + 2 * mixed,
+        "delta_pairs": count * shape.heads * chunk,
+        "delta_states": chunks * shape.heads * shape.head_dim * value_dim,
+        "delta_state": tokens.sequences * shape.heads * shape.head_dim * value_dim,
+        "delta_rows": chunks * shape.heads * sum(row + row * row for row in range(1, chunk)),
+        "head_rows": count * shape.heads,
+        "rows*2": 2 * count * shape.heads,
+    }
+
+
+def _mlp(found: dict[str, int], layer: Layer, count: int, hidden: int) -> None:
+    shape = layer.mlp
+    if shape.kind == "moe":
+        everywhere = layer.class_name.startswith(variants.EVERY_EXPERT)
+        chosen = count * (shape.experts if everywhere else shape.experts_per_token)
+        found["routes"] = count * shape.experts
+        found["chosen"] = chosen
+        inside = shape.expert_hidden_size or hidden
+        found["routed"] = count * inside
+        found["chosen_hidden"] = chosen * inside
+        found["chosen_inner"] = chosen * shape.expert_intermediate_size
+        found["chosen_inner*2"] = 2 * chosen * shape.expert_intermediate_size
+        _one_expert(found, shape.experts or 1, inside * shape.expert_intermediate_size)
+    found["intermediate"] = count * shape.intermediate_size
+    found["intermediate*2"] = 2 * count * shape.intermediate_size
+    found["shared_intermediate"] = count * shape.shared_intermediate_size
+    found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size
+
+
+def _one_expert(found: dict[str, int], experts: int, matrix: int) -> None:
+    """One expert's share of the chosen tokens, and what is left to the others."""
+    found["expert_matrix"] = matrix
+    found["expert"] = found["chosen"] // experts
+    for extent in ("hidden", "inner"):
+        found["expert_" + extent] = found["chosen_" + extent] // experts
+        found["others_" + extent] = found["chosen_" + extent] - found["expert_" + extent]

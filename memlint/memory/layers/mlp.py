@@ -1,0 +1,198 @@
+"""Feed-forward blocks."""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.families.variants as variants
+import memlint.memory.layers.norm as norm
+from memlint.architectures.model import Mlp
+from memlint.memory.autograd.tape import Tape, Value
+from memlint.memory.layers.fused_adapter import fused_mlp
+from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.projection import project
+
+
+def mlp(context: Context, shape: Mlp, x: Value, prefix: str = "") -> Value:
+    """A dense MLP on the normed input; `prefix` picks the shared expert of a mixture."""
+    if shape.kind == "gated":
+        return _gated(context, shape, x, prefix)
+    return _plain(context, shape, x, prefix)
+
+
+def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """`down(act(gate(x)) * up(x))`."""
+    tape = context.tape
+    extent = prefix + "intermediate"
+    if shape.fused_gate_up:
+        return _fused(context, shape, x, prefix)
+    linear = context.linears.get("gate")
+    if not prefix and linear is not None and linear.fused:
+        return fused_mlp(context, x, extent)
+    gate = project(context, prefix + "gate", x, extent)
+    if not prefix and context.regime.liger and context.regime.gated_kernel:
+        return _one_product(context, gate, x, extent)
+    gate = multiplied(context, gate)
+    active = activate(context, shape.activation, gate)
+    tape.drop(gate)
+    up = project(context, prefix + "up", x, extent)
+    product = ops.multiply(tape, active, up)
+    tape.drop(active, up)
+    if context.code.startswith(variants.INNER_NORMS):
+        normed = norm.rms(tape, product, context.inner_norm, "rows")
+        tape.drop(product)
+        product = normed
+    found = project(context, prefix + "down", product, "hidden")
+    tape.drop(product)
+    return multiplied(context, found)
+
+
+def multiplied(context: Context, x: Value) -> Value:
+    """`x * number` in families that scale projections by numbers of their configuration, else `x`."""
+    if not context.code.startswith(variants.MULTIPLIES):
+        return x
+    found = ops.scale(context.tape, x)
+    context.tape.drop(x)
+    return found
+
+
+def _one_product(context: Context, gate: Value, x: Value, extent: str) -> Value:
+    """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
+    ops/swiglu.py, LigerSiLUMulFunction)."""
+    tape = context.tape
+    up = project(context, "up", x, extent)
+    product = tape.new(extent, gate.width)
+    tape.node((product,), (gate, up), (gate, up), aliases=True)
+    tape.drop(gate, up)
+    found = project(context, "down", product, "hidden")
+    tape.drop(product)
+    return found
+
+
+def _fused(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """One projection for gate and up (transformers 5.23 models/phi3/modeling_phi3.py, Phi3MLP)."""
+    tape = context.tape
+    extent = prefix + "intermediate"
+    both = project(context, prefix + "gate_up", x, extent + "*2")
+    gate, up = ops.split(tape, both, (extent, extent))
+    tape.drop(both)
+    active = activate(context, shape.activation, gate)
+    product = ops.multiply(tape, up, active)
+    tape.drop(active)
+    found = project(context, prefix + "down", product, "hidden")
+    tape.drop(gate, up, product)
+    return found
+
+
+def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+    """`down(act(up(x)))`."""
+    tape = context.tape
+    wide = project(context, prefix + "up", x, prefix + "intermediate")
+    active = activate(context, shape.activation, wide)
+    tape.drop(wide)
+    found = project(context, prefix + "down", active, "hidden")
+    tape.drop(active)
+    return found
+
+
+def activate(context: Context, name: str, x: Value) -> Value:
+    """The activation function by transformers' name.
+
+    CUDA autocast runs `pow` in fp32 (torch 2.13 aten/src/ATen/autocast_mode.h, AT_FORALL_FP32), which NewGELU calls
+    and FastGELU does not.
+    """
+    tape = context.tape
+    if name in ("gelu_new", "gelu_fast"):
+        wide = name == "gelu_new" and context.regime.half and context.regime.in_kernels
+        return _gelu_by_parts(tape, x, ops.SINGLE if wide else x.width)
+    if name == "quick_gelu":
+        return _quick_gelu(tape, x)
+    if name == "relu2":
+        return _relu_squared(context, x)
+    if name == "xielu":
+        return _xielu(context, x)
+    if name in ("relu", "tanh", "sigmoid"):
+        return ops.unary_by_result(tape, x)
+    return ops.unary(tape, x)
+
+
+def _quick_gelu(tape: Tape, x: Value) -> Value:
+    """`x * sigmoid(1.702 * x)` (transformers 5.23 activations.py:117, QuickGELUActivation)."""
+    scaled = ops.scale(tape, x)
+    share = ops.unary_by_result(tape, scaled)
+    tape.drop(scaled)
+    found = ops.multiply(tape, x, share)
+    tape.drop(share)
+    return found
+
+
+def _relu_squared(context: Context, x: Value) -> Value:
+    """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
+    tape = context.tape
+    positive = ops.unary_by_result(tape, x)
+    wide = context.regime.half and context.regime.in_kernels
+    base = ops.cast(tape, positive, ops.SINGLE if wide else x.width)
+    found = ops.unary(tape, base, 2)
+    tape.drop(positive, base)
+    return found
+
+
+def _xielu(context: Context, x: Value) -> Value:
+    """`where(x > 0, a * x * x + b * x, (expm1(min(x, eps)) - x) * c + b * x)` with a and c that train (transformers
+    5.23 activations.py, XIELUActivation without its CUDA kernel); fp32 under autocast, as softplus and expm1 are."""
+    tape, extent = context.tape, x.extent
+    width = ops.SINGLE if context.regime.half else x.width
+    trains = context.linears["down"].weight.trains
+    mask = tape.new(extent, 1)
+    first = tape.new(extent, width)
+    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), computed=width)
+    squared = ops.multiply(tape, first, x)
+    tape.drop(first)
+    positive = _plus_scaled(tape, squared, x)
+    low = ops.unary(tape, x)
+    wide = ops.cast(tape, low, width)
+    tape.drop(low)
+    grown = ops.unary_by_result(tape, wide)
+    tape.drop(wide)
+    apart = ops.add(tape, grown, x)
+    tape.drop(grown)
+    times = tape.new(extent, width)
+    tape.node((times,), (apart,), (apart,) if trains else (), ((extent, width),) if trains else ())
+    tape.drop(apart)
+    negative = _plus_scaled(tape, times, x)
+    found = tape.new(extent, width)
+    tape.node((found,), (positive, negative), (mask,))
+    tape.drop(positive, negative, mask)
+    return found
+
+
+def _plus_scaled(tape: Tape, a: Value, x: Value) -> Value:
+    """`a + number * x`; takes `a`."""
+    scaled = ops.scale(tape, x)
+    found = ops.add(tape, a, scaled)
+    tape.drop(a, scaled)
+    return found
+
+
+def _gelu_by_parts(tape: Tape, x: Value, width: int) -> Value:
+    """`0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3)))` as separate ops (transformers 5.23 activations.py).
+
+    `width`: bytes of one element of the cube and of all that follows from it.
+    """
+    half = ops.scale(tape, x)
+    base = ops.cast(tape, x, width)
+    cube = ops.unary(tape, base, 2)
+    tape.drop(base)
+    scaled = ops.scale(tape, cube)
+    tape.drop(cube)
+    inner = ops.add(tape, x, scaled)
+    tape.drop(scaled)
+    outer = ops.scale(tape, inner)
+    tape.drop(inner)
+    bounded = ops.unary_by_result(tape, outer)
+    tape.drop(outer)
+    shifted = tape.new(x.extent, width)
+    tape.node((shifted,), (bounded,), aliases=True)
+    tape.drop(bounded)
+    found = ops.multiply(tape, half, shifted)
+    tape.drop(half, shifted)
+    return found

@@ -1,0 +1,78 @@
+"""Experts held as linears and run one after another, as transformers did before version 5.
+
+Source: transformers 4.48 models/mixtral/modeling_mixtral.py:118-141 (MixtralSparseMoeBlock.forward); the other families
+of that time wrote the same loop. Tokens are taken to spread evenly over the experts.
+"""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+from memlint.architectures.model import Mlp
+from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
+from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.mlp import activate
+
+_INDEX = 8  # int64
+
+
+def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+    """`final.index_add_(0, rows, expert(x[rows]) * score)`, expert by expert.
+
+    Backward begins with the last expert, when all the others' saved tensors are still there: so the others are one
+    node that saves them, and the last expert is recorded operation by operation.
+    """
+    tape = context.tape
+    half = context.regime.half or x.width
+    total = _others(tape, shape, experts, x, half)
+    rows = tape.new("expert", _INDEX)
+    chosen = tape.new("expert_hidden", x.width)
+    tape.node((chosen,), (x,), (rows,), (("hidden", x.width),))
+    produced = _expert(context, shape, experts, chosen, half)
+    score = tape.new("expert", scores.width)
+    tape.node((score,), (scores,), (rows,), (("chosen", scores.width),))
+    weighted = ops.multiply(tape, produced, score)
+    tape.drop(produced, score, chosen)
+    added = tape.view(total)
+    tape.node((added,), (weighted,), (rows,))
+    tape.drop(weighted, rows, total)
+    return added
+
+
+def _others(tape: Tape, shape: Mlp, experts: dict[str, Weight], x: Value, half: int) -> Value:
+    """The zeros that results are added to, with what the other experts saved."""
+    trains = any(weight.trains for weight in experts.values())
+    inner = (3 if shape.expert_kind == "gated" else 1) + trains
+    saved = [tape.new("others_inner", half) for _ in range(inner)]
+    saved += [tape.new("others_hidden", half) for _ in range(1 + trains)]
+    gradients = tuple(WeightGradient(one.extent, half, one.width) for one in experts.values() if one.trains)
+    found = tape.new("hidden", x.width)
+    tape.node((found,), (x,), saved, (("expert_hidden", half),), weights=gradients)
+    tape.drop(*saved)
+    return found
+
+
+def _expert(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value, half: int) -> Value:
+    tape = context.tape
+    quantized = any(weight.quantized for weight in experts.values())
+    trains = any(weight.trains for weight in experts.values())
+    given = ops.cast(tape, chosen, half)
+    wide = _linear(tape, given, "expert_inner", quantized, trains)
+    active = activate(context, shape.activation, wide)
+    tape.drop(wide)
+    if shape.expert_kind == "gated":
+        up = _linear(tape, given, "expert_inner", quantized, trains)
+        product = ops.multiply(tape, active, up)
+        tape.drop(active, up)
+        active = product
+    found = _linear(tape, active, "expert_hidden", quantized, trains)
+    tape.drop(active, given)
+    return found
+
+
+def _linear(tape: Tape, x: Value, extent: str, quantized: bool, trains: bool) -> Value:
+    found = tape.new(extent, x.width)
+    whole = (("expert_matrix", x.width),) if quantized else ()
+    if whole:
+        tape.spike(*whole)
+    tape.node((found,), (x,), (x,) if trains else (), whole)
+    return found

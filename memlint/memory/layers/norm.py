@@ -1,0 +1,100 @@
+"""Normalisation layers.
+
+RMSNorm as transformers 5.23 writes it (models/llama/modeling_llama.py, LlamaRMSNorm): the input is upcast
+to fp32, and that copy and the reciprocal root are what backward reads.
+"""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
+
+
+def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = False) -> Value:
+    """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
+    single = ops.cast(tape, x, SINGLE)
+    root = reciprocal_root(tape, single, rows)
+    normed = ops.multiply(tape, single, root)
+    tape.drop(single, root)
+    if gemma:
+        return _gemma_tail(tape, normed, weight, x.width)
+    back = ops.cast(tape, normed, x.width)
+    tape.drop(normed)
+    if weight is None:
+        return back
+    found = ops.scale_by_weight(tape, weight, back)
+    tape.drop(back)
+    return found
+
+
+def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: bool = True) -> Value:
+    """Liger's kernel: keeps its input as it is and one fp32 number a row; the gradient is written over the arriving one
+    but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
+    found = tape.new(x.extent, x.width)
+    root = tape.new(rows, SINGLE)
+    trains = weight is not None and weight.trains
+    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_arriving=True)
+    tape.drop(root)
+    return found
+
+
+def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> Value:
+    """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row. `squares`: full tensors in the backward of the square."""
+    square = tape.new(single.extent, SINGLE)
+    tape.node((square,), (single,), (single,), ((single.extent, SINGLE),) * squares)  # pow, then times 2
+    mean = tape.new(rows, SINGLE)
+    tape.node((mean,), (square,))
+    tape.drop(square)
+    shifted = ops.add(tape, mean, mean)
+    tape.drop(mean)
+    root = ops.unary_by_result(tape, shifted)
+    tape.drop(shifted)
+    return root
+
+
+def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) -> Value:
+    scaled = ops.scale_by_weight(tape, weight._replace(width=SINGLE), normed) if weight else ops.scale(tape, normed)
+    if weight and not weight.trains:
+        pass
+    tape.drop(normed)
+    found = ops.cast(tape, scaled, width)
+    tape.drop(scaled)
+    return found
+
+
+def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> Value:
+    """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
+    given = ops.cast(tape, x, SINGLE if half else x.width)
+    found = tape.new(x.extent, given.width)
+    mean, deviation = tape.new(rows, SINGLE), tape.new(rows, SINGLE)
+    trains = weight is not None and weight.trains
+    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
+    tape.drop(mean, deviation, given)
+    return found
+
+
+def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
+    """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
+    single = ops.cast(tape, x, SINGLE)
+    normed = layer(tape, single, None, rows, half)
+    tape.drop(single)
+    found = ops.cast(tape, normed, x.width)
+    tape.drop(normed)
+    return found
+
+
+def centred(tape: Tape, x: Value, weight: Weight | None, rows: str) -> Value:
+    """LayerNorm written out in fp32 (transformers 5.23 models/cohere/modeling_cohere.py, CohereLayerNorm)."""
+    single = ops.cast(tape, x, SINGLE)
+    mean = tape.new(rows, SINGLE)
+    tape.node((mean,), (single,))
+    apart = ops.subtract(tape, single, mean)
+    root = reciprocal_root(tape, apart, rows)
+    tape.drop(apart)
+    again = ops.subtract(tape, single, mean)
+    normed = ops.multiply(tape, again, root)
+    tape.drop(single, mean, again, root)
+    return _gemma_tail(tape, normed, weight, x.width)

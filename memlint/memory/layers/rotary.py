@@ -1,0 +1,75 @@
+"""Rotary position embedding (transformers 5.23 models/llama/modeling_llama.py, apply_rotary_pos_emb)."""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.families.variants as variants
+from memlint.memory.autograd.tape import Tape, Value
+from memlint.memory.layers.kernel_config import Context
+
+
+def rotate(context: Context, x: Value, fraction: float, in_single: bool = False) -> Value:
+    """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
+    tape = context.tape
+    if context.regime.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
+        return tape.view(x)
+    if context.code.startswith(variants.ROTATES_AS_COMPLEX):
+        return _as_complex(context, x)
+    if in_single:
+        single = ops.cast(tape, x, ops.SINGLE)
+        turned = rotate(context, single, fraction)
+        tape.drop(single)
+        back = ops.cast(tape, turned, x.width)
+        tape.drop(turned)
+        return back
+    if fraction >= 1:
+        turned = _rotate_all(context, x)
+        if not context.code.startswith(variants.ROTATES_BY_AXIS):
+            return turned
+        joined = ops.join(tape, (turned,), x.extent)
+        tape.drop(turned)
+        return joined
+    turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
+    turned, rest = ops.split(tape, x, (turned_extent, rest_extent))
+    rotated = _rotate_all(context, turned)
+    tape.drop(turned)
+    found = ops.join(tape, (rotated, rest), x.extent)
+    tape.drop(rotated, rest)
+    return found
+
+
+def _as_complex(context: Context, x: Value) -> Value:
+    """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
+    tape = context.tape
+    single = ops.cast(tape, x, ops.SINGLE)
+    turned = ops.scale_by_constant(tape, single, Value.outside("rope", ops.SINGLE))
+    tape.drop(single)
+    found = ops.cast(tape, turned, x.width)
+    tape.drop(turned)
+    return found
+
+
+def _rotate_all(context: Context, x: Value) -> Value:
+    tape, cos, sin = context.tape, context.cos, context.sin
+    if context.code.startswith(variants.SINGLE_COSINE):
+        cos = sin = Value.outside("rope", ops.SINGLE)
+    straight = ops.scale_by_constant(tape, x, cos)
+    half = _rotate_half(tape, x)
+    crossed = ops.scale_by_constant(tape, half, sin)
+    tape.drop(half)
+    added = ops.add(tape, straight, crossed)
+    tape.drop(straight, crossed)
+    if not context.code.startswith(variants.CASTS_ROTATED):
+        return added
+    found = ops.cast(tape, added, x.width)
+    tape.drop(added)
+    return found
+
+
+def _rotate_half(tape: Tape, x: Value) -> Value:
+    extent = x.extent + "/2"
+    first, second = ops.part(tape, x, extent), ops.part(tape, x, extent)
+    turned = ops.scale(tape, second)
+    found = ops.join(tape, (turned, first), x.extent)
+    tape.drop(first, second, turned)
+    return found

@@ -1,0 +1,279 @@
+"""States and step temporaries of optimizers, bytes. The table stands in optimizers.yaml.
+
+What runs reads optimizers.json, its compact copy: parsing YAML costs more than an estimate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import memlint._extensions as extensions
+from memlint._record import NamedTuple
+from memlint.memory.parameters import Missing
+from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded
+from memlint.memory.values import Tensor, Unit
+from memlint.run import Optimizer, Run
+
+_PAGED_FROM = 100_000  # elements, bitsandbytes 0.50.2 optim/optimizer.py:383
+_SMALL = 4096  # `min_8bit_size`, bitsandbytes 0.50.2 optim/optimizer.py:414; torchao the same
+_CODES = {"ao8": 4 * 256, "ao4": 4 * 16, "aofp8": 0}  # torchao's code tables, one per state (subclass_8bit.py: qmap)
+_WIDEST_PRECONDITIONED = 10_000
+_HALF = ("bfloat16", "float16")
+
+
+class OptimizerMemory(NamedTuple):
+    """Bytes for the tensors of one GPU. `managed`: states in memory that CUDA may move to the host."""
+
+    states: int
+    step_temporaries: int
+    managed: int = 0
+    host: int = 0
+
+
+class _Kind(NamedTuple):
+    """An optimizer as one run uses it: its table entry, and which matrices are projected."""
+
+    entry: Mapping[str, Any]
+    optimizer: Optimizer
+    rank: int
+    embeddings_wide: bool  # 8-bit states of embeddings stay in 32 bits
+    head_projected: bool
+
+
+@lru_cache(maxsize=1)
+def table() -> Mapping[str, Mapping[str, Any]]:
+    """Every optimizer by name and alias."""
+    with open(os.path.join(os.path.dirname(__file__), "optimizers.json"), "rb") as file:
+        entries: dict[str, Mapping[str, Any]] = json.load(file)
+    for entry in list(entries.values()):
+        for alias in entry.get("aliases", ()):
+            entries.setdefault(alias, entry)
+    return {**entries, **extensions.optimizers}
+
+
+def entry_of(optimizer: Optimizer) -> Mapping[str, Any]:
+    """The table's entry; raises `Missing` for an unknown name."""
+    name = optimizer.name
+    if not isinstance(name, str):
+        raise Missing("optimizer.name", "the optimizer is not known")
+    key = name.lower()
+    if key in ("adam", "adamw") and optimizer.engine == "deepspeed":
+        key = "fused_adam"
+    found = table().get(key)
+    if found is None:
+        raise Missing("optimizer.name", f"memory of the optimizer `{name[:60]}` is not known")
+    return found
+
+
+def is_layerwise(run: Run) -> bool:
+    """Whether the step runs inside backward and gradients go at once."""
+    return run.optimizer.layerwise or bool(entry_of(run.optimizer).get("layerwise"))
+
+
+def waits(run: Run) -> bool:
+    """Whether a layer-wise step happens one gradient late (LOMO's hooks see the parameters before)."""
+    return bool(entry_of(run.optimizer).get("waits"))
+
+
+def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
+    """States and temporaries for every trainable tensor in `units` (a shard's tensors under sharding)."""
+    trained = list(_trained(units))
+    if not trained:
+        return OptimizerMemory(0, 0)
+    kind = _kind(run)
+    entry = kind.entry
+    if entry.get("newton") and run.parallelism.engine in ("deepspeed", "fsdp"):
+        raise Missing("optimizer.name", "Muon on sharded matrices is not modelled")
+    names = list(entry["states"])
+    if entry.get("momentum") and run.optimizer.momentum:
+        names.append("param")
+    states = managed = 0
+    distinct = [(name, names.count(name)) for name in dict.fromkeys(names)]
+    for tensor, number in trained:
+        own = 0
+        for name, times in distinct:
+            own += times * _state_bytes(name, tensor, kind)
+        if entry.get("paged") and tensor.numel >= _PAGED_FROM:
+            stays = sum(_unpaged_bytes(name, tensor, kind) for name in names)
+            managed += (own - stays) * number
+            states += stays * number
+            continue
+        states += (own + (ALIGNMENT if entry.get("step") else 0)) * number
+    if entry.get("host"):
+        return OptimizerMemory(0, 0, 0, states)
+    return OptimizerMemory(states, _temporaries(kind, trained), managed)
+
+
+def _kind(run: Run) -> _Kind:
+    """8-bit optimizers leave `nn.Embedding` weights in 32 bits where the Trainer tells them so: its condition compared
+    with a class name that it never used until transformers 4.52 (5.23 trainer.py:1328; 4.51 trainer.py)."""
+    entry = entry_of(run.optimizer)
+    version = run.stack.transformers
+    told = any(name.startswith("bnb8") for name in entry["states"]) and (not version or version >= (4, 52))
+    rank = run.optimizer.rank or int(entry.get("rank", 0))
+    return _Kind(entry, run.optimizer, rank, told, run.stack.framework != "llamafactory")
+
+
+def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
+    for unit in units:
+        for tensor in unit.tensors:
+            if tensor.trainable:
+                yield tensor, tensor.copies * unit.repeat
+
+
+def _temporaries(kind: _Kind, trained: list[tuple[Tensor, int]]) -> int:
+    """What the step allocates beyond states and gradients."""
+    entry, optimizer = kind.entry, kind.optimizer
+    if optimizer.fused and "foreach" in entry:
+        return 0
+    decayed = entry.get("decayed", 0) if optimizer.weight_decay else 0
+    if "foreach" in entry and optimizer.foreach is not False:
+        times = entry["foreach"] + decayed
+        every = sum(rounded(tensor.numel * BYTES[tensor.dtype]) * number for tensor, number in trained)
+        return int(times * every)
+    return max(one_step(kind, tensor) for tensor, _ in trained)
+
+
+def largest_step(run: Run, tensors: tuple[Tensor, ...]) -> int:
+    """Temporaries of a step that goes tensor by tensor, for the one of `tensors` that needs most; 0 for none."""
+    kind = _kind(run)
+    return max((one_step(kind, tensor) for tensor in tensors if tensor.trainable), default=0)
+
+
+def one_step(kind: _Kind, tensor: Tensor) -> int:
+    """What the update of one tensor allocates."""
+    entry = kind.entry
+    half = tensor.dtype in _HALF
+    single = entry.get("half_single" if half and "half_single" in entry else "single", 0)
+    wide = entry.get("half_single32" if half and "half_single32" in entry else "single32", 0)
+    own, width = rounded(tensor.numel * BYTES[tensor.dtype]), BYTES[tensor.dtype]
+    found = single * own + wide * rounded(4 * tensor.numel)
+    if entry.get("newton") and _inside(tensor):
+        short = min(tensor.shape[-2:])
+        return own + 8 * tensor.numel + 4 * short * short  # four bf16 matrices, two bf16 Gram matrices
+    if "low" in entry and _projected(tensor, kind):
+        low = rounded(kind.rank * max(tensor.shape) * (4 if wide else width))
+        return max(int(found + entry["low"] * low), _decomposition(tensor, width) if entry.get("svd") else 0)
+    return int(found)
+
+
+def _decomposition(tensor: Tensor, width: int) -> int:
+    """A refresh of GaLore's projection: the fp32 gradient (a copy where it is half), the copy that the solver destroys,
+    and the singular vectors of both sides (galore_torch 1.0 galore_projector.py:84)."""
+    short, long = sorted(tensor.shape)
+    return rounded(4 * tensor.numel) * (1 if width == 4 else 2) + 4 * short * short + rounded(4 * short * long)
+
+
+def _state_bytes(name: str, tensor: Tensor, kind: _Kind) -> int:
+    """Bytes of one state of one tensor."""
+    count = tensor.numel
+    if not count:  # an adapter of rank 0: an error of its own, which PEFT raises
+        return 0
+    width = BYTES[kind.optimizer.state_dtype or tensor.dtype]
+    if name == "param":
+        return rounded(count * width)
+    if name in ("float32", "bfloat16"):
+        return rounded(count * BYTES[name])
+    if name in _LOW_RANK:
+        return _low_rank_bytes(name, tensor, kind, width)
+    if name.startswith("bnb8"):
+        own = rounded(4 * count) if _is_wide(tensor, kind) else _bnb_bytes(count)
+        return own * (2 if name == "bnb8_double" else 1)
+    if name in _CODES:
+        return _torchao_bytes(name, count, width)
+    return _shaped_bytes(name, tensor, width)
+
+
+_LOW_RANK = ("low_rank", "low_bnb8", "low_factored", "projector", "projector_float", "random")
+
+
+def _bnb_bytes(count: int) -> int:
+    if count < _SMALL:
+        return rounded(4 * count)
+    return rounded(count) + _absmax_bytes(count)
+
+
+def _absmax_bytes(count: int) -> int:
+    return rounded(4 * -(-count // 256))
+
+
+def _is_wide(tensor: Tensor, kind: _Kind) -> bool:
+    return kind.embeddings_wide and tensor.kind in ("embedding", "position")
+
+
+def _unpaged_bytes(name: str, tensor: Tensor, kind: _Kind) -> int:
+    """The absmax of a paged 8-bit state is an ordinary tensor (bitsandbytes 0.50.2 optim/optimizer.py:521-525)."""
+    if not name.startswith("bnb8") or _is_wide(tensor, kind):
+        return 0
+    return _absmax_bytes(tensor.numel) * (2 if name == "bnb8_double" else 1)
+
+
+def _torchao_bytes(name: str, count: int, width: int) -> int:
+    block = 128 if name == "ao4" else 256
+    if count < _SMALL or count % block:
+        return rounded(count * width)
+    return rounded(count // 2 if name == "ao4" else count) + rounded(4 * (count // block)) + rounded(_CODES[name])
+
+
+def _projected(tensor: Tensor, kind: _Kind) -> bool:
+    """Whether GaLore or APOLLO projects this parameter: the weight of a linear layer whose name holds a target
+    (transformers 5.23 trainer_optimizer.py:130-152; LLaMA-Factory 0.9.5 train/trainer_utils.py:186-197)."""
+    if len(tensor.shape) != 2 or not kind.rank:
+        return False
+    targets = kind.optimizer.targets
+    if not targets or targets in (("all-linear",), ("all_linear",)):
+        return tensor.kind == "linear" or (tensor.kind == "head" and bool(targets) and kind.head_projected)
+    return tensor.kind in ("linear", "head") and any(target in tensor.name for target in targets)
+
+
+def _low_rank_bytes(name: str, tensor: Tensor, kind: _Kind, width: int) -> int:
+    """Projected: states of (rank, longer side) and a projection of the shorter side."""
+    if not _projected(tensor, kind):
+        if name == "low_bnb8":
+            return _bnb_bytes(tensor.numel)
+        if name == "low_factored":
+            return _factored_bytes(tensor.shape)
+        return rounded(tensor.numel * width) if name == "low_rank" else 0
+    short, long = sorted(tensor.shape)
+    if name == "low_bnb8":
+        return _bnb_bytes(kind.rank * long)
+    if name == "low_factored":
+        return _factored_bytes((kind.rank, long))
+    if name == "low_rank":
+        return rounded(kind.rank * long * width)
+    if name == "random" and kind.optimizer.projection != "svd":
+        return rounded(kind.rank * short * width)
+    return rounded(4 * short * short if width == 4 or name == "projector_float" else kind.rank * short * width)
+
+
+def _factored_bytes(shape: tuple[int, ...]) -> int:
+    """fp32 sums over columns and over rows; of a vector, fp32 per element."""
+    count = numel(shape)
+    if len(shape) < 2:
+        return rounded(4 * count)
+    return rounded(4 * count // shape[-1]) + rounded(4 * count // shape[-2])
+
+
+def _inside(tensor: Tensor) -> bool:
+    """A matrix of a layer: Muon's share; AdamW takes the others."""
+    return len(tensor.shape) == 2 and tensor.kind not in ("embedding", "head", "position")
+
+
+def _shaped_bytes(name: str, tensor: Tensor, width: int) -> int:
+    """States whose size depends on the shape."""
+    shape = tensor.shape
+    if name == "kahan":
+        return rounded(tensor.numel * width) if tensor.dtype in _HALF else 0
+    if name == "factored":
+        return _factored_bytes(shape)
+    if name == "rows":
+        return rounded(width * shape[0]) if len(shape) > 1 else ALIGNMENT
+    if name == "matrix":
+        return rounded(tensor.numel * width) * (1 if _inside(tensor) else 2)
+    if len(shape) < 2:  # precond
+        return 0
+    return sum(2 * rounded(4 * side * side) for side in shape[-2:] if side <= _WIDEST_PRECONDITIONED)

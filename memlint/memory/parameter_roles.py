@@ -1,0 +1,272 @@
+"""Which parameter plays which part in a layer, and how this run holds it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import isqrt
+
+from memlint._record import NamedTuple
+from memlint.memory.autograd.tape import Weight
+from memlint.memory.recent import Recent
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Tensor
+
+# Last part of a module's name -> its part in the block. Names of transformers 5.23 models.
+_PARTS = {
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "output",
+    "out_proj": "output",
+    "projection_layer": "output",
+    "wo": "output",
+    "qkv_proj": "query_key_value",
+    "query_key_value": "query_key_value",
+    "Wqkv": "query_key_value",
+    "c_attn": "query_key_value",
+    "W_pack": "query_key_value",
+    "wqkv": "query_key_value",
+    "qkv": "query_key_value",
+    "att_proj": "query_key_value",
+    "gate_proj": "gate",
+    "up_proj": "up",
+    "down_proj": "down",
+    "gate_up_proj": "gate_up",
+    "fc1": "up",
+    "fc2": "down",
+    "c_fc": "up",
+    "dense_h_to_4h": "up",
+    "dense_4h_to_h": "down",
+    "fc_in": "up",
+    "fc_out": "down",
+    "w1": "gate",
+    "w3": "up",
+    "w2": "down",
+    "linear_fc1": "up",
+    "linear_fc2": "down",
+    "input_linear": "gate_up",
+    "output_linear": "down",
+    "q_a_proj": "query_down",
+    "q_b_proj": "query_up",
+    "kv_a_proj_with_mqa": "latent_down",
+    "kv_b_proj": "latent_up",
+    "in_proj": "in_projection",
+    "in_proj_qkvz": "in_projection",
+    "in_proj_ba": "gate_projection",
+    "x_proj": "x_projection",
+    "dt_proj": "dt_projection",
+}
+# Names that mean something else in the attention than in the MLP.
+_AMBIGUOUS = {"dense": ("output", "down"), "c_proj": ("output", "down"), "proj": ("output", "down")}
+_PROJECTIONS = ("linear", "head", "embedding")
+_ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
+
+
+_EXPERT = "expert_"
+_HEAD_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "query_layernorm", "key_layernorm")
+
+
+class Linear(NamedTuple):
+    """One projection: its weight, and its adapter if it has one. `rank` names the adapter's activation extent."""
+
+    weight: Weight
+    bias: Weight | None = None
+    rank: str = ""
+    down: Weight | None = None  # lora_A
+    up: Weight | None = None  # lora_B
+    dropout: bool = False
+    magnitude: Weight | None = None  # DoRA
+    casts: bool = True  # the adapter's input takes the adapter's dtype, also under autocast
+    rotation: Weight | None = None  # OFT
+    fused: bool = False  # one op with its adapter (blocks/fused_adapter.py)
+
+
+class Roles(NamedTuple):
+    """A layer's projections by part, and its norms' weight."""
+
+    linears: tuple[tuple[str, Linear], ...]
+    norm: Weight | None
+    head_norm: Weight | None
+    experts: tuple[tuple[str, Weight], ...] = ()
+    router: Weight | None = None
+    convolution: Weight | None = None
+    scale: Weight | None = None  # a vector over what attention and MLP add (`lambda_1`)
+
+
+def part_of(name: str) -> str:
+    """The part that a weight named `name` ("self_attn.q_proj.weight") plays."""
+    pieces = name.split(".")
+    bare = pieces[-1] not in ("weight", "bias")  # stacked experts are parameters of their own
+    last = pieces[-1] if bare or len(pieces) == 1 else pieces[-2]
+    shared = "shared_" if any("shared" in piece for piece in pieces) else ""
+    found = _PARTS.get(last)
+    if found is None and last in _AMBIGUOUS:
+        found = _AMBIGUOUS[last][0 if pieces[0] in _ATTENTION_OWNERS else 1]
+    return shared + (found or last)
+
+
+_MAGNITUDE = ".lora_magnitude_vector"
+_ROTATION = ".oft_R"
+# PEFT's layers over these cast the input without autocast only; over dense and GPTQ ones always (peft 0.21.2
+# tuners/lora/bnb.py:543, awq.py:70, aqlm.py:71, hqq.py:172, eetq.py:80; layer.py:1100, gptq.py:93).
+_CASTS = ("gptq",)
+_KEYS = Recent(16)
+_ROLES = Recent(16)
+
+
+def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """The part of each tensor, adapters by the weight they stand beside."""
+    known: tuple[str, ...] | None = _KEYS.get(tensors)
+    return known if known is not None else _KEYS.put(_named(_structure(tensors), tensors), tensors)
+
+
+Structure = tuple[tuple[str, str, str, bool], ...]
+
+
+def _structure(tensors: tuple[Tensor, ...]) -> Structure:
+    """What parts and roles depend on, whatever the sizes: the same for every model of a family under one method."""
+    return tuple([(tensor.name, tensor.kind, tensor.dtype, tensor.trainable) for tensor in tensors])
+
+
+_NAMED: dict[tuple[Structure, tuple[str, ...]], tuple[str, ...]] = {}
+_PLAYED: dict[tuple[Structure, tuple[str, ...], bool], Roles] = {}
+_MOST_STRUCTURES = 512
+
+
+def _named(structure: Structure, tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    renamed = _renamed(tensors)
+    known = _NAMED.get((structure, tuple(renamed)))
+    if known is None:
+        known = _keys(tensors)
+        if len(_NAMED) < _MOST_STRUCTURES:
+            _NAMED[structure, tuple(renamed)] = known
+    return known
+
+
+def _keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    known: dict[str, str] = {}
+    found = []
+    renamed = _renamed(tensors)
+    for tensor in tensors:
+        base, _, branch = tensor.name.rpartition(".")
+        if tensor.kind == "adapter" and base in known:
+            found.append(f"{known[base]}.{branch}")
+            continue
+        key = known[tensor.name] = _key(tensor, renamed)
+        found.append(key)
+    return tuple(found)
+
+
+# Qwen 1 (Qwen/Qwen-7B modeling_qwen.py, QWenMLP.forward): `c_proj(w1(x) * silu(w2(x)))`.
+_QWEN_1 = {"mlp.w1": "up", "mlp.w2": "gate"}
+# Falcon-H1 has two mixers in a layer, each with an output projection.
+_FALCON_H1 = {"mamba.out_proj": "scan_output"}
+# ChatGLM 2 to 4 (THUDM/chatglm3-6b modeling_chatglm.py, MLP): swiglu chunks `dense_h_to_4h` into gate and up.
+_CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
+
+
+def _renamed(tensors: tuple[Tensor, ...]) -> dict[str, str]:
+    """Parts by module name, where names mean something else beside the other names of this layer."""
+    shapes = {tensor.name: tensor.shape for tensor in tensors}
+    if "mlp.c_proj.weight" in shapes and "mlp.w2.weight" in shapes:
+        return _QWEN_1
+    if "mamba.out_proj.weight" in shapes and "self_attn.o_proj.weight" in shapes:
+        return _FALCON_H1
+    wide, narrow = shapes.get("mlp.dense_h_to_4h.weight"), shapes.get("mlp.dense_4h_to_h.weight")
+    return _CHATGLM if wide and narrow and len(wide) == len(narrow) == 2 and wide[0] == 2 * narrow[1] else {}
+
+
+def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
+    if tensor.kind in ("embedding", "head", "position"):
+        return tensor.kind
+    name = tensor.name
+    if tensor.kind == "router":  # `mlp.gate` is no gate projection
+        return "router.bias" if name.endswith("bias") else "router"
+    if tensor.kind == "norm":
+        return "head_norm" if any(piece in name for piece in _HEAD_NORMS) else "norm"
+    if tensor.kind == "experts":  # a dense MLP may stand beside them
+        return _EXPERT + part_of(name)
+    part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)
+    return part + ".bias" if tensor.kind == "bias" else part
+
+
+def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
+    """Element counts of parameters and of adapters' low-rank activations, by the extents of `roles`."""
+    weights, others = _extent_names(keys(tensors))
+    found = {name: tensor.numel for name, tensor in zip(weights, tensors)}
+    for index, kind, part in others:
+        tensor = tensors[index]
+        if kind == "rank":
+            found["rank:" + part] = tensor.shape[0] * tokens
+        elif kind == "eye":  # DoRA multiplies the adapter with an identity as wide as the layer's input
+            found["eye:" + part] = (found["w:" + part] // max(1, tensor.numel)) ** 2
+        else:
+            block = (1 + isqrt(1 + 8 * tensor.shape[1])) // 2
+            found["blocks:" + part] = tensor.shape[0] * block * block
+    return found
+
+
+_ENDINGS = {".lora_A": "rank", _MAGNITUDE: "eye", _ROTATION: "blocks"}
+Extents = tuple[tuple[str, ...], tuple[tuple[int, str, str], ...]]
+
+
+@lru_cache(maxsize=_MOST_STRUCTURES)
+def _extent_names(parts: tuple[str, ...]) -> Extents:
+    """Names of the weights' extents; and of others their kind and part, with the tensor that they come from."""
+    found = [
+        (index, kind, part[: -len(ending)])
+        for index, part in enumerate(parts)
+        for ending, kind in _ENDINGS.items()
+        if part.endswith(ending)
+    ]
+    return tuple("w:" + part for part in parts), tuple(found)
+
+
+def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    """Parts of one unit's tensors; equal for all layers that run the same code on equal dtypes."""
+    known: Roles | None = _ROLES.get(tensors, dropout)
+    return known if known is not None else _ROLES.put(_played(tensors, dropout), tensors, dropout)
+
+
+def _played(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    key = _structure(tensors), keys(tensors), dropout
+    known = _PLAYED.get(key)
+    if known is None:
+        known = _roles(tensors, dropout)
+        if len(_PLAYED) < _MOST_STRUCTURES:
+            _PLAYED[key] = known
+    return known
+
+
+def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    weights: dict[str, Weight] = {}
+    kinds: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
+    for key, tensor in zip(keys(tensors), tensors, strict=True):
+        kinds[key] = tensor.kind
+        dtypes[key] = tensor.dtype
+        width = BYTES.get(tensor.dtype, 0)
+        weights[key] = Weight("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
+    linears = tuple(
+        (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
+    )
+    experts = tuple(
+        (key.removeprefix(_EXPERT), weights[key]._replace(adapted=key + ".lora_A" in weights))
+        for key, kind in kinds.items()
+        if kind == "experts"
+    )
+    router = next((weights[key] for key, kind in kinds.items() if kind == "router"), None)
+    convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
+    scale = weights.get("lambda_1")
+    return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale)
+
+
+def _linear(key: str, weights: dict[str, Weight], dropout: bool, dtype: str) -> Linear:
+    bias = weights.get(key + ".bias")
+    down = weights.get(key + ".lora_A")
+    if down is None:
+        rotation = weights.get(key + _ROTATION)
+        return Linear(weights[key], bias, "blocks:" + key if rotation else "", rotation=rotation)
+    up = weights[key + ".lora_B"]
+    casts = not weights[key].quantized or dtype.startswith(_CASTS)
+    return Linear(weights[key], bias, "rank:" + key, down, up, dropout, weights.get(key + _MAGNITUDE), casts)

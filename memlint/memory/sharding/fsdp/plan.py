@@ -1,0 +1,178 @@
+"""Which parameters an FSDP run gathers together, and how many GPUs share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memlint._record import NamedTuple
+from memlint.memory.parameters import Missing
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Tensor, Unit
+from memlint.run import Run
+
+
+class Group(NamedTuple):
+    """One FSDP unit. Elements: `numel` as gathered (padding included), `trainable` of those, `largest` and `last` of
+    its trainable tensors; `shard` bytes kept."""
+
+    numel: int = 0
+    trainable: int = 0
+    shard: int = 0
+    largest: int = 0
+    last: int = 0
+
+
+def joined(groups: Iterable[tuple[Group, int]]) -> Group:
+    """(group, copies) pairs as one group."""
+    numel = trainable = shard = largest = last = 0
+    for group, copies in groups:
+        numel += group.numel * copies
+        trainable += group.trainable * copies
+        shard += group.shard * copies
+        largest = max(largest, group.largest)
+        last = group.last or last
+    return Group(numel, trainable, shard, largest, last)
+
+
+class Plan(NamedTuple):
+    """`wrapped`: per unit, the groups inside one of its copies; `outside`: per unit, what stays with the root (or with
+    the embedding's and the tail's own groups in FSDP2)."""
+
+    ranks: int
+    element: int
+    master: int
+    wrapped: tuple[tuple[Group, ...], ...]
+    outside: tuple[Group, ...]
+
+
+def plan(run: Run, units: tuple[Unit, ...]) -> Plan:
+    """Raises `Missing` when the number of GPUs or the compute dtype is unknown."""
+    ranks = shard_ranks(run)
+    element = BYTES[compute_dtype(run)]
+    wrapped: list[tuple[Group, ...]] = []
+    outside: list[Group] = []
+    fsdp = run.parallelism.fsdp
+    for unit in units:
+        inner, rest = _divide(run, unit)
+        wrapped.append(tuple(_group(run, tensors, ranks, element) for tensors in inner))
+        outside.append(_group(run, rest, ranks, element))
+    master = 4 if upcasts(run) else element
+    if fsdp.strategy == "NO_SHARD" and fsdp.version == 1:
+        ranks = 1
+    return Plan(ranks, element, master, tuple(wrapped), tuple(outside))
+
+
+def shard_ranks(run: Run) -> int:
+    """GPUs among which one parameter is split: all data-parallel ones, or one node's in hybrid sharding."""
+    parallel = run.parallelism
+    fsdp = parallel.fsdp
+    if fsdp.version == 1 and fsdp.strategy == "NO_SHARD":
+        return 1
+    size = parallel.data_parallel_size
+    if not isinstance(size, int):
+        size = parallel.world_size
+    if not isinstance(size, int):
+        raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+    size = max(1, size * parallel.sequence_parallel_size * parallel.context_parallel_size)
+    if not fsdp.strategy.lstrip("_").startswith("HYBRID"):
+        return size
+    node = fsdp.shard_group_size or parallel.gpus_per_node
+    return min(size, node) if isinstance(node, int) and node > 0 else size
+
+
+def compute_dtype(run: Run) -> str:
+    """The dtype of gathered parameters: the mixed-precision policy's, else as stored."""
+    wanted = run.parallelism.fsdp.param_dtype or run.precision.compute
+    if isinstance(wanted, str) and wanted in BYTES:
+        return wanted
+    raise Missing("precision.compute", "the dtype that matrix products run in is not known")
+
+
+def upcasts(run: Run) -> bool:
+    """Whether trainable parameters are kept in fp32 beside half-precision compute (accelerate 1.15
+    accelerator.py:1997-2038, utils/fsdp_utils.py:813-820)."""
+    if run.precision.trainable_dtype == "float32":
+        return True
+    return run.parallelism.fsdp.upcasts_trainable and run.precision.autocast is not False
+
+
+def stored_element(run: Run, tensor: Tensor) -> float:
+    """Bytes of one element of a tensor's shard."""
+    if tensor.trainable and upcasts(run):
+        return 4
+    if tensor.dtype in BYTES:
+        return BYTES[tensor.dtype]
+    return tensor.stored_bytes / max(1, tensor.numel)
+
+
+def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Group:
+    """FSDP1 flattens, FSDP2 splits every tensor's first dimension and pads it."""
+    numel = trainable = largest = last = 0
+    shard = 0.0
+    for tensor in tensors:
+        if tensor.dtype not in BYTES:  # quantised: gathered as stored, in a storage dtype as wide as an element
+            numel += tensor.stored_bytes * tensor.copies // element
+            shard += tensor.stored_bytes * tensor.copies / ranks
+            continue
+        size = _padded(run, tensor, ranks) * tensor.copies
+        numel += size
+        shard += size // ranks * stored_element(run, tensor)
+        if tensor.trainable:
+            trainable += size
+            largest = max(largest, tensor.numel)
+            last = tensor.numel
+    return Group(numel, trainable, int(shard), largest, last)
+
+
+def _padded(run: Run, tensor: Tensor, ranks: int) -> int:
+    if run.parallelism.fsdp.version == 2 and tensor.shape and tensor.dtype in BYTES:
+        rows = tensor.shape[0]
+        return -(-rows // ranks) * ranks * (tensor.numel // rows)
+    return -(-tensor.numel // ranks) * ranks
+
+
+def _divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """(groups of one copy, what is left to the root)."""
+    wrap = run.parallelism.fsdp.wrap
+    tensors = list(unit.tensors)
+    if wrap == "none":
+        return [], tensors
+    if wrap == "size":
+        return by_size(tensors, run.parallelism.fsdp.min_num_params, run.parallelism.fsdp.version)
+    if unit.name == "layer" or (unit.name == "tower" and unit.repeat > 1):
+        return [tensors], []
+    return [], tensors
+
+
+def by_size(tensors: list[Tensor], least: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """Modules with at least `least` parameters not yet wrapped, innermost first (torch 2.13 distributed/fsdp/wrap.py,
+    `_recursive_wrap` with `size_based_auto_wrap_policy`). accelerate's FSDP2 policy counts all parameters of a module,
+    wrapped or not, and wants more than `least` (utils/fsdp_utils.py:966-968)."""
+    groups: list[list[Tensor]] = []
+    rest = _wrap("", tensors, least, version, groups)
+    return groups, rest
+
+
+def _wrap(path: str, tensors: list[Tensor], least: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
+    """Wrap inside the module at `path`; the tensors left unwrapped."""
+    if _count(tensors) < least:
+        return tensors
+    rest: list[Tensor] = []
+    children: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        below = tensor.name[len(path) :]
+        head, dot, _ = below.partition(".")
+        if dot:
+            children.setdefault(path + head + ".", []).append(tensor)
+        else:
+            rest.append(tensor)
+    for child, inside in children.items():
+        rest += _wrap(child, inside, least, version, groups)
+    if rest and (_count(rest) >= least if version == 1 else _count(tensors) > least):
+        groups.append(rest)
+        return []
+    return rest
+
+
+def _count(tensors: list[Tensor]) -> int:
+    return sum(tensor.numel * tensor.copies for tensor in tensors)

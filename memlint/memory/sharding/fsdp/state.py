@@ -1,0 +1,64 @@
+"""What both versions of FSDP keep: shards, their gradients and the optimizer's states."""
+
+from __future__ import annotations
+
+from memlint._record import NamedTuple
+from memlint.memory import optimizers as optimizer
+from memlint.memory.sharding.fsdp.plan import Plan, stored_element
+from memlint.memory.sharding.zero.layout import ranks_per_node
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Tensor, Unit
+from memlint.run import Run
+
+
+class Kept(NamedTuple):
+    """Bytes on one rank; `trainable` elements of its shards."""
+
+    shards: int
+    states: int
+    step_temporaries: int
+    trainable: int
+    host: int
+
+
+def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> Kept:
+    """Shards and states; with CPU offload they and the gradients stand in host memory."""
+    shards = _total(units, made, 2)
+    trainable = _total(units, made, 1) // made.ranks
+    held = optimizer.memory(run, _sharded(run, units, made.ranks))
+    if not run.parallelism.fsdp.cpu_offload:
+        return Kept(shards, held.states, held.step_temporaries, trainable, 0)
+    host = (shards + held.states + held.step_temporaries + made.master * trainable) * ranks_per_node(run)
+    return Kept(0, 0, 0, trainable, host)
+
+
+def _total(units: tuple[Unit, ...], made: Plan, field: int) -> int:
+    """A field of `Group` summed over the model."""
+    total = 0
+    for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):
+        total += (sum(group[field] for group in groups) + rest[field]) * unit.repeat
+    return total
+
+
+def _sharded(run: Run, units: tuple[Unit, ...], ranks: int) -> tuple[Unit, ...]:
+    """The units as the optimizer sees them on one rank."""
+    return tuple(unit._replace(tensors=tuple(_shard(run, t, ranks) for t in unit.tensors)) for unit in units)
+
+
+def _shard(run: Run, tensor: Tensor, ranks: int) -> Tensor:
+    numel = -(-tensor.numel // ranks)
+    dtype = "float32" if tensor.trainable and stored_element(run, tensor) == 4 else tensor.dtype
+    return tensor._replace(
+        numel=numel, shape=(numel,), dtype=dtype, stored_bytes=int(numel * stored_element(run, tensor))
+    )
+
+
+def accumulates(run: Run) -> bool:
+    """Whether a step has several backward passes."""
+    steps = run.batch.gradient_accumulation_steps
+    return isinstance(steps, int) and steps > 1
+
+
+def reduce_element(run: Run, element: int) -> int:
+    """Bytes of one element of a gradient on its way through the reduction."""
+    return BYTES.get(run.parallelism.fsdp.reduce_dtype, element)

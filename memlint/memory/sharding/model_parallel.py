@@ -1,0 +1,172 @@
+"""What tensor, pipeline, context, expert and sequence (Ulysses) parallelism divide, and what they leave whole.
+
+Parameters first become what one GPU of a model-parallel group holds (`shard_units`); ZeRO, FSDP or DDP then share
+those over the data-parallel ranks. Activations are divided by `activation_divisors`.
+"""
+
+from __future__ import annotations
+
+from memlint._lazy import Lazy
+from memlint._record import NamedTuple
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Tensor, Unit
+from memlint.run import Run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.sharding.fsdp.plan as fsdp_plan
+    import memlint.memory.sharding.zero.layout as zero_layout
+else:
+    fsdp_plan = Lazy("memlint.memory.sharding.fsdp.plan")
+    zero_layout = Lazy("memlint.memory.sharding.zero.layout")
+
+_EXPERTS = ".experts."
+
+
+def as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """The units as the operations of a step see them: DeepSpeed casts every floating parameter to its half dtype,
+    FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then."""
+    engine = run.parallelism.engine
+    if engine not in ("deepspeed", "fsdp"):
+        return _promoted(run, units)
+    dtype = zero_layout.engine_dtype(run) if engine == "deepspeed" else fsdp_plan.compute_dtype(run)
+    return tuple(unit._replace(tensors=tuple(_as(tensor, dtype) for tensor in unit.tensors)) for unit in units)
+
+
+_OTHER_HALF = {"float16": "bfloat16", "bfloat16": "float16"}
+
+
+def _promoted(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """Frozen weights of the half that autocast does not compute in act as fp32 ones: each product casts a copy, and
+    what it adds to the stream is the other half, which PyTorch promotes to fp32 (torch 2.13 c10/core/ScalarType.cpp,
+    promoteTypes). LLaMA-Factory loads `auto` since 0.9.4, whatever `fp16` says. Stacked experts compute in their own
+    dtype (transformers 5.23 integrations/moe.py, `_grouped_mm`)."""
+    other = _OTHER_HALF.get(str(run.precision.compute)) if run.precision.autocast else None
+    if other is None or run.model.weights_dtype != other:
+        return units
+    return tuple(unit._replace(tensors=tuple(_as_single(tensor, other) for tensor in unit.tensors)) for unit in units)
+
+
+def _as_single(tensor: Tensor, other: str) -> Tensor:
+    acts = tensor.dtype == other and not tensor.trainable and tensor.kind != "experts"
+    return tensor._replace(dtype="float32") if acts else tensor
+
+
+def _as(tensor: Tensor, dtype: str) -> Tensor:
+    if zero_layout.is_quantized(tensor) or tensor.dtype == dtype:
+        return tensor
+    return tensor._replace(dtype=dtype, stored_bytes=tensor.numel * BYTES[dtype])
+
+
+class Divisors(NamedTuple):
+    """By how much one GPU's activations are smaller, and how many micro-batches it holds at once.
+
+    `tokens` divides every tensor along the sequence (context parallelism, Ulysses; Ulysses' attention has all tokens
+    but that share of the heads, which comes to the same). `inner` divides what stands between a column-parallel and
+    a row-parallel matrix: query, key, value, attention, the MLP's intermediate. `logits` divides the vocabulary.
+    `residual` divides norms and residuals (Megatron's sequence parallelism, which no format
+    here can express yet: 1). Experts spread over GPUs each see, in a balanced run, as many tokens as without.
+    """
+
+    tokens: int = 1
+    inner: int = 1
+    logits: int = 1
+    residual: int = 1
+    in_flight: int = 1
+
+
+def stages(run: Run) -> tuple[int, ...]:
+    """The pipeline stages that may be the fullest: the first (most micro-batches in flight) and the last (logits)."""
+    size = run.parallelism.pipeline_parallel_size
+    return (0,) if size <= 1 else (0, size - 1)
+
+
+def shard_units(run: Run, units: tuple[Unit, ...], stage: int = 0) -> tuple[Unit, ...]:
+    """The units as one GPU of pipeline stage `stage` holds them, before data parallelism. Unit order stays; a unit of
+    another stage keeps no tensors."""
+    parallel = run.parallelism
+    if parallel.pipeline_parallel_size > 1:
+        units = _pipeline(units, parallel.pipeline_parallel_size, stage)
+    if parallel.tensor_parallel_size == 1 and parallel.expert_parallel_size == 1:
+        return units
+    return tuple(unit._replace(tensors=tuple(_shard(run, tensor) for tensor in unit.tensors)) for unit in units)
+
+
+def activation_divisors(run: Run, stage: int = 0) -> Divisors:
+    """How the walk over one micro-batch shrinks on one GPU.
+
+    Logits stay whole in Hugging Face models, whose plan gathers the head's output (`colwise_gather_output`,
+    transformers 5.23 modeling_llama.py:412), and are divided in Megatron's vocabulary-parallel loss. One-forward-
+    one-backward keeps as many micro-batches as stages follow, itself included, bounded by the accumulation.
+    """
+    parallel = run.parallelism
+    megatron = parallel.engine == "megatron"
+    tensor = parallel.tensor_parallel_size
+    return Divisors(
+        tokens=parallel.context_parallel_size * parallel.sequence_parallel_size,
+        inner=tensor,
+        logits=tensor if megatron else 1,
+        residual=1,
+        in_flight=_in_flight(run, stage),
+    )
+
+
+def _in_flight(run: Run, stage: int) -> int:
+    following = run.parallelism.pipeline_parallel_size - stage
+    batches = run.batch.gradient_accumulation_steps
+    return max(1, min(following, batches)) if isinstance(batches, int) else max(1, following)
+
+
+def _pipeline(units: tuple[Unit, ...], size: int, stage: int) -> tuple[Unit, ...]:
+    """A stage's run of layers (the larger share where they do not divide); what leads goes to the first stage, the head
+    to the last."""
+    layers = sum(unit.repeat for unit in units if unit.name == "layer")
+    share = -(-layers // size)
+    left, right = stage * share, min(layers, (stage + 1) * share)
+    found: list[Unit] = []
+    position = 0
+    for index, unit in enumerate(units):
+        if unit.name == "layer":
+            inside = max(0, min(right, position + unit.repeat) - max(left, position))
+            position += unit.repeat
+            found.append(unit._replace(repeat=inside) if inside else unit._replace(tensors=(), repeat=1))
+            continue
+        last = index == len(units) - 1
+        here = stage == size - 1 if last else stage == 0
+        found.append(unit if here else unit._replace(tensors=()))
+    return tuple(found)
+
+
+def _shard(run: Run, tensor: Tensor) -> Tensor:
+    parallel = run.parallelism
+    experts = tensor.kind == "experts" or _EXPERTS in tensor.name
+    if experts and parallel.expert_parallel_size > 1:
+        return _experts(tensor, parallel.expert_parallel_size, parallel.tensor_parallel_size)
+    return _divided(tensor, parallel.tensor_parallel_size) if _is_split(run, tensor, experts) else tensor
+
+
+def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
+    """Matrices are split; norms, routers and a row-parallel matrix's bias stay whole; the embedding is split by
+    Megatron (vocabulary) and DeepSpeed (hidden size), not by transformers' plans."""
+    if experts or tensor.kind in ("linear", "head"):
+        return True
+    if tensor.kind == "embedding":
+        return run.parallelism.engine in ("megatron", "deepspeed")
+    if tensor.kind == "bias":
+        return not tensor.name.endswith(("o_proj.bias", "down_proj.bias", "dense.bias", "fc2.bias"))
+    return False
+
+
+def _experts(tensor: Tensor, expert_parallel: int, tensor_parallel: int) -> Tensor:
+    """Whole experts on each GPU: fewer copies, or fewer along the first dimension of a stacked tensor."""
+    if tensor.copies > 1:
+        return _divided(tensor._replace(copies=-(-tensor.copies // expert_parallel)), tensor_parallel)
+    return _divided(tensor, expert_parallel * tensor_parallel)
+
+
+def _divided(tensor: Tensor, parts: int) -> Tensor:
+    if parts == 1:
+        return tensor
+    numel = -(-tensor.numel // parts)
+    shape = (-(-tensor.shape[0] // parts), *tensor.shape[1:]) if tensor.shape else tensor.shape
+    return tensor._replace(numel=numel, shape=shape, stored_bytes=-(-tensor.stored_bytes // parts))

@@ -1,0 +1,112 @@
+"""What DeepSpeed sees of a model: its dtype, the two parameter groups, and how many ranks share a tensor."""
+
+from __future__ import annotations
+
+from memlint._record import NamedTuple
+from memlint.memory.parameters import Missing
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Tensor, Unit
+from memlint.run import UNKNOWN, Run
+
+_HALF = ("bfloat16", "float16")
+_MOST_TENSORS = 1_000_000  # tensors are listed one by one here: a hostile configuration must not fill memory
+_UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
+
+
+class Layout(NamedTuple):
+    """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable element
+    counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest."""
+
+    element: int
+    accumulation: int
+    ranks: int
+    groups: tuple[tuple[int, ...], ...]
+    trainable: int
+    largest: int
+
+
+def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
+    """Raises `Missing` when the number of ranks is unknown or the model absurd."""
+    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MOST_TENSORS:
+        raise Missing("model.architecture", "its configuration names more tensors than any model has")
+    dtype = engine_dtype(run)
+    accumulation = run.precision.grad_dtype or dtype
+    decayed: list[int] = []
+    undecayed: list[int] = []
+    for unit in units:
+        matrices: list[int] = []
+        others: list[int] = []
+        for tensor in unit.tensors:
+            if tensor.trainable:
+                (others if tensor.kind in _UNDECAYED else matrices).extend([tensor.numel] * tensor.copies)
+        decayed += matrices * unit.repeat
+        undecayed += others * unit.repeat
+    groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
+    trainable = sum(map(sum, groups))
+    largest = max(map(max, groups), default=0)
+    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest)
+
+
+def engine_dtype(run: Run) -> str:
+    """The dtype that DeepSpeed casts every floating parameter to: bf16 or fp16 when enabled (0.19.8 engine.py
+    _configure_distributed_model), else as trained."""
+    compute = run.precision.compute
+    if run.precision.autocast is not True and compute in _HALF:
+        return str(compute)
+    dtype = run.precision.trainable_dtype
+    return dtype if isinstance(dtype, str) else "float32"
+
+
+def ranks(run: Run) -> int:
+    """GPUs that share the data-parallel state (sequence-parallel ranks join in: `seq_data_parallel_group`)."""
+    parallel = run.parallelism
+    size = parallel.data_parallel_size
+    if not isinstance(size, int):
+        if not isinstance(parallel.world_size, int):
+            raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+        return max(1, parallel.world_size // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
+    return max(1, size * parallel.sequence_parallel_size)
+
+
+def ranks_per_node(run: Run) -> int:
+    """GPUs of one host; all of them when nobody said."""
+    world = run.parallelism.world_size
+    node = run.parallelism.gpus_per_node
+    if isinstance(node, int) and node > 0:
+        return min(node, world) if isinstance(world, int) else node
+    return world if isinstance(world, int) else 1
+
+
+def known(value: object, field: str) -> int:
+    """An integer knob. Raises `Missing` where the file's `auto` could not be filled."""
+    if value is UNKNOWN or not isinstance(value, (int, float)):
+        raise Missing(field, "`auto` can only be filled when the model's hidden size is known")
+    return int(value)
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """Stored in a format that the engine neither casts nor partitions."""
+    return tensor.dtype not in BYTES or (tensor.dtype in ("int8", "uint8") and not tensor.trainable)
+
+
+def flat(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
+    """One flat trainable tensor, as the optimizer behind the engine sees its partition."""
+    if not elements:
+        return ()
+    tensor = Tensor("flat", elements, (elements,), "other", True, dtype, elements * BYTES[dtype])
+    return (Unit("flat", (tensor,)),)
+
+
+def tied_elements(run: Run, units: tuple[Unit, ...]) -> int:
+    """Elements of an embedding that the head uses too; 0 where the head has its own."""
+    if not getattr(run.model.architecture, "tied_embeddings", False):
+        return 0
+    if any(tensor.kind == "head" for unit in units for tensor in unit.tensors):
+        return 0
+    return max((t.numel for t in units[0].tensors if t.kind == "embedding"), default=0)
+
+
+def tied_gradient(run: Run, units: tuple[Unit, ...]) -> int:
+    """Elements of the gradient that the head leaves for the embedding to add to: alive through the whole backward."""
+    trains = any(tensor.trainable and tensor.kind == "embedding" for tensor in units[0].tensors)
+    return tied_elements(run, units) if trains else 0

@@ -1,0 +1,270 @@
+"""ZeRO stage 3: every parameter split over the ranks, gathered around its use.
+
+deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from memlint.memory import optimizers as optimizer
+from memlint.memory.sharding.zero.host import held
+from memlint.memory.sharding.zero.layout import (
+    Layout,
+    flat,
+    is_quantized,
+    known,
+    ranks_per_node,
+    tied_elements,
+    tied_gradient,
+)
+from memlint.memory.sharding.zero.trace import Gathered, Knobs, Module, Replay, Stretch, replay
+from memlint.memory.values import ModelState, Tensor, Unit, UnitState
+from memlint.run import UNKNOWN, Run
+
+_EXPERTS = ".experts"
+_CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
+
+
+def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+    """Partitions, the parameters that persist, and what is gathered per unit."""
+    loaded, packed = _whole(units), any(t.dtype in _PACKED for unit in units for t in unit.tensors)
+    units = tuple(unit._replace(tensors=tuple(_as_stored(t, made.element) for t in unit.tensors)) for unit in units)
+    zero = run.parallelism.zero
+    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else made.ranks
+    threshold = known(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
+    weights = _Weights(units, made.element, shards, threshold)
+    constants = loaded - _whole(units)
+    states = _States(run, made, shards)
+    partitions = 0 if run.offload.parameters != "none" else weights.partitioned
+    bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = bucket if zero.contiguous_gradients and made.trainable else 0
+    secondary = _secondary(run, weights, made)
+    gathered = _gathered(run, units, weights)
+    at_loss = secondary + made.element * gathered.at_loss
+    return ModelState(
+        weights=weights.whole + constants + partitions,
+        optimizer_states=states.here,
+        gradients_resident=states.gradients,
+        communication=bucket + weights.persistent,
+        units=_units(run, units, made, gathered, secondary),
+        gradients_at_step=states.gradients,
+        step_temporaries=secondary + max(states.step, weights.persistent),
+        communication_at_step=bucket,
+        save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
+        load_peak=loaded if packed else weights.whole + partitions + made.element * _largest(units),
+        host_bytes=(states.there + _weights_there(run, weights)) * ranks_per_node(run),
+        notes=_notes(run),
+        gathered_at_loss=at_loss,
+        gathered_at_loss_backward=at_loss,
+    )
+
+
+class _States:
+    """Bytes of fp32 master weights, states and gradient shares: `here` on the GPU, `there` on the host; `step`, what an
+    update needs beside them.
+
+    Master weights are a copy also of fp32 weights: `device == self.device` compares a device with its name (:1163).
+    A partial offload (`ratio`) leaves the first sub-groups on the GPU (:1105).
+    """
+
+    def __init__(self, run: Run, made: Layout, shards: int) -> None:
+        groups = [[-(-numel // shards) for numel in group] for group in made.groups]
+        limit = known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
+        subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
+        memories = [optimizer.memory(run, flat(elements)) for elements in subgroups]
+        sizes = [4 * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
+        share = sum(subgroups)
+        offloads = run.offload.optimizer != "none"
+        stays = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
+        self.here = sum(sizes[:stays])
+        self.there = sum(sizes[stays:]) + self._gradients_there(run, made, subgroups[stays:]) if offloads else 0
+        self.gradients = 0 if offloads else made.accumulation * share
+        largest = max((numel for group in groups for numel in group), default=0)
+        self.step = 0 if offloads else _step(made, largest, subgroups, [memory.step_temporaries for memory in memories])
+
+    def _gradients_there(self, run: Run, made: Layout, subgroups: list[int]) -> int:
+        """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
+        pinned = run.offload.optimizer_pinned
+        return sum(held(4 * elements, pinned) for elements in subgroups) + held(
+            made.accumulation * sum(subgroups), pinned
+        )
+
+
+_PACKED = ("nf4", "fp4")
+
+
+def _as_stored(tensor: Tensor, element: int) -> Tensor:
+    """A 4-bit tensor as the engine shares it: its packed bytes, in elements of the engine's dtype.
+
+    bitsandbytes' weights are parameters, which `Init(module=...)` partitions whatever their dtype is
+    (parameter_offload.py:270, partition_parameters.py:1836: `dtype=param.dtype`); the constants beside them are not.
+    Other formats' are buffers. No zero.Init meets them while they load (transformers 5.23 modeling_utils.py:3815), so
+    that the engine moves the whole model to the GPU first (engine.py:2094).
+    """
+    if tensor.dtype not in _PACKED or tensor.trainable:
+        return tensor
+    packed = -(-tensor.numel // 2)
+    return tensor._replace(numel=-(-packed // element), dtype=_BYTES_OF[element], stored_bytes=packed)
+
+
+_BYTES_OF = {2: "bfloat16", 4: "float32"}
+
+
+def _whole(units: tuple[Unit, ...]) -> int:
+    return sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
+
+
+def _weights_there(run: Run, weights: _Weights) -> int:
+    """Offloaded weights; the trainable ones lie in one buffer (`param_groups_fp16_flat_cpu_memory`)."""
+    if run.offload.parameters == "none":
+        return 0
+    return held(weights.partitioned, run.offload.parameters_pinned)
+
+
+def _notes(run: Run) -> tuple[str, ...]:
+    """What is in force and only roughly counted."""
+    zero = run.parallelism.zero
+    said = {
+        "MiCS is refused by DeepSpeed since 0.19": zero.mics_shard_size > 1 and run.stack.deepspeed >= (0, 19),
+        "quantised all-gathers are counted as if they were not": zero.quantized_weights,
+        "the buffers of quantised gradient reduction are not counted": zero.quantized_gradients,
+        "NVMe buffers in host memory are not counted": "nvme" in (run.offload.optimizer, run.offload.parameters),
+    }
+    return tuple(note for note, holds in said.items() if holds)
+
+
+class _Weights:
+    """Bytes: `whole` (quantised, not partitioned), `partitioned` on this rank, `persistent` gathered for good."""
+
+    def __init__(self, units: tuple[Unit, ...], element: int, shards: int, threshold: int) -> None:
+        self.whole = self.partitioned = self.persistent = self.unsharded = 0
+        self.threshold = threshold
+        self.shards = shards
+        for unit in units:
+            for tensor in unit.tensors:
+                self._add(tensor, tensor.copies * unit.repeat, element)
+
+    def _add(self, tensor: Tensor, copies: int, element: int) -> None:
+        if is_quantized(tensor):
+            self.whole += tensor.stored_bytes * copies
+            return
+        self.partitioned += element * -(-tensor.numel // self.shards) * copies
+        self.unsharded += element * tensor.numel * copies
+        if tensor.numel <= self.threshold and self.shards > 1:
+            self.persistent += element * tensor.numel * copies
+
+
+def _subgroups(group: list[int], limit: int) -> list[int]:
+    """Elements of the sub-groups that the optimizer steps one at a time (:1210-1236)."""
+    if limit >= sum(group):
+        return [sum(group)]
+    found: list[int] = []
+    size = 0
+    for numel in group:
+        size += numel
+        if size >= limit:
+            found.append(size)
+            size = 0
+    return [*found, size] if size else found
+
+
+def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
+    """The norm in fp64 one tensor at a time (:2457), then per sub-group its flat copy, the fp32 gradient made of it
+    (:2686) and what the optimizer needs beside that."""
+    copy = made.accumulation if made.accumulation != 4 else 0
+    steps = [4 * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
+    return max(8 * largest, *steps) if steps else 0
+
+
+def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
+    """hpZ: a second partition within a small group of ranks, alive from the forward to the step."""
+    group = run.parallelism.zero.hpz_partition_size
+    return weights.unsharded // group if group > 1 and made.ranks > group else 0
+
+
+def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, secondary: int) -> tuple[UnitState, ...]:
+    states = []
+    for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
+        states.append(
+            UnitState(
+                gathered_forward=secondary + made.element * elements.forward,
+                gathered_backward=secondary + made.element * elements.backward,
+                gradient_live=_reducing(run, unit, made, index == len(units) - 1),
+            )
+        )
+    shared = made.element * tied_gradient(run, units)
+    states[-1] = states[-1]._replace(gradient_kept=shared, gradient_live=max(shared, states[-1].gradient_live))
+    return tuple(states)
+
+
+def _reducing(run: Run, unit: Unit, made: Layout, first: bool) -> int:
+    """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
+    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122); `first` in backward finds it empty."""
+    largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
+    bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    if first or not made.trainable:
+        return made.element * largest
+    return made.element * (min(bucket, made.trainable) + largest)
+
+
+def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
+    if weights.shards == 1:  # partitions are used in place (partition_parameters.py:61-86, :904)
+        host = run.offload.parameters != "none"
+        whole = tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
+        return Replay(whole, 0)
+    zero = run.parallelism.zero
+    knobs = Knobs(
+        weights.shards,
+        known(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
+        known(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
+        known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
+    )
+    checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
+    stretches = [
+        Stretch(
+            _modules(unit, weights.threshold, bool(zero.leaf_modules)),
+            unit.repeat,
+            checkpointing and unit.name == "layer",
+        )
+        for unit in units
+    ]
+    tied = tied_elements(run, units)
+    if tied:
+        head = Module((), tied) if tied <= weights.threshold else Module((), tied=True)
+        stretches[-1] = stretches[-1]._replace(modules=(*stretches[-1].modules, head))
+    return replay(tuple(stretches), knobs)
+
+
+def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[Module, ...]:
+    """A unit's module visits in order: containers first, then each module with its parameters; experts that are
+    modules of their own one after the other, or all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`)."""
+    by_module: dict[str, list[Tensor]] = {}
+    for tensor in unit.tensors:
+        if not is_quantized(tensor):
+            by_module.setdefault(_module(tensor, leaves), []).append(tensor)
+    found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
+    for tensors in by_module.values():
+        copies = 1 if leaves else min(t.copies for t in tensors)
+        found += [_visited(tensors, copies, threshold)] * copies
+    return tuple(found)
+
+
+def _visited(tensors: list[Tensor], parts: int, threshold: int) -> Module:
+    """One of `parts` equal modules that own `tensors` together."""
+    gathered = [t.numel for t in tensors for _ in range(t.copies // parts) if t.numel > threshold]
+    persistent = sum(t.numel * t.copies // parts for t in tensors if t.numel <= threshold)
+    return Module(tuple(gathered), persistent)
+
+
+def _module(tensor: Tensor, leaves: bool) -> str:
+    """The module that owns a tensor; an adapter matrix is a module of its own."""
+    if leaves and _EXPERTS in tensor.name:
+        return tensor.name.partition(_EXPERTS)[0]
+    return tensor.name if tensor.kind == "adapter" else tensor.name.rpartition(".")[0]
+
+
+def _elements(unit: Unit) -> int:
+    return sum(t.numel * t.copies for t in unit.tensors if not is_quantized(t))
+
+
+def _largest(units: tuple[Unit, ...]) -> int:
+    return max((t.numel for unit in units for t in unit.tensors if not is_quantized(t)), default=0)

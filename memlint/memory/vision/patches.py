@@ -1,0 +1,192 @@
+"""From pixels to the first layer of a vision tower: a convolution per patch, positions, a norm.
+
+Sources are the towers' own files in transformers 5.23 (models/{clip,gemma4,glm4v,idefics3,internvl,llama4,
+pixtral,qwen2_vl,qwen2_5_vl,qwen3_vl,siglip}/modeling_*.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.layers.norm as norm
+from memlint._record import NamedTuple
+from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.profile import Profile, finish
+from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
+from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.projection import project
+from memlint.memory.parameter_roles import Linear
+
+
+class Entry(NamedTuple):
+    """What stands before the layers. `norm_kind`: "", layer or rms."""
+
+    convolution: Linear
+    class_token: Weight | None = None  # a token of its own before each image's patches
+    positions: Weight | None = None
+    interpolated: bool = False  # four positions looked up for each patch and weighted (Qwen3-VL)
+    sampled: bool = False  # positions are sampled from the table in fp32 (GLM-4V)
+    norm_kind: str = ""
+    norm: Weight | None = None
+    norm_first: bool = False  # before the positions (GLM-4V)
+    gathered: bool = False  # images of all sizes are cut and joined (Pixtral)
+    reordered: bool = False  # patches are sorted by window (Qwen2.5-VL)
+    asks: bool = False  # the convolution's result asks for a gradient, whatever trains
+    asks_late: bool = False  # what comes of all of this does instead (Idefics 3)
+    looked_up: bool = False  # positions are looked up for each patch of each image (Idefics 3)
+    by_axis: bool = False  # pixels are moved to -1 .. 1, positions looked up for row and column (Gemma 4)
+    unfolded: bool = False  # pixels are brought side by side before the product (Llama 4)
+    chosen: bool = False  # pixels of real images are copied out of a padded batch (Idefics 3)
+
+
+@lru_cache(maxsize=64)
+def entry_profile(entry: Entry, regime: Regime) -> tuple[Profile, int]:
+    """The profile, and the bytes of one element of the layers' residual stream."""
+    tape = Tape(True, in_place=regime.in_kernels)
+    x = _convolved(tape, entry, regime)
+    if entry.gathered:
+        x = _taken(tape, x, ops.copy(tape, x))
+    if entry.norm_first:
+        x = _normed(tape, entry, regime, x)
+    if entry.class_token is not None:
+        x = _with_class_token(tape, x, entry.class_token)
+    if entry.interpolated and entry.positions is not None:
+        x = _taken(tape, x, _interpolated(tape, x, entry.positions))
+    elif entry.positions is not None:
+        x = _taken(tape, x, _adding(entry)(tape, x, entry.positions))
+    if entry.reordered:
+        x = _taken(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
+    if not entry.norm_first:
+        x = _normed(tape, entry, regime, x)
+    if entry.asks and entry.asks_late:
+        _ask(x)
+    return finish(tape, x), x.width
+
+
+def _adding(entry: Entry) -> Callable[[Tape, Value, Weight], Value]:
+    if entry.by_axis:
+        return _with_axes
+    return _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
+
+
+def _normed(tape: Tape, entry: Entry, regime: Regime, x: Value) -> Value:
+    if entry.norm_kind == "layer":
+        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", regime.half))
+    return _taken(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
+
+
+def _convolved(tape: Tape, entry: Entry, regime: Regime) -> Value:
+    """`patch_embedding(pixel_values.to(weight.dtype))`: each patch is one row of a product. Pixels arrive in fp32 and
+    are counted with the step's inputs."""
+    nowhere = Value.outside("rope", SINGLE)
+    context = Context(tape, regime, {"patches": entry.convolution}, nowhere, nowhere)
+    weight = entry.convolution.weight
+    if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
+        pixels = ops.copy(tape, Value.outside("pixels", SINGLE if regime.half else weight.width or SINGLE))
+    else:
+        pixels = Value.outside("pixels", SINGLE)
+        for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
+            pixels = _taken(tape, pixels, ops.copy(tape, pixels))
+        pixels = _taken(tape, pixels, ops.cast(tape, pixels, weight.width or SINGLE))
+    if entry.chosen:
+        pixels = _taken(tape, pixels, ops.copy(tape, pixels))
+    x = project(context, "patches", pixels, "patches")
+    tape.drop(pixels)
+    if weight.trains and regime.half not in (0, weight.width):
+        tape.cached_cast(weight, regime.half).holders += 1  # a convolution's backward reads its weight in any case
+    if entry.asks and not entry.asks_late:
+        _ask(x)
+    return x
+
+
+def _ask(x: Value) -> None:
+    if not x.requires_grad:
+        x.requires_grad = True
+        x.storage.holders += 1  # it is a leaf now: the graph holds it until its gradient is there
+
+
+def _with_class_token(tape: Tape, x: Value, token: Weight) -> Value:
+    """`cat((class_embeds, x), dim=1)` in the wider dtype (models/clip/modeling_clip.py:198)."""
+    wide = ops.cast(tape, x, max(x.width, token.width))
+    found = ops.join(tape, (wide,), "hidden")
+    tape.drop(x, wide)
+    return _trained(tape, found, token)
+
+
+def _with_positions(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + position_embedding(position_ids)`: one row for each place of an image, shared by all images."""
+    wide = max(x.width, positions.width)
+    found = tape.new("hidden", wide)
+    tape.node((found,), (x,), aliases=True)
+    return _trained(tape, found, positions)
+
+
+def _with_looked_up(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + position_embedding(position_ids)` with ids of each patch (models/idefics3/modeling_idefics3.py:148)."""
+    rows = _trained(tape, tape.new("hidden", positions.width), positions)
+    found = ops.add(tape, x, rows)
+    tape.drop(rows)
+    return found
+
+
+def _with_axes(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + where(padding, 0, table[0][rows] + table[1][columns])` (models/gemma4/modeling_gemma4.py:596). A lookup's
+    gradient is a table of its own beside the whole one that it is put into."""
+    axes = [tape.new("hidden", positions.width) for _ in range(2)]
+    if positions.trains:
+        gradient = (WeightGradient(positions.extent, positions.width, positions.width),)
+        tape.node(tuple(axes), (), (), ((positions.extent, positions.width),) * 2, weights=gradient)
+    both = ops.add(tape, *axes)
+    shown = ops.scale(tape, both)
+    tape.drop(both, *axes)
+    found = ops.add(tape, x, shown)
+    tape.drop(shown)
+    return found
+
+
+def _with_sampled(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + grid_sample(table.float(), grid).to(table.dtype)` (models/glm4v/modeling_glm4v.py:223-264)."""
+    table = tape.cached_cast(positions, SINGLE) if positions.width != SINGLE else None
+    sampled = tape.new("hidden", SINGLE)
+    kept = (table,) if table is not None else ()
+    if positions.trains:
+        gradient = (WeightGradient(positions.extent, SINGLE, positions.width),)
+        tape.node((sampled,), (), kept, weights=gradient)
+    if table is not None and not positions.trains:
+        tape.release(table)
+    rows = ops.cast(tape, sampled, positions.width)
+    tape.drop(sampled)
+    found = ops.add(tape, x, rows)
+    tape.drop(rows)
+    return found
+
+
+def _trained(tape: Tape, x: Value, weight: Weight) -> Value:
+    """A row that is added or joined to each image: its gradient is a sum over images."""
+    if weight.trains:
+        tape.node((x,), (), weights=(WeightGradient(weight.extent, weight.width, weight.width),))
+    return x
+
+
+def _interpolated(tape: Tape, x: Value, positions: Weight) -> Value:
+    """`x + (pos_embed(indices) * weights[:, :, None]).sum(1).to(x.dtype)` (models/qwen3_vl/modeling_qwen3_vl.py:690);
+    the weights are fp32."""
+    looked_up = tape.new("hidden*4", positions.width)
+    _trained(tape, looked_up, positions)
+    weighted = tape.new("hidden*4", SINGLE)
+    tape.node((weighted,), (looked_up,), computed=SINGLE)
+    tape.drop(looked_up)
+    summed = tape.new("hidden", SINGLE)
+    tape.node((summed,), (weighted,), aliases=True)
+    tape.drop(weighted)
+    cast = ops.cast(tape, summed, x.width)
+    found = ops.add(tape, x, cast)
+    tape.drop(summed, cast)
+    return found
+
+
+def _taken(tape: Tape, old: Value, new: Value) -> Value:
+    tape.drop(old)
+    return new

@@ -1,0 +1,223 @@
+"""From the last layer of a vision tower to the embeddings of the language model.
+
+Sources are the models' own files in transformers 5.23 (models/{llava,gemma4,glm4v,idefics3,internvl,gemma3,
+mistral3,paligemma,qwen2_vl,qwen2_5_vl,qwen3_vl}/modeling_*.py, the projector or merger and the model's `forward`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import memlint.memory.autograd.ops as ops
+import memlint.memory.layers.norm as norm
+from memlint._record import NamedTuple
+from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.profile import Profile
+from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
+from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.mlp import activate
+from memlint.memory.layers.projection import project
+from memlint.memory.parameter_roles import Linear
+
+Linears = tuple[tuple[str, Linear], ...]
+
+
+class Path(NamedTuple):
+    """How a family brings patches to tokens, in the order in which it does.
+
+    `norm_kind`: "", layer, rms or rms_gemma. `shuffles`: copies that bring merged patches side by side, or cut the
+    class token off. `straight`: linears before the activation that have none behind them.
+    """
+
+    norm_kind: str = ""
+    norm_first: bool = True
+    shuffles: int = 0
+    pooled: bool = False
+    straight: int = 0
+    activation: str = "gelu"
+    joined: int = 1  # copies of the features before they take the place of tokens
+    reordered: bool = False
+    gated: bool = False  # a product that merges patches, one more, the norm, and a gated MLP (GLM-4V)
+    placed: bool = False  # patches are averaged by their places, in fp32, and padding is cut off (Gemma 4)
+    last_kind: str = "layer"  # of the norm behind the layers
+
+
+class Exit(NamedTuple):
+    """What stands behind the layers. `deep`: mergers of features that the language model's first layers read too."""
+
+    path: Path = Path()
+    width: int = 2  # bytes of one element of the tower's residual stream
+    embeds: int = 2  # and of the language model's embeddings
+    linears: Linears = ()
+    norm: Weight | None = None
+    post_norm: bool = False
+    last_norm: Weight | None = None  # behind the tower's layers (SigLIP)
+    deep: tuple[tuple[Linears, Weight | None], ...] = ()
+    flowing: bool = True  # the tower's output wants a gradient
+    asks: bool = True  # and so do the embeddings
+    leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
+
+
+@lru_cache(maxsize=64)
+def exit_profile(shape: Exit, regime: Regime) -> Profile:
+    """Norms, merging, projection, and the features in the place of the image tokens' embeddings.
+
+    The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
+    LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
+    """
+    tape = Tape(True, in_place=regime.in_kernels)
+    x = tape.new("hidden", shape.width, shape.flowing)
+    deep = [_merged(tape, shape, regime, x, *each) for each in shape.deep]
+    last = _last_norm(tape, shape, regime, x)
+    tape.drop(x)
+    features = _projected(tape, shape, regime, last)
+    waiting = [features, *deep]
+    features = _joined(tape, shape, features, waiting)
+    found = _in_place_of_tokens(tape, shape, regime, features, deep)
+    forward, held_forward = tape.take_moments(), tape.now(minus=found)
+    tape.end_autocast()
+    tape.drop(*waiting)
+    held = tape.now(minus=found)
+    tape.drop(found)
+    tape.take_moments()
+    tape.backward(found)
+    return Profile(forward, held_forward, held, tape.take_moments(), tape.now())
+
+
+def _last_norm(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+    if not shape.post_norm:
+        return tape.view(x)
+    if shape.path.last_kind == "rms":
+        return norm.rms(tape, x, shape.last_norm, "rows")
+    return norm.layer(tape, x, shape.last_norm, "rows", regime.half)
+
+
+def _normed(tape: Tape, kind: str, weight: Weight | None, regime: Regime, x: Value) -> Value:
+    if not kind:
+        return x
+    if kind == "layer":
+        found = norm.layer(tape, x, weight, "rows", regime.half)
+    else:
+        found = norm.rms(tape, x, weight, "rows", kind == "rms_gemma")
+    tape.drop(x)
+    return found
+
+
+def _projected(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+    """Takes `x`."""
+    path = shape.path
+    if path.placed:
+        x = _placed(tape, regime, x)
+    if path.gated:
+        return _gated(tape, shape, regime, x)
+    if path.norm_first:
+        x = _normed(tape, path.norm_kind, shape.norm, regime, x)
+    for _ in range(path.shuffles):
+        x = _taken(tape, x, ops.copy(tape, x, "patches"))
+    if path.pooled:
+        x = _taken(tape, x, _pooled(tape, x))
+    if not path.norm_first:
+        x = _normed(tape, path.norm_kind, shape.norm, regime, x)
+    x = _linears(tape, shape.linears, path, regime, x)
+    return _taken(tape, x, ops.scale(tape, x)) if path.reordered else x
+
+
+def _placed(tape: Tape, regime: Regime, x: Value) -> Value:
+    """Padding is filled with zeros, a one-hot matrix gathers patches, the rest is fp32 (transformers 5.23
+    models/gemma4/modeling_gemma4.py, Gemma4VisionPooler and Gemma4VisionModel.forward). Takes `x`."""
+    width = x.width
+    x = _taken(tape, x, ops.scale(tape, x))
+    tape.spike(("assigned", 8), ("assigned", SINGLE))
+    tape.spike(("assigned", SINGLE), ("assigned", SINGLE))
+    shares = tape.new("assigned", SINGLE)
+    single = ops.cast(tape, x, SINGLE)
+    found = ops.product(tape, shares, single, "slots", regime.half)
+    tape.drop(single)
+    tape.spike(("assigned", 1))
+    found = _taken(tape, found, ops.cast(tape, found, width))
+    tape.drop(shares, x)
+    found = _taken(tape, found, ops.cast(tape, found, SINGLE))
+    found = _taken(tape, found, ops.scale(tape, found))
+    real = tape.new("pooled", SINGLE)
+    tape.node((real,), (found,))
+    tape.drop(found)
+    for _ in range(2):  # standardised by buffers
+        real = _taken(tape, real, ops.scale(tape, real))
+    return _taken(tape, real, ops.cast(tape, real, width))
+
+
+def _gated(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+    """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
+    models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
+    nowhere = Value.outside("rope", SINGLE)
+    context = Context(tape, regime, dict(shape.linears), nowhere, nowhere)
+    tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
+    for name in ("downsample", "first"):
+        x = _taken(tape, x, project(context, name, x, "out:" + name))
+    x = _normed(tape, shape.path.norm_kind, shape.norm, regime, x)
+    x = _taken(tape, x, activate(context, "gelu", x))
+    gate = project(context, "gate", x, "out:gate")
+    active = _taken(tape, gate, activate(context, "silu", gate))
+    up = project(context, "up", x, "out:up")
+    product = ops.multiply(tape, active, up)
+    tape.drop(active, up, x)
+    return _taken(tape, product, project(context, "down", product, "out:down"))
+
+
+def _pooled(tape: Tape, x: Value) -> Value:
+    """`avg_pool2d`, which keeps its input (torch 2.13 tools/autograd/derivatives.yaml)."""
+    found = tape.new("pooled", x.width)
+    tape.node((found,), (x,), (x,))
+    return found
+
+
+def _linears(tape: Tape, linears: Linears, path: Path, regime: Regime, x: Value) -> Value:
+    nowhere = Value.outside("rope", SINGLE)
+    context = Context(tape, regime, dict(linears), nowhere, nowhere)
+    for index, (name, _) in enumerate(linears):
+        x = _taken(tape, x, project(context, name, x, "out:" + name))
+        if path.straight <= index < len(linears) - 1:
+            x = _taken(tape, x, activate(context, path.activation, x))
+    return x
+
+
+def _merged(tape: Tape, shape: Exit, regime: Regime, x: Value, linears: Linears, weight: Weight | None) -> Value:
+    """A merger of its own for the features of one layer (Qwen3VLVisionPatchMerger with `use_postshuffle_norm`)."""
+    return _linears(tape, linears, shape.path, regime, _normed(tape, "layer", weight, regime, tape.view(x)))
+
+
+def _joined(tape: Tape, shape: Exit, features: Value, waiting: list[Value]) -> Value:
+    """`cat(features).to(inputs_embeds.dtype)`: what was joined stays beside the result."""
+    for _ in range(shape.path.joined):
+        features = ops.copy(tape, features, "embeds")
+        waiting.append(features)
+    if features.width != shape.embeds:
+        features = ops.cast(tape, features, shape.embeds)
+        waiting.append(features)
+    return features
+
+
+def _in_place_of_tokens(tape: Tape, shape: Exit, regime: Regime, features: Value, deep: list[Value]) -> Value:
+    """`inputs_embeds.masked_scatter(mask, features)`.
+
+    Its CUDA kernel counts the mask's ones in int64 beside a contiguous mask; its backward selects by mask, which lists
+    three int64 coordinates of every chosen element (torch 2.13 aten/src/ATen/native/cuda/IndexKernel.cpp,
+    masked_scatter__cuda and masked_select_cuda; FunctionsManual.cpp, masked_scatter_backward). The gradients of
+    features that later layers read (`deep`) wait for the tower's backward as well.
+    """
+    embeds = tape.new("embeds", shape.embeds, shape.asks)
+    found = tape.new("embeds", shape.embeds)
+    listed: tuple[tuple[str, int], ...] = ()
+    if regime.in_kernels:
+        tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
+        if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
+            tape.spike((KERNEL + "embeds", 24), (KERNEL + "embeds", shape.embeds))
+        listed = ((KERNEL + "embeds", 24),) if features.requires_grad else ()
+    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
+    tape.drop(embeds)
+    return found
+
+
+def _taken(tape: Tape, old: Value, new: Value) -> Value:
+    tape.drop(old)
+    return new

@@ -1,0 +1,285 @@
+"""A vision tower that runs with gradients: its stretches of the step, with images in the place of every token.
+
+What a tower's layers keep follows from their operations, like a decoder layer's; how many patches go through them
+follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/vision_steps.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import memlint.memory.families.variants as variants
+import memlint.memory.layers.elements as elements
+import memlint.memory.vision.images as images
+import memlint.memory.vision.tower_ends as tower_ends
+from memlint._record import NamedTuple
+from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Tower
+from memlint.memory.autograd.profile import Mode
+from memlint.memory.autograd.walk import Sizes, Stretch
+from memlint.memory.layers.activations import layer_profile
+from memlint.memory.layers.kernel_config import Regime
+from memlint.memory.parameter_roles import extents, roles
+from memlint.memory.parameters import Missing
+from memlint.memory.step import Step, stays, stretch_of
+from memlint.memory.storage import rounded
+from memlint.memory.values import ModelState, Unit, UnitState
+from memlint.memory.vision.patches import entry_profile
+from memlint.memory.vision.projector import Exit, exit_profile
+
+# Models that project every patch, and merge none.
+_AS_PATCHES = ("llava", "llava_next", "llava_next_video", "llava_onevision")
+# Models that take a tower's layer by its number, and may hold the outputs of all layers while the language model runs
+# (transformers 5.23 captures the chosen ones alone: models/llava/modeling_llava.py:142, `select_hidden_states`).
+_HOLDS_ALL = (*_AS_PATCHES, "internvl", "mistral3")
+_ROTATES = ("Pixtral", "Qwen", "Glm4v", "Gemma4")
+_ROTATES_BY_PLACE = ("Llama4",)  # by a table that the model holds
+# Towers whose layers take their input by name, which re-entrant checkpointing does not see (rule CKP004).
+_NAMES_INPUT = ("Llama4",)
+# Towers whose class names no input embedding, so that nothing asks for a gradient there.
+_NEVER_ASKED = ("Glm4v", "Gemma4", "Qwen3VL")
+_PLACES_BY_SEQUENCE = ("Qwen", "Glm4v")
+
+
+# Families whose tokens do not bound what goes through their tower (transformers 5.23
+# models/qwen2_audio/processing_qwen2_audio.py:79, padding to `max_length`).
+_UNBOUNDED = {"qwen2_audio": ": a sound of one second goes through as thirty, so tokens do not bound it"}
+
+
+class Placed(NamedTuple):
+    """A unit and what the engine makes of it."""
+
+    unit: Unit
+    state: UnitState
+
+
+class Parts(NamedTuple):
+    """The vision tower's units."""
+
+    tower: Tower
+    outside: Placed
+    layers: Placed
+    projector: Placed
+
+
+class Imaged(NamedTuple):
+    """A step's part before the language model, bytes. `inputs` lives through forward and backward, `outputs` until the
+    language model's layers are done."""
+
+    stretches: list[Stretch]
+    inputs: int
+    outputs: int
+
+
+def trains(units: tuple[Unit, ...]) -> bool:
+    """Whether a tower or its projector has anything that trains."""
+    return any(tower_ends.trains(unit.tensors) for unit in units if unit.name in ("tower", "projector"))
+
+
+def are_known(architecture: Architecture) -> bool:
+    """Whether somebody has read what the model's towers do."""
+    only = architecture.towers[0] if len(architecture.towers) == 1 else None
+    return only is not None and only.layer_class != "" and architecture.family in tower_ends.PATHS
+
+
+def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
+    """Raise `Missing` where a tower trains whose operations nobody has read."""
+    if are_known(architecture) or not trains(units):
+        return
+    kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
+    reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
+    reason += _UNBOUNDED.get(architecture.family, "")
+    raise Missing("method.freeze_vision_tower", reason)
+
+
+def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
+    """The vision tower's stretches when every token is an image's; where the towers are known."""
+    parts = _parts(shared.architecture.towers[0], units, state)
+    counts = _counts(shared, parts.tower)
+    masked = tower_ends.is_packed(parts.tower) or tower_ends.is_padded(parts.tower)
+    regime = shared.regime._replace(liger=False, mask=shared.regime.mask and masked)
+    regime = regime._replace(bias=tower_ends.is_padded(parts.tower) and regime.attention == "sdpa")
+    ends = tower_ends.ends(parts.outside.unit.tensors)
+    early, late = tower_ends.shared_out(parts.outside.state, ends)
+    # transformers 5.23 asks for it at every model's input embeddings (modeling_utils.py:2150, the convolution in a
+    # tower), LLaMA-Factory at trainable layers alone (model_utils/checkpointing.py:98).
+    asked = shared.run.checkpointing.mode not in ("none", "selective")
+    asks = (
+        asked and shared.run.stack.framework != "llamafactory" and not parts.tower.layer_class.startswith(_NEVER_ASKED)
+    )
+    profile, width = entry_profile(tower_ends.entry(parts.tower, ends.before, asks), regime)
+    sizes = Sizes({**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, stays(shared.run, early))
+    found = [stretch_of(profile, sizes, early)]
+    mode = _mode(shared, parts, width, asks or tower_ends.trains(ends.before))
+    if mode is None:
+        parts, mode = parts._replace(layers=_frozen(parts.layers)), Mode(width, False)
+    found += _layers(shared, parts, counts, regime, mode)
+    flows = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
+    waiting = rounded(counts["embeds"] * shared.width)  # the tokens' embeddings, and in the backward their gradient
+    waiting += _chosen(parts.tower, counts, ends)
+    found = [part._replace(waiting=waiting) for part in found]
+    embeds = tower_ends.trains(units[0].tensors)
+    given = Exit(width=width, embeds=shared.width, flowing=flows, asks=asked or embeds, leaf=asked and not embeds)
+    found.append(_exit(shared, parts, counts, regime, given, ends, late))
+    outputs = rounded(counts["hidden"] * width)
+    if shared.architecture.family in _HOLDS_ALL and not mode.checkpoint:
+        outputs *= parts.tower.layers + 1
+    return Imaged(found, _inputs(shared, parts.tower, counts, width), outputs)
+
+
+def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> Parts:
+    placed = [Placed(*pair) for pair in zip(units, state.units, strict=True)]
+    inside = [one for one in placed if one.unit.name == "tower"]
+    nothing = Placed(Unit("tower", ()), UnitState())
+    projector = next((one for one in placed if one.unit.name == "projector"), nothing)
+    return Parts(tower, inside[0], _plain(inside[1]) if len(inside) > 1 else nothing, projector)
+
+
+def _plain(placed: Placed) -> Placed:
+    """Gemma 4 calls the products inside of `q_proj` and the others `linear`, all of them."""
+    tensors = tuple(t._replace(name=t.name.replace(".linear.", ".")) for t in placed.unit.tensors)
+    return placed._replace(unit=placed.unit._replace(tensors=tensors))
+
+
+def _counts(shared: Step, tower: Tower) -> dict[str, int]:
+    """Elements by extent when all of the language model's tokens are features of patches."""
+    family, hidden = shared.architecture.family, tower.hidden_size
+    tokens = shared.tokens.sequences * images.tokens_seen(shared.run, tower, shared.tokens.length)
+    patches = images.patches_of(tower, tokens, family)
+    rows = patches + images.class_tokens(tower, patches)
+    found = elements.of_layer(_shape(tower), elements.Tokens(1, rows), hidden)
+    found |= {"hidden": rows * hidden, "hidden*4": 4 * rows * hidden, "patches": patches * hidden, "rows": rows}
+    found |= {"pixels": patches * images.pixels_per_patch(tower), "pooled": tokens * hidden, "scalar": 1, "rope": 0}
+    found["embeds"] = tokens * shared.architecture.hidden_size
+    found["slots"] = patches // tower.merge_size**2 * hidden
+    found["assigned"] = rows * max(1, tower.tokens_per_image)
+    found["bias"] = rows * images.patches_of_image(shared.run, tower, shared.tokens.length)
+    found["merged"] = patches if family in _AS_PATCHES else tokens
+    return found
+
+
+def _shape(tower: Tower) -> Layer:
+    names = {weight.name.split(".")[-2] for weight in tower.layer_weights if "." in weight.name}
+    attention = Attention(
+        heads=tower.heads,
+        kv_heads=tower.heads,
+        head_dim=tower.hidden_size // max(1, tower.heads),
+        qk_norm="full" if "q_norm" in names else "none",
+        rotary_fraction=1.0 if tower.layer_class.startswith((*_ROTATES, *_ROTATES_BY_PLACE)) else 0.0,
+        fused_qkv="qkv" in names,
+    )
+    mlp = Mlp(tower.mlp, tower.intermediate_size, tower.activation)
+    if tower_ends.is_padded(tower):
+        dim = next(weight.shape[0] for weight in tower.layer_weights if weight.name.endswith("q_norm.weight"))
+        attention = attention._replace(head_dim=dim, qk_norm="head", value_norm=True)
+        return Layer(attention, mlp, norm="rms_gemma", norms=4, class_name=tower.layer_class)
+    return Layer(attention, mlp, norm=tower.norm, class_name=tower.layer_class)
+
+
+def _frozen(placed: Placed) -> Placed:
+    tensors = tuple(tensor._replace(trainable=False) for tensor in placed.unit.tensors)
+    return placed._replace(unit=placed.unit._replace(tensors=tensors))
+
+
+def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
+    """Towers' layers are GradientCheckpointingLayers; LLaMA-Factory checkpoints those that train alone, and makes their
+    input ask (model_utils/checkpointing.py:98). None where no gradient reaches the layers: nothing in them trains, or
+    they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
+    checkpoint = shared.run.checkpointing
+    recomputed, own = checkpoint.mode not in ("none", "selective"), shared.run.stack.framework == "llamafactory"
+    trains = tower_ends.trains(parts.layers.unit.tensors)
+    unseen = recomputed and checkpoint.reentrant
+    if unseen and parts.tower.layer_class.startswith(_NAMES_INPUT):
+        return None
+    if not flows and (not trains or (unseen and not own)):
+        return None
+    recomputed = recomputed and (trains or not own)
+    return Mode(width, flows or recomputed, recomputed, checkpoint.reentrant)
+
+
+def _layers(shared: Step, parts: Parts, counts: dict[str, int], regime: Regime, mode: Mode) -> Iterator[Stretch]:
+    """Runs of layers whose attention sees as much; the first layer's input may want no gradient."""
+    (unit, placed), tower = parts.layers, parts.tower
+    profiled, shape = roles(unit.tensors, shared.run.method.dropout > 0), _shape(tower)
+    own = {**counts, **extents(unit.tensors, counts["rows"])}
+    for whole, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
+        repeat = len(list(group))
+        own["scores"] = _scores(shared, parts, counts, _seen(shared, tower, counts, whole), mode)
+        sizes = Sizes(dict(own), stays(shared.run, placed))
+        if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
+            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed)
+            mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
+        if repeat:
+            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed, repeat)
+
+
+def _scores(shared: Step, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
+    """Scores that are there at once: those of one image where images attend in turn and nothing keeps them."""
+    kept = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
+    in_turn = parts.tower.layer_class.startswith(variants.ATTENDS_BY_IMAGE)
+    rows = seen if in_turn and not kept else counts["rows"]
+    return parts.tower.heads * rows * seen
+
+
+def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> int:
+    """Patches that one patch attends to: a window's; the whole batch's where it is one sequence; an image's."""
+    if tower_ends.is_packed(tower):
+        return counts["rows"]
+    length = images.tokens_seen(shared.run, tower, shared.tokens.length)
+    most = images.patches_of_image(shared.run, tower, length) if whole else tower.window
+    return min(most, counts["rows"])
+
+
+def _exit(
+    shared: Step,
+    parts: Parts,
+    counts: dict[str, int],
+    regime: Regime,
+    given: Exit,
+    ends: tower_ends.Ends,
+    late: UnitState,
+) -> Stretch:
+    """`given`: widths, and what asks for gradients; `late`: gradients of what stands behind the layers."""
+    unit, placed = parts.projector
+    path = tower_ends.PATHS[shared.architecture.family]
+    if shared.architecture.family in _AS_PATCHES and counts["patches"] == counts["hidden"]:  # no class token to cut off
+        path = path._replace(shuffles=0)
+    shape = tower_ends.filled(given, parts.tower, path, ends.behind, unit.tensors, shared.run.method.dropout > 0)
+    sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
+    placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
+    return stretch_of(exit_profile(shape, regime), Sizes(sizes, stays(shared.run, placed)), placed)
+
+
+def _chosen(tower: Tower, counts: dict[str, int], ends: tower_ends.Ends) -> int:
+    """Pixels of the real images and their int64 mask, which Idefics 3 holds while its tower runs; a convolution that
+    trains keeps the pixels in any case."""
+    if not tower_ends.is_chosen(tower):
+        return 0
+    pixels = 0 if tower_ends.trains(ends.before) else rounded(counts["pixels"] * images.PIXEL)
+    return pixels + _mask(counts)
+
+
+def _mask(counts: dict[str, int]) -> int:
+    """One int64 for each place of three colours."""
+    return rounded(counts["pixels"] // 3 * 8)
+
+
+def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> int:
+    """Pixels, the rotary cosine and sine in fp32, and the mask between Pixtral's images, which scaled dot-product
+    attention keeps as a bias; of each token its place in four ways, its type and whether it is attended to, in int64
+    (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""
+    found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * shared.tokens.count)
+    # Places differ by sequence, and with them the language model's rotation.
+    if tower.layer_class.startswith(_PLACES_BY_SEQUENCE):
+        text = shared.architecture.kinds[0].attention.head_dim * shared.width
+        found += 2 * rounded((shared.tokens.count - shared.tokens.length) * text)
+    if tower.layer_class.startswith(_ROTATES):
+        found += 2 * rounded(counts["rows"] * tower.hidden_size // max(1, tower.heads) * 4)
+    if tower_ends.is_chosen(tower):
+        found += _mask(counts)
+    if tower_ends.is_padded(tower):  # each patch's row and column, and the mask
+        flash = shared.regime.attention.startswith("flash")
+        found += rounded(16 * counts["rows"]) + (0 if flash else rounded(counts["bias"] * width))
+    if tower_ends.is_packed(tower) and not shared.regime.attention.startswith("flash"):
+        found += rounded(counts["rows"] * counts["rows"] * width)
+    return found
