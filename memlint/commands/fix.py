@@ -142,7 +142,7 @@ def _moved(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterato
     """What another parser, which keeps comments with their keys, says against the files to be written."""
     texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
     if texts:
-        from memlint.fixes.second_opinion import disagreements
+        from memlint.fixes.edits.second_opinion import disagreements
 
         for path, new in texts.items():
             yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))

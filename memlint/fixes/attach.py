@@ -16,11 +16,11 @@ from memlint.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.fixes.hardware_advice as hardware_advice
+    import memlint.fixes.moves.hardware as hardware_advice
     import memlint.fixes.planner as planner
     import memlint.fixes.step as ladder
 else:
-    hardware_advice = Lazy("memlint.fixes.hardware_advice")
+    hardware_advice = Lazy("memlint.fixes.moves.hardware")
     planner = Lazy("memlint.fixes.planner")
     ladder = Lazy("memlint.fixes.step")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.fixes.moves import refuses_dropout
+from memlint.fixes.moves.catalog import refuses_dropout
 from memlint.run import Run, get, replace
 
 Changes = dict[str, Any]

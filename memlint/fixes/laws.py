@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Edit, Finding, Patch
-from memlint.fixes.edits import apply, expected, patches
-from memlint.fixes.reading import reread
-from memlint.fixes.scalars import same
-from memlint.fixes.text import CannotEdit
+from memlint.fixes.edits.apply import apply, expected, patches
+from memlint.fixes.edits.reread import reread
+from memlint.fixes.edits.scalars import same
+from memlint.fixes.edits.text import CannotEdit
 from memlint.source.comments import comment_texts
 from memlint.source.document import Document
 

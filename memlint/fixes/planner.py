@@ -17,7 +17,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import consistent
-from memlint.fixes.moves import steps
+from memlint.fixes.moves.catalog import steps
 from memlint.fixes.step import QUALITIES, Step, cost, haste
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate

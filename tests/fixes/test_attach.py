@@ -12,7 +12,7 @@ from memlint.commands.session import Session
 from memlint.findings import Finding
 from memlint.fixes.attach import TWICE, Option, without_the_slowest
 from memlint.fixes.attempt import Attempt
-from memlint.fixes.hardware_advice import advice
+from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find

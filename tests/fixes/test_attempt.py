@@ -16,8 +16,8 @@ from memlint.commands.session import Session
 from memlint.findings import Edit
 from memlint.fixes import apply as rounds
 from memlint.fixes import attempt as module
-from memlint.fixes import second_opinion
 from memlint.fixes.attempt import attempt
+from memlint.fixes.edits.apply import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
 
 ROOT = Path(__file__).parents[2]

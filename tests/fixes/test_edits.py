@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.edits import apply, expected, patches, stands
+from memlint.fixes.edits.apply import apply, expected, patches, stands
+from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
-from memlint.fixes.text import CannotEdit
 from memlint.source import load
 
 CASES = {

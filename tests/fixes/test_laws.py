@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.findings import Edit, Finding, Location, Patch
-from memlint.fixes.edits import patches
+from memlint.fixes.edits.apply import patches
 from memlint.fixes.laws import broken, unsolved
 from memlint.source import load
 from memlint.source.document import Document

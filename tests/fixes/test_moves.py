@@ -6,7 +6,7 @@ import pytest
 
 from memlint.architectures import from_config
 from memlint.fixes.consequences import consistent
-from memlint.fixes.moves import steps
+from memlint.fixes.moves.catalog import steps
 from memlint.fixes.step import Step
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.moves import steps
+from memlint.fixes.moves.catalog import steps
 from memlint.fixes.planner import Plan, Search, as_fix, candidates, excess, largest, peak, plans
 from memlint.fixes.step import QUALITIES
 from memlint.memory.values import Estimate, Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.fixes.second_opinion import disagreements
+from memlint.fixes.edits.second_opinion import disagreements
 
 OLD = b"# about a\na: 1  # one\n\n# about b\nb:\n  c: 2  # two\n  # about d\n  d: [1, 2]\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.host_moves import deepspeed_changes
+from memlint.fixes.moves.host import deepspeed_changes
 from memlint.formats.axolotl.format import format as axolotl
 from memlint.run import get
 from tests.formats.frameworks import codes, run_of

@@ -11,7 +11,7 @@ from memlint.checks.engine import Analysis, Engine
 from memlint.checks.workspace import in_memory
 from memlint.commands.session import Session
 from memlint.fixes.attach import express
-from memlint.fixes.host_moves import deepspeed_changes
+from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
 from memlint.run import get
 

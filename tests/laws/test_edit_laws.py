@@ -10,10 +10,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from memlint.findings import Edit
-from memlint.fixes.edits import apply, patches
+from memlint.fixes.edits.apply import apply, patches
+from memlint.fixes.edits.reread import reread
+from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
-from memlint.fixes.reading import reread
-from memlint.fixes.text import CannotEdit
 from memlint.source import load
 
 EXAMPLES = int(os.environ.get("MEMLINT_EDIT_EXAMPLES", "2000"))

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits import apply, patches
+from memlint.fixes.edits.apply import apply, patches
+from memlint.fixes.edits.pieces import as_patches, splice, whole
+from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
-from memlint.fixes.pieces import as_patches, splice, whole
-from memlint.fixes.text import CannotEdit
 from memlint.source import load
 
 keys = st.sampled_from(["a", "bf16", "lr", "rank", "steps", "stage"])

@@ -12,18 +12,18 @@ from typing import Any
 
 from memlint._lazy import Lazy
 from memlint.findings import Edit, Patch
-from memlint.fixes import yaml_edits
-from memlint.fixes.pieces import as_patches, splice, whole
-from memlint.fixes.reading import reread
-from memlint.fixes.scalars import same
-from memlint.fixes.text import CannotEdit, dotted
+from memlint.fixes.edits.apply import yaml as yaml_edits
+from memlint.fixes.edits.pieces import as_patches, splice, whole
+from memlint.fixes.edits.reread import reread
+from memlint.fixes.edits.scalars import same
+from memlint.fixes.edits.text import CannotEdit, dotted
 from memlint.source.document import Document, Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.fixes.json_edits as json_edits
+    import memlint.fixes.edits.json as json_edits
 else:
-    json_edits = Lazy("memlint.fixes.json_edits")
+    json_edits = Lazy("memlint.fixes.edits.json")
 
 MISSING = object()
 ACTIONS = ("set", "remove", "rename")

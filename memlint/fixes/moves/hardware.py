@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint.findings import Edit, Fix
-from memlint.fixes.host_moves import deepspeed_changes, stages, stored_to_share
+from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlint._pattern import pattern
 from memlint.findings import Edit, Patch
-from memlint.fixes.scalars import CannotWrite, yaml_key, yaml_text
-from memlint.fixes.text import CannotEdit, dotted, line_end, line_start, next_line, skipped, trimmed
+from memlint.fixes.edits.scalars import CannotWrite, yaml_key, yaml_text
+from memlint.fixes.edits.text import CannotEdit, dotted, line_end, line_start, next_line, skipped, trimmed
 from memlint.source.document import Document, Path, Place, Span
 from memlint.source.layout import members
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import memlint.fixes.host_moves as host_moves
-import memlint.fixes.vision_moves as vision_moves
+import memlint.fixes.moves.host as host_moves
+import memlint.fixes.moves.vision as vision_moves
 from memlint.fixes.step import Move, Step, cost
 from memlint.memory.adapters import FUSED_EXPERTS
 from memlint.memory.parameters import stacks_experts

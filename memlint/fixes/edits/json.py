@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from memlint.findings import Edit, Patch
-from memlint.fixes.scalars import CannotWrite, json_text
-from memlint.fixes.text import CannotEdit, indent_of, line_start, trimmed
+from memlint.fixes.edits.scalars import CannotWrite, json_text
+from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
 from memlint.source.document import Document, Path
 from memlint.source.layout import members
 
