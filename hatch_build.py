@@ -16,8 +16,8 @@ class RulesSnapshot(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
-        from memlint.checks.rule_sources import snapshot_text
-        from memlint.checks.shipped import SNAPSHOT
+        from memlint.ruleset.shipped import SNAPSHOT
+        from memlint.ruleset.sources import snapshot_text
 
         text = snapshot_text(stamped=version == "editable")
         Path(SNAPSHOT).parent.mkdir(exist_ok=True)

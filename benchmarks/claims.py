@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.threads import GIB, MAIN, session_of
-from memlint.checks.engine import Engine
-from memlint.checks.shipped import shipped
+from memlint.lint.engine import Engine
+from memlint.ruleset.shipped import shipped
 
 CLAIMS = Path(__file__).resolve().parent / "data" / "claims.jsonl"
 # "over": an error, the run does not go on these cards. "if": a warning that says on what it depends, be it a batch of

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from memlint.checks.engine import Engine
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import on_disk
 from memlint.findings import Finding
 from memlint.hardware import find
+from memlint.lint.engine import Engine
+from memlint.repository.workspace import on_disk
+from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin
 
 KINDS = ("llamafactory", "deepspeed", "trainer", "accelerate", "axolotl")

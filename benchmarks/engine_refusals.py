@@ -33,9 +33,9 @@ from accelerate.utils import DeepSpeedPlugin, DistributedType, FullyShardedDataP
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from deepspeed.runtime.config import DeepSpeedConfig
 
-from memlint.checks.engine import Engine
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import in_memory
+from memlint.lint.engine import Engine
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.shipped import shipped
 
 Options = Mapping[tuple[str, ...], tuple[Any, ...]]
 # They speak of the built engine, of the first step, or of the launcher's processes.

@@ -58,7 +58,7 @@ ROOMS = {
         ),
     ),
     "suppressions": Room(
-        ("memlint/checks/suppressions.py", "memlint/checks/directives.py"),
+        ("memlint/suppressions/apply.py", "memlint/suppressions/directives.py"),
         ("tests/checks/test_suppressions.py", "tests/laws/test_suppression_laws.py", "tests/commands/test_check.py"),
     ),
     "expressions": Room(

@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import make_configs
 from benchmarks.corpus_findings import DATA, KINDS, SUFFIXES, Hit, Situation, engine, hits, read_tsv
-from memlint.checks.engine import Engine
-from memlint.checks.python import MODULES
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import on_disk
 from memlint.formats import recognise
 from memlint.formats.issues import ISSUES
+from memlint.lint.engine import Engine
+from memlint.repository.workspace import on_disk
+from memlint.ruleset.python import MODULES
+from memlint.ruleset.shipped import shipped
 from memlint.source import load
 
 ROOT = Path(__file__).parent.parent

@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from memlint.architectures import catalog
-from memlint.checks.engine import Analysis, Engine
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import in_memory
 from memlint.commands.session import Session
 from memlint.fixes.attach import Option, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
+from memlint.lint.engine import Analysis, Engine
 from memlint.memory.values import Estimate
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.shipped import shipped
 from memlint.run import Origin, Run
 
 RESULTS = Path(__file__).resolve().parent / "data" / "random_plans.jsonl"

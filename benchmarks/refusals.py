@@ -33,10 +33,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import yaml
 
-from memlint.checks.engine import Engine
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import in_memory
 from memlint.findings import Finding
+from memlint.lint.engine import Engine
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.shipped import shipped
 from memlint.run import Origin
 
 OPTIONS = Path(__file__).parent / "data" / "refusal_options.json"

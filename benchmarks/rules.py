@@ -17,15 +17,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from memlint._data import folder
-from memlint.checks import rule_snapshot
-from memlint.checks.engine import Engine, _hits
-from memlint.checks.examples import examples
-from memlint.checks.facts import Facts
-from memlint.checks.python import MODULES
-from memlint.checks.rule import Rule, concerns
-from memlint.checks.rule_folder import read_document, rule_files
-from memlint.checks.rule_sources import fields_document, from_files, snapshot_text
-from memlint.checks.workspace import on_disk
+from memlint.lint.engine import Engine, _hits
+from memlint.repository.workspace import on_disk
+from memlint.ruleset import snapshot as rule_snapshot
+from memlint.ruleset.examples import examples
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.folder import read_document, rule_files
+from memlint.ruleset.python import MODULES
+from memlint.ruleset.rule import Rule, concerns
+from memlint.ruleset.sources import fields_document, from_files, snapshot_text
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 15

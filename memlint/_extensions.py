@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 formats: list[Any] = []  # formats.base.Format, asked after memlint's own
-rules: list[Any] = []  # checks.rule.Rule
+rules: list[Any] = []  # ruleset.rule.Rule
 optimizers: dict[str, Mapping[str, Any]] = {}  # lower-case name -> entry as in memory/optimizers.yaml
 outputs: dict[str, Callable[[Any], str]] = {}  # name of a --format -> render(report)
 gpus: dict[str, Any] = {}  # lower-case name -> hardware.model.Gpu

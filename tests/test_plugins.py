@@ -17,7 +17,7 @@ TOY = '''
 """A toy of each kind."""
 import types
 
-from memlint.checks.rule import Hit
+from memlint.ruleset.rule import Hit
 from memlint.formats.base import Parsed, Recognition
 from memlint.hardware.model import Gpu
 from memlint.run import Attention, Batch, Checkpointing, Hardware, Loss, Method, Model
@@ -192,7 +192,7 @@ def test_a_check_that_fails_is_the_plugins_fault(folder: Path) -> None:
     ("yields", "said"),
     [
         ("import sys; sys.exit(0)", "it ends Python: sys.exit(0)"),
-        ('yield "a batch of one"', "not memlint.checks.rule.Hit"),
+        ('yield "a batch of one"', "not memlint.ruleset.rule.Hit"),
         ('yield Hit(1, at="batch.micro_batch_size")', "not a Hit of texts"),
         ("return None", "TypeError"),
     ],

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from memlint._data import folder
-from memlint.checks import examples
-from memlint.checks.python import MODULES
-from memlint.checks.rule import Rule
-from memlint.checks.rule_file import parse_python_rule, parse_rule
-from memlint.checks.rule_folder import read_document, rule_files
-from memlint.checks.rule_sources import fields_document
-from memlint.checks.shipped import shipped
+from memlint.ruleset import examples
+from memlint.ruleset.folder import read_document, rule_files
+from memlint.ruleset.python import MODULES
+from memlint.ruleset.rule import Rule
+from memlint.ruleset.rule_file import parse_python_rule, parse_rule
+from memlint.ruleset.shipped import shipped
+from memlint.ruleset.sources import fields_document
 from memlint.source.document import Document
 
 RULES = Path(folder("rules"))

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from memlint.checks.python import MODULES
-from memlint.checks.source_problems import RULES as SOURCE_RULES
 from memlint.formats.issues import ISSUES
+from memlint.lint.source_findings import RULES as SOURCE_RULES
+from memlint.ruleset.python import MODULES
 
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "benchmarks" / "data"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from memlint.checks.python import MODULES
+from memlint.ruleset.python import MODULES
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "rules"

@@ -22,14 +22,14 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 with atheris.instrument_imports(include=["memlint"]):
-    from memlint.checks.expression import ExpressionError, compile_expression
-    from memlint.checks.facts import Facts, StepLimit
-    from memlint.checks.vocabulary import Vocabulary
     from memlint.commands.facts import Sources
     from memlint.commands.run_files import Job, Linter
+    from memlint.expressions.language import ExpressionError, compile_expression
     from memlint.hardware import find
     from memlint.report.model import Report
     from memlint.report.outputs import OUTPUTS
+    from memlint.ruleset.facts import Facts, StepLimit
+    from memlint.ruleset.vocabulary import Vocabulary
     from memlint.run import UNKNOWN, Run
     from memlint.settings import SettingsError, effective, load_settings
     from memlint.source import comments as comments_of
@@ -56,7 +56,7 @@ def loader(data: bytes) -> None:
 
 def comments(data: bytes) -> None:
     """Suppressions and facts in comments."""
-    from memlint.checks.suppressions import read_directives
+    from memlint.suppressions.apply import read_directives
 
     for document in load(data, "x.yaml"):
         for comment in comments_of(document):

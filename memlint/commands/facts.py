@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.checks.directives import PACKAGES, Directives
-from memlint.checks.suppressions import read_directives
-from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
 from memlint.formats.base import Missing, nothing_launched
 from memlint.hardware.model import Gpu
+from memlint.repository.workspace import Workspace
 from memlint.run import Origin
 from memlint.settings import FileSettings, SettingsError, effective, load_settings
 from memlint.settings.meaning import size, version
 from memlint.source.document import Document
+from memlint.suppressions.apply import read_directives
+from memlint.suppressions.directives import PACKAGES, Directives
 
 COMMAND_LINE = Origin("command_line")
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
 from memlint.commands.answers import answered
 from memlint.commands.check import exit_code
@@ -17,6 +16,7 @@ from memlint.findings import SEVERITIES, Finding, Fix
 from memlint.fixes.apply import Proposal, Propose, Settled, settle
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Refused, Write, write_all
+from memlint.lint.engine import Analysis
 from memlint.selectors import is_chosen
 
 BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."

@@ -8,7 +8,6 @@ from itertools import chain
 
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
-from memlint.checks.suppressions import Waiver, waiver_findings
 from memlint.commands import CommandError
 from memlint.commands.hide import today
 from memlint.commands.output import to_file
@@ -16,12 +15,13 @@ from memlint.commands.packed import LOOSE, Packed, kept
 from memlint.commands.run_files import Linted
 from memlint.findings import Finding
 from memlint.report.model import FileReport, location_key
+from memlint.suppressions.apply import Waiver, waiver_findings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.checks.baseline as baseline
+    import memlint.suppressions.baseline as baseline
 else:
-    baseline = Lazy("memlint.checks.baseline")
+    baseline = Lazy("memlint.suppressions.baseline")
 
 DEFAULT_BASELINE = "memlint-baseline.json"
 

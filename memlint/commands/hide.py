@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.checks.directives import MALFORMED, finding
-from memlint.checks.suppressions import Known, Waiver, apply, read_directives
 from memlint.commands import CommandError, options
 from memlint.commands.session import Outcome
 from memlint.findings import Finding
 from memlint.settings import FileSettings
 from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document
+from memlint.suppressions.apply import Known, Waiver, apply, read_directives
+from memlint.suppressions.directives import MALFORMED, finding
 
 
 class Hidden(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 
-from memlint.checks.shipped import shipped
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
 from memlint.fixes.write import Refused, Write, write_all
+from memlint.ruleset.shipped import shipped
 
 SKELETON = """\
 # docs/rules-format.md explains every key. `memlint test {path}` runs the examples.

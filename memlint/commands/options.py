@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import memlint._extensions as extensions
-from memlint.checks.directives import PACKAGES
 from memlint.commands import CommandError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest
@@ -16,6 +15,7 @@ from memlint.hardware import find, instance, suggestions
 from memlint.hardware.model import Gpu
 from memlint.report.outputs import OUTPUTS
 from memlint.settings.meaning import is_version, version
+from memlint.suppressions.directives import PACKAGES
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser

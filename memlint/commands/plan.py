@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.checks.engine import Analysis
 from memlint.commands import CommandError, options
 from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
@@ -18,6 +17,7 @@ from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
+from memlint.lint.engine import Analysis
 from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
 from memlint.report.units import gib

@@ -51,8 +51,8 @@ def plug_in(names: tuple[str, ...]) -> None:
     """Loads plug-ins. Raises CommandError for one that cannot be used."""
     if not names:
         return
-    from memlint.checks.rule import RuleError
     from memlint.plugins import PluginError, load
+    from memlint.ruleset.rule import RuleError
 
     try:
         load(names)

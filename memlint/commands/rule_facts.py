@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.checks.directives import MALFORMED
-from memlint.checks.engine import INTERNAL_ERROR
-from memlint.checks.source_problems import RULES
-from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED
 from memlint.commands.run_files import Linter
 from memlint.commands.session import UNREADABLE
 from memlint.formats.issues import ISSUES
+from memlint.lint.engine import INTERNAL_ERROR
+from memlint.lint.source_findings import RULES
 from memlint.report.model import RuleFacts
+from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED
+from memlint.suppressions.directives import MALFORMED
 
 _SUPPRESSIONS = {
     UNUSED: ("A suppression that hides nothing", "info"),

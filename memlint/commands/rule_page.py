@@ -7,10 +7,10 @@ from typing import Any
 
 import memlint._extensions as extensions
 from memlint._data import folder
-from memlint.checks.python import MODULES
-from memlint.checks.rule import Rule
-from memlint.checks.rule_folder import read_document
 from memlint.report.model import RuleFacts
+from memlint.ruleset.folder import read_document
+from memlint.ruleset.python import MODULES
+from memlint.ruleset.rule import Rule
 
 _EXAMPLES = (("fails", "Fails"), ("passes", "Passes"), ("fixed", "Fixed"))
 

@@ -6,13 +6,13 @@ import json
 import os
 from typing import Any
 
-from memlint.checks.rule import PROFILES, Rule
 from memlint.commands import CommandError, options
 from memlint.commands.answers import answered
 from memlint.commands.output import to_stdout
 from memlint.commands.rule_facts import fixed
 from memlint.commands.run_files import Linter, job
 from memlint.report.model import RuleFacts
+from memlint.ruleset.rule import PROFILES, Rule
 from memlint.settings import FileSettings, is_in_force, severity_of
 
 FORMATS = ("text", "json", "markdown")

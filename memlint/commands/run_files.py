@@ -11,13 +11,6 @@ import memlint._extensions as extensions
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
-from memlint.checks.directives import MALFORMED
-from memlint.checks.engine import INTERNAL_ERROR, Engine, internal_error
-from memlint.checks.rule import Rule, RuleError
-from memlint.checks.shipped import shipped
-from memlint.checks.source_problems import RULES
-from memlint.checks.suppressions import EXPIRED, NO_REASON, UNUSED, Waiver
-from memlint.checks.workspace import Workspace
 from memlint.commands import CommandError, options
 from memlint.commands.facts import Sources, context_facts, settings_of, sources
 from memlint.commands.hide import hidden
@@ -32,10 +25,17 @@ from memlint.findings import Finding, Location
 from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
+from memlint.lint.engine import INTERNAL_ERROR, Engine, internal_error
+from memlint.lint.source_findings import RULES
 from memlint.memory.card.calibration import Measurement
 from memlint.report.model import FileReport, location_key
+from memlint.repository.workspace import Workspace
+from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.shipped import shipped
 from memlint.selectors import is_chosen
 from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
+from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED, Waiver
+from memlint.suppressions.directives import MALFORMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Linter:
 
 def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:
     """The shipped rules and those of `folders`. Raises RuleError."""
-    from memlint.checks.rule_folder import ordered, read_folder
+    from memlint.ruleset.folder import ordered, read_folder
 
     return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
-from memlint.checks.engine import Analysis, Engine
-from memlint.checks.workspace import Workspace, on_disk
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
+from memlint.lint.engine import Analysis, Engine
+from memlint.repository.workspace import Workspace, on_disk
 from memlint.source.document import Document
 from memlint.upward import upward
 

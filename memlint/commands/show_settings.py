@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.checks.directives import PACKAGES
-from memlint.checks.suppressions import read_directives
-from memlint.checks.workspace import on_disk
 from memlint.commands.facts import COMMAND_LINE, Sources, settings_of, sources
 from memlint.commands.options import Options, words
 from memlint.commands.output import to_stdout
 from memlint.commands.session import project_root
 from memlint.report.terminal import one_line
+from memlint.repository.workspace import on_disk
 from memlint.run import Origin
 from memlint.settings import FileSettings, Shown, Waiver, changed_by, show, with_profile
 from memlint.source import load
 from memlint.source.encoding import MAX_BYTES
+from memlint.suppressions.apply import read_directives
+from memlint.suppressions.directives import PACKAGES
 
 
 def show_settings(path: str, given: Options) -> int:

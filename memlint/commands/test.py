@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import memlint._extensions as extensions
 from memlint._data import folder
-from memlint.checks import examples
-from memlint.checks.python import MODULES
-from memlint.checks.rule import Rule, RuleError
-from memlint.checks.rule_file import parse_python_rule, parse_rule
-from memlint.checks.rule_folder import ordered, read_document, rule_files
-from memlint.checks.rule_sources import fields_document
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
 from memlint.commands.plugging import full_name, plug_in
+from memlint.ruleset import examples
+from memlint.ruleset.folder import ordered, read_document, rule_files
+from memlint.ruleset.python import MODULES
+from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.rule_file import parse_python_rule, parse_rule
+from memlint.ruleset.sources import fields_document
 from memlint.source.document import Document
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.checks.engine import Analysis
 from memlint.findings import Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt
 from memlint.fixes.laws import MAX_ROUNDS, Broken, identity
+from memlint.lint.engine import Analysis
 
 Identity = tuple[str, str, str]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
-from memlint.checks.engine import Analysis, Found
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, held
+from memlint.lint.engine import Analysis, Found
 from memlint.memory.values import Estimate
 from memlint.run import Run
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from memlint._record import NamedTuple
-from memlint.checks.engine import Analysis
 from memlint.findings import Edit, Finding, Patch
 from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import Broken, broken, unsolved
+from memlint.lint.engine import Analysis
 from memlint.source.document import Document
 
 # The analysis of the same file when these files hold other bytes.

@@ -21,15 +21,15 @@ from contextlib import redirect_stdout
 from typing import Any
 
 import memlint._extensions as extensions
-from memlint.checks.rule import Rule, RuleError
-from memlint.checks.rule_file import parse_python_rule, parse_rule
-from memlint.checks.rule_folder import read_document, rule_files
 from memlint.formats import FORMATS
 from memlint.hardware.model import Gpu
 from memlint.memory.optimizers import table
 from memlint.plugins.calls import check_of, format_of, output_of, told
 from memlint.report.model import Report
 from memlint.report.outputs import OUTPUTS
+from memlint.ruleset.folder import read_document, rule_files
+from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.rule_file import parse_python_rule, parse_rule
 from memlint.source.document import Document
 
 API_VERSION = 1
@@ -49,7 +49,7 @@ class Registry:
         self._folder = folder  # of the plug-in's own file
 
     def rule(self, module: Any) -> None:
-        """A rule in Python: `FIELDS` as in a rule file, and `check(facts)` that yields `memlint.checks.rule.Hit`."""
+        """A rule in Python: `FIELDS` as in a rule file, and `check(facts)` that yields `memlint.ruleset.rule.Hit`."""
         self._wants(module, ("FIELDS",), ("check",), f"the rule {module!r}")
         path = str(getattr(module, "__file__", "") or self._plugin)
         document = Document(path, "", "yaml", "yaml12", module.FIELDS, {})

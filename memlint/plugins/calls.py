@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from memlint._extensions import Fault
-from memlint.checks.facts import Facts
-from memlint.checks.rule import Hit
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed, Recognition
 from memlint.report.model import Report
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.rule import Hit
 from memlint.run import Run
 from memlint.source.document import Document
 
@@ -61,7 +61,7 @@ def check_of(plugin: str, check: Callable[[Facts], Iterable[Hit]]) -> Callable[[
         hits = called(plugin, "check", lambda: list(check(facts)))
         for hit in hits:
             if not isinstance(hit, Hit):
-                raise _wrong(plugin, "check", "yields", hit, "memlint.checks.rule.Hit")
+                raise _wrong(plugin, "check", "yields", hit, "memlint.ruleset.rule.Hit")
             if not isinstance(hit.message, str) or not isinstance(hit.at, str) or not isinstance(hit.data, Mapping):
                 raise _wrong(plugin, "check", "yields", hit, "a Hit of texts and a mapping")
         return hits  # type: ignore[no-any-return]

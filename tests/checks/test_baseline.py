@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.checks.baseline import BaselineError, advice, compare, count, read, shrunk, write
 from memlint.findings import Finding, Location
 from memlint.source.encoding import MAX_BYTES
+from memlint.suppressions.baseline import BaselineError, advice, compare, count, read, shrunk, write
 
 
 def finding(path: str = "a.yaml", rule: str = "MEM001", key: str = "k", line: int = 1) -> Finding:

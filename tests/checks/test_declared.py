@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from memlint.checks import declared
-from memlint.checks.declared import fields, python_files
-from memlint.checks.engine import analyse
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import Workspace, in_memory, on_disk
 from memlint.formats.base import Format, Issue
 from memlint.formats.llamafactory.format import format as llamafactory
 from memlint.formats.trainer.format import format as trainer
+from memlint.lint.engine import analyse
+from memlint.repository import python_arguments as declared
+from memlint.repository.python_arguments import fields, python_files
+from memlint.repository.workspace import Workspace, in_memory, on_disk
+from memlint.ruleset.shipped import shipped
 
 ARGUMENTS = '''
 import dataclasses

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.checks.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
-from memlint.checks.facts import Facts
-from memlint.checks.rule import Hit, Rule
-from memlint.checks.rule_file import parse_rule
-from memlint.checks.workspace import in_memory
+from memlint.lint.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
 from memlint.memory.values import Estimate
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.rule import Hit, Rule
+from memlint.ruleset.rule_file import parse_rule
 from memlint.run import Origin, Run
 from memlint.source import load
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from names import NAMES, RUN, facts, value
 
-from memlint.checks.expression import ExpressionError, compile_expression
-from memlint.checks.facts import StepLimit
-from memlint.checks.vocabulary import Vocabulary
+from memlint.expressions.language import ExpressionError, compile_expression
+from memlint.ruleset.facts import StepLimit
+from memlint.ruleset.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Origin, Stack
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from names import NAMES, facts, value
 
-from memlint.checks.expression import ExpressionError, compile_expression
-from memlint.checks.expression_render import words
-from memlint.checks.expression_template import compile_template
+from memlint.expressions.language import ExpressionError, compile_expression
+from memlint.expressions.render import words
+from memlint.expressions.template import compile_template
 from memlint.run import UNKNOWN
 
 

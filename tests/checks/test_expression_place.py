@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.checks.expression_place import locate, locate_key
+from memlint.expressions.yaml_place import locate, locate_key
 from memlint.source import load
 
 # Letters only once: the character found is then known to be the right one.

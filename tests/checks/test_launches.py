@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint import source
-from memlint.checks import launches, launching
-from memlint.checks.command_lines import commands
-from memlint.checks.engine import Analysis, analyse
-from memlint.checks.launch_files import likeliest
-from memlint.checks.launching import Launching
-from memlint.checks.shipped import shipped
-from memlint.checks.workspace import in_memory, on_disk
 from memlint.formats.base import Launch
 from memlint.hardware import find
+from memlint.lint.engine import Analysis, analyse
+from memlint.repository.launch import index as launching
+from memlint.repository.launch import parse as launches
+from memlint.repository.launch.files import likeliest
+from memlint.repository.launch.index import Launching
+from memlint.repository.launch.words import commands
+from memlint.repository.workspace import in_memory, on_disk
+from memlint.ruleset.shipped import shipped
 
 SFT = (
     "model_name_or_path: meta-llama/Meta-Llama-3-8B\noutput_dir: o\nmax_length: 2048\ndataset_text_field: t\n"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.checks.pins import pinned, pins
-from memlint.checks.workspace import in_memory
+from memlint.repository.pins import pinned, pins
+from memlint.repository.workspace import in_memory
 
 
 def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:

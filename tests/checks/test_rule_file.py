@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.checks.rule import Rule, RuleError
-from memlint.checks.rule_file import parse_rule
+from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.rule_file import parse_rule
 from memlint.source import load
 
 GOOD = """\

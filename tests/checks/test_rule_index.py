@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint._data import folder
-from memlint.checks import examples
-from memlint.checks.expression import compile_expression
-from memlint.checks.facts import Facts
-from memlint.checks.rule import Body, Compiled, Rule
-from memlint.checks.rule_file import parse_rule
-from memlint.checks.rule_folder import read_document, rule_files
-from memlint.checks.rule_index import Index, needs
-from memlint.checks.shipped import shipped
-from memlint.checks.vocabulary import Vocabulary
+from memlint.expressions.language import compile_expression
+from memlint.ruleset import examples
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.folder import read_document, rule_files
+from memlint.ruleset.index import Index, needs
+from memlint.ruleset.rule import Body, Compiled, Rule
+from memlint.ruleset.rule_file import parse_rule
+from memlint.ruleset.shipped import shipped
+from memlint.ruleset.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Run, replace
 
 RULES = Path(folder("rules"))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from memlint._data import folder
-from memlint.checks import rule_snapshot, shipped
-from memlint.checks.rule import Body, Compiled, Rule
-from memlint.checks.rule_sources import from_files, snapshot_text
+from memlint.ruleset import shipped
+from memlint.ruleset import snapshot as rule_snapshot
+from memlint.ruleset.rule import Body, Compiled, Rule
+from memlint.ruleset.sources import from_files, snapshot_text
 
 
 def plain(rule: Rule) -> tuple[object, ...]:

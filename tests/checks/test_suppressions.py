@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from memlint.checks.directives import directives
-from memlint.checks.places import location
-from memlint.checks.suppressions import Outcome, apply, mend, waiver_findings
 from memlint.findings import Finding
+from memlint.ruleset.places import location
 from memlint.run import Origin
 from memlint.settings import FileSettings, Waiver
 from memlint.source import Document, comments, load
+from memlint.suppressions.apply import Outcome, apply, mend, waiver_findings
+from memlint.suppressions.directives import directives
 
 TODAY = "2026-11-21"
 KNOWN = [("MEM001", "memory/over-the-card"), ("MEM002", "memory/tight"), ("ATT001", "attention/eager")]

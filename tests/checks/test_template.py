@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from names import NAMES, facts
 
-from memlint.checks.expression import ExpressionError
-from memlint.checks.expression_render import render, words
-from memlint.checks.expression_template import compile_template
+from memlint.expressions.language import ExpressionError
+from memlint.expressions.render import render, words
+from memlint.expressions.template import compile_template
 from memlint.run import UNKNOWN
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from memlint.architectures import resolve
-from memlint.checks.choices import CHOICES
-from memlint.checks.expression_check import _SPECIAL
-from memlint.checks.expression_functions import FUNCTIONS
-from memlint.checks.facts import Facts
-from memlint.checks.readers import READERS
-from memlint.checks.vocabulary import FIELDS, Vocabulary, known_names
+from memlint.expressions.check import _SPECIAL
+from memlint.expressions.functions import FUNCTIONS
 from memlint.hardware import find
+from memlint.ruleset.choices import CHOICES
+from memlint.ruleset.derived_facts import READERS
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.vocabulary import FIELDS, Vocabulary, known_names
 from memlint.run import UNKNOWN, Hardware, Model, Run, get
 
 # Fields whose values are no plain ones: rules read facts about them (readers.py) instead.

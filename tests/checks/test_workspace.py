@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memlint.checks.workspace import in_memory, on_disk, read_bytes
 from memlint.formats.base import Missing
+from memlint.repository.workspace import in_memory, on_disk, read_bytes
 from memlint.source.document import Document
 
 

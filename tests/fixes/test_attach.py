@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from memlint.checks.engine import Analysis, Engine
-from memlint.checks.shipped import shipped
 from memlint.commands.session import Session
 from memlint.findings import Finding
 from memlint.fixes.attach import TWICE, Option, without_the_slowest
@@ -16,7 +14,9 @@ from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find
+from memlint.lint.engine import Analysis, Engine
 from memlint.memory import estimate
+from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
 from tests.memory.runs import TINY
 from tests.memory.runs import run as small_run

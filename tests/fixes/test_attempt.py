@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from memlint.checks.engine import Analysis, Engine
-from memlint.checks.shipped import shipped
 from memlint.cli import main
 from memlint.commands.session import Session
 from memlint.findings import Edit
@@ -19,6 +17,8 @@ from memlint.fixes import attempt as module
 from memlint.fixes.attempt import attempt
 from memlint.fixes.edits.apply import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
+from memlint.lint.engine import Analysis, Engine
+from memlint.ruleset.shipped import shipped
 
 ROOT = Path(__file__).parents[2]
 LONG = ROOT / "examples" / "llamafactory" / "qwen2_5_1_5b_eager_long.yaml"

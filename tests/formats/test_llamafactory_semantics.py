@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from llamafactory_files import BASE, MODELS, context, document, field, messages, parse, run_of
 
-from memlint.checks.engine import analyse
-from memlint.checks.workspace import in_memory
 from memlint.formats.llamafactory.format import format as llamafactory
+from memlint.lint.engine import analyse
+from memlint.repository.workspace import in_memory
 from memlint.run import UNKNOWN, Origin, Quantization
 
 # (keys, finetuning type, field, value, place in LLaMA-Factory's source)

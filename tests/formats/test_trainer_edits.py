@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from memlint.checks.engine import Analysis, Engine
-from memlint.checks.workspace import in_memory
 from memlint.commands.session import Session
 from memlint.fixes.attach import express
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
+from memlint.lint.engine import Analysis, Engine
+from memlint.repository.workspace import in_memory
 from memlint.run import get
 
 BASE: dict[str, Any] = {

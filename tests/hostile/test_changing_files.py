@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memlint.checks import workspace
 from memlint.cli import main
 from memlint.commands import check, fix
 from memlint.discovery import Found
+from memlint.repository import workspace
 
 ROOT = Path(__file__).parents[2]
 CARD = ("--gpu", "RTX4090", "--gpus", "2", "--isolated")  # the way out writes both files

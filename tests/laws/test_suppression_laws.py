@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.checks.directives import directives
-from memlint.checks.places import location
-from memlint.checks.suppressions import apply, mend
 from memlint.findings import Finding
+from memlint.ruleset.places import location
 from memlint.settings import FileSettings
 from memlint.source import Comment, Document, Span, load
+from memlint.suppressions.apply import apply, mend
+from memlint.suppressions.directives import directives
 
 RULES = ("MEM001", "MEM002", "ATT001")
 NEWLINES = st.sampled_from(["\n", "\r\n"])

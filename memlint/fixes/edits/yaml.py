@@ -9,7 +9,7 @@ from memlint.fixes.edits.text import CannotEdit, dotted, line_end, line_start, n
 from memlint.source.document import Document, Path, Place, Span
 from memlint.source.layout import members
 
-# As in checks/directives.py: alone on its line it covers the key below.
+# As in suppressions/directives.py: alone on its line it covers the key below.
 _SUPPRESSION = pattern(r"#\s*memlint:[ \t]*ignore[ \t]*\[")
 
 

@@ -1,0 +1,269 @@
+"""One document to findings: recognised, parsed, estimated, judged by rules. No I/O, no printing.
+
+A mistake of memlint's own on one file becomes a finding there (MEM000) and nothing else stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from types import TracebackType
+from typing import Any
+
+import memlint._extensions as extensions
+from memlint._record import NamedTuple
+from memlint._stages import Stages, finished
+from memlint.expressions.render import render
+from memlint.findings import Finding, Location
+from memlint.formats import every, recognise
+from memlint.formats.base import Context, Format, Parsed, Recognition
+from memlint.lint.format_findings import issue_findings
+from memlint.lint.source_findings import problem_findings
+from memlint.memory import estimate as closed_form
+from memlint.memory.values import Estimate, UnknownField
+from memlint.repository.launch.apply import advice, as_launched, is_own, noted
+from memlint.ruleset.facts import Facts, Under
+from memlint.ruleset.index import Index
+from memlint.ruleset.places import Finder, location
+from memlint.ruleset.rule import Body, Hit, Rule, concerns
+from memlint.ruleset.rule_fixes import Situation, fixes_of
+from memlint.run import UNKNOWN, Run, Stack
+from memlint.source import redialect
+from memlint.source.document import Document
+
+INTERNAL_ERROR = "MEM000"
+
+
+class Found(NamedTuple):
+    """A finding, the run that it is about (-1: the file), and whether the planner should look for fixes."""
+
+    finding: Finding
+    run: int = -1
+    plan: bool = False
+
+
+class Analysis(NamedTuple):
+    """`format` is None where no format claims the document. `estimates` stand beside `parsed.runs`."""
+
+    document: Document
+    format: Format | None
+    recognition: Recognition | None
+    parsed: Parsed | None
+    estimates: tuple[Estimate, ...]
+    found: tuple[Found, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(found.finding for found in self.found)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return self.parsed.runs if self.parsed else ()
+
+
+class Engine:
+    """The rules in force and the estimator; `analyse` is `Engine(rules).analyse`."""
+
+    __slots__ = ("_indices", "estimator", "rules")
+
+    def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
+        self.rules = rules
+        self.estimator = estimator
+        self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
+
+    def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
+        """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
+        return finished(self.stages(document, context, format_name, fixes))
+
+    def stages(
+        self, document: Document, context: Context, format_name: str = "", fixes: bool = True
+    ) -> Stages[Analysis]:
+        """`analyse`: recognised, parsed, estimated, judged."""
+        try:
+            return (yield from self._stages(document, context, format_name, fixes))
+        except Exception as error:
+            found = Found(internal_error(location(document, ()), error, "while it read this file"))
+            return Analysis(document, None, None, None, (), (found,))
+
+    def _stages(self, document: Document, context: Context, format_name: str, fixes: bool) -> Stages[Analysis]:
+        claimed = _claim(document, format_name)
+        if claimed is None:
+            return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
+        format_, recognition = claimed
+        dialect = getattr(format_, "dialect", None)
+        document = redialect(document, dialect(context) if dialect else format_.DIALECT)
+        yield
+        launched = as_launched(document, format_.NAME, context)
+        context = launched.context
+        parsed = noted(format_.parse(document, context), launched.launch)
+        yield
+        found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
+        estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
+        yield
+        found.extend(map(Found, issue_findings(parsed)))
+        stands = getattr(format_, "stands", None)
+        for index, estimate in enumerate(estimates):
+            under = self._under(format_, document, context, index, parsed.runs[index])
+            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
+            judged = self._judge(format_, parsed, index, estimate, facts, fixes)
+            found.extend(one for one in judged if stands is None or stands(one.finding.rule, document, context))
+        if launched.launch is not None:
+            found = [item for item in found if is_own(item.finding, document)]
+        return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
+
+    def _candidates(self, facts: Facts, format_name: str) -> Iterable[Rule]:
+        """The rules that may have something to say."""
+        kind = (format_name, facts.run.purpose)
+        if kind not in self._indices:
+            self._indices[kind] = Index(rule for rule in self.rules if concerns(rule, *kind))
+        return self._indices[kind].candidates(facts)
+
+    def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
+        """The estimate; one that says "unknown" where the estimator fails, so that the rest is still said."""
+        try:
+            return self.estimator(run)
+        except Exception as error:
+            found.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
+            unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
+            return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
+
+    def _under(self, format_: Format, document: Document, context: Context, index: int, run: Run) -> Under:
+        """The estimate of a run if its files were read under other framework versions."""
+
+        def under(versions: Mapping[str, tuple[int, ...]]) -> Estimate | None:
+            reads_releases = getattr(format_, "reads_releases", None)
+            if reads_releases is not None and not reads_releases(run):
+                return self.estimator(run._replace(stack=_at(run.stack, versions)))
+            again = format_.parse(document, context._replace(versions={**context.versions, **versions}))
+            return self.estimator(again.runs[index]) if index < len(again.runs) else None
+
+        return under
+
+    def _judge(
+        self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, facts: Facts, fixes: bool
+    ) -> Iterable[Found]:
+        run = facts.run
+        situation = Situation(format_, parsed, facts, estimate, self.estimator)
+        finder = Finder(parsed, run)
+        for rule in self._candidates(facts, parsed.format):
+            found: list[Found] = []
+            try:
+                found.extend(Found(_finding(rule, hit, run, finder), index, rule.plan) for hit in _hits(rule, facts))
+                if fixes:
+                    found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
+            except Exception as error:
+                what = f"while rule {rule.id} ({rule.path}) looked at this file"
+                culprit = "a plug-in" if rule in extensions.rules else "memlint"
+                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, culprit), index))
+            yield from found
+
+
+def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
+    """What can be said about one document: `format_name` forces a format, else the document's keys decide."""
+    return Engine(tuple(rules)).analyse(document, context, format_name)
+
+
+def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
+    if any(problem.fatal for problem in document.problems):
+        return None
+    if format_name:
+        for format_ in every():
+            if format_name == format_.NAME:
+                return format_, Recognition("certain", reason="named")
+    return recognise(document)
+
+
+def _hits(rule: Rule, facts: Facts) -> list[Hit]:
+    body = rule.body()
+    facts.begin(body.variables)
+    if rule.check is not None:
+        return list(rule.check(facts))
+    if body.when is None or body.when(facts) is not True:
+        return []
+    return [Hit(render(body.message, facts), "", _data(body, facts))]
+
+
+def _data(body: Body, facts: Facts) -> dict[str, Any]:
+    """The numbers behind a message: the rule's variables, as plain values."""
+    values = {name: read(facts) for name, read in body.variables.items()}
+    return {name: value for name, value in values.items() if value is not UNKNOWN}
+
+
+def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
+    confidence, severity = _weight(rule, run)
+    texts = rule.texts()
+    place = finder.first((hit.at, *rule.at) if hit.at else rule.at)
+    related = ((finder.find(name), label) for name, label in rule.related)
+    return Finding(
+        rule=rule.id,
+        name=rule.name,
+        severity=severity,
+        message=hit.message,
+        location=place,
+        related=tuple((other, label) for other, label in related if other is not None and other != place),
+        confidence=confidence,
+        why=texts.why,
+        key=f"{rule.id}:{hit.at}",
+        data=hit.data,
+    )
+
+
+def _at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
+    """The stack under other versions, by the names that settings use for them."""
+    named: dict[str, Any] = {
+        "framework_version" if name == stack.framework else name: number for name, number in versions.items()
+    }
+    return stack._replace(**{name: number for name, number in named.items() if name in stack._fields})
+
+
+def _fixable(finding: Finding, rule: Rule, situation: Situation) -> Finding:
+    return finding._replace(fixes=fixes_of(rule.fixes(), situation))
+
+
+def _weight(rule: Rule, run: Run) -> tuple[str, str]:
+    """Confidence and severity: both lower by one step where the model itself is inferred."""
+    confidence = rule.confidence
+    origin = run.origins.get("model.architecture")
+    if origin is not None and origin.kind == "inferred" and confidence == "high":
+        confidence = "medium"
+    if confidence in rule.severities:
+        return confidence, rule.severities[confidence]
+    lowered = confidence != rule.confidence and rule.severity == "error"
+    return confidence, "warning" if lowered else rule.severity
+
+
+def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:
+    """A mistake of memlint's own, or of a plug-in, as a finding, with the report to paste into an issue."""
+    named = f"{type(error).__name__}: {error}"
+    if isinstance(error, extensions.Fault):
+        named, culprit, error = str(error), "a plug-in", error.__cause__ or error
+    message = f"memlint failed {what}: {named}. This is a bug in {culprit}, not in the file"
+    report = "\n".join(_frames(error.__traceback__))
+    return Finding(
+        rule=INTERNAL_ERROR,
+        name="internal/error",
+        severity="error",
+        message=message,
+        location=place,
+        key=f"{INTERNAL_ERROR}:{type(error).__name__}",
+        data={"report": report},
+    )
+
+
+def _frames(trace: TracebackType | None) -> Iterable[str]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        inside = code.co_filename.replace("\\", "/").rpartition("/memlint/")
+        yield f"{inside[2] if inside[1] else code.co_filename}:{trace.tb_lineno} {code.co_name}"
+        trace = trace.tb_next
+
+
+def _ordered(found: Iterable[Found]) -> tuple[Found, ...]:
+    """By place, each finding once: several runs of one file may agree."""
+    by_place = sorted(found, key=lambda item: _place(item.finding))
+    return tuple({_place(item.finding): item for item in reversed(by_place)}.values())[::-1]
+
+
+def _place(finding: Finding) -> tuple[Any, ...]:
+    place = finding.location
+    return (place.path, place.line, place.column, finding.rule, finding.message)

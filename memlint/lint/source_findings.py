@@ -1,0 +1,57 @@
+"""Rule ids for what is wrong with the text of a file itself, found by `memlint.source`."""
+
+from __future__ import annotations
+
+from memlint.findings import Finding, Location
+from memlint.ruleset.places import location
+from memlint.source.document import Document, Problem, Span
+
+# code -> (id, slug, why). Codes that are not here are syntax errors.
+_NAMED: dict[str, tuple[str, str, str]] = {
+    "duplicate-key": ("SRC002", "duplicate-key", "Readers keep one of the two, which one differs between them."),
+    "too-large": ("SRC003", "too-large", "memlint reads configs, not data."),
+    "too-deep": ("SRC003", "too-deep", "No config nests this deep."),
+    "too-many-nodes": ("SRC003", "too-many-values", "memlint reads configs, not data."),
+    "too-many-documents": ("SRC003", "too-many-documents", "memlint reads configs, not data."),
+    "alias-expansion": ("SRC003", "alias-expansion", "A few lines of aliases can stand for billions of values."),
+    "encoding": ("SRC004", "encoding", "Frameworks open configs as UTF-8."),
+    "utf-16": ("SRC004", "encoding", "Frameworks open configs as UTF-8."),
+    "custom-tag": ("SRC005", "yaml-tag", "yaml.safe_load refuses tags that it does not know."),
+    "bad-tag": ("SRC005", "yaml-tag", "yaml.safe_load refuses a tag that does not fit its value."),
+}
+_SYNTAX = ("SRC001", "syntax", "The framework cannot read the file.")
+
+# (id, name, why) of every rule of this file.
+RULES = tuple(dict.fromkeys((rule, f"source/{slug}", why) for rule, slug, why in (_SYNTAX, *_NAMED.values())))
+
+
+def problem_findings(document: Document) -> list[Finding]:
+    """The problems of a document's text as findings."""
+    return [_finding(document, problem) for problem in document.problems]
+
+
+def _finding(document: Document, problem: Problem) -> Finding:
+    rule, slug, why = _NAMED.get(problem.code, _SYNTAX)
+    label = "first here" if problem.code == "duplicate-key" else "what it is a part of begins here"
+    related = ((_location(document, problem.related), label),) if problem.related else ()
+    return Finding(
+        rule=rule,
+        name=f"source/{slug}",
+        severity=_severity(problem),
+        message=problem.message,
+        location=_location(document, problem.span),
+        related=related,
+        why=why,
+        key=f"{rule}:{problem.code}",
+    )
+
+
+def _severity(problem: Problem) -> str:
+    """A template is no config yet: nothing is wrong with it."""
+    return "info" if problem.code == "template" else "error" if problem.fatal else problem.severity
+
+
+def _location(document: Document, span: Span | None) -> Location:
+    if span is None:
+        return location(document, ())
+    return Location(document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end)

@@ -1,0 +1,54 @@
+"""The repository's launch files of accelerate, for a config that nothing in the repository launches."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+
+from memlint._pattern import pattern
+from memlint.formats.accelerate.format import recognise as is_accelerate
+from memlint.repository.launch.parse import CONFIGS, MOST_FILES, Names, by_distance
+from memlint.source.document import Document
+
+MOST_BYTES = 64 * 1024
+_TELLING = pattern(rb"distributed_type|compute_environment")  # keys that such a file has
+_LAUNCHING = pattern(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
+_DIVIDING = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
+_PART = pattern(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
+
+
+def launch_files(tracked: Names, read: Callable[[str], bytes], load: Callable[[str], Document]) -> tuple[str, ...]:
+    """Names of accelerate's launch files, those that divide the model first."""
+    found = []
+    for name in _configs(tracked):
+        path = posixpath.join(tracked.root, name)
+        try:
+            data = read(path)
+            if len(data) > MOST_BYTES or not _TELLING.search(data):
+                continue
+            document = load(path)
+        except OSError:
+            continue
+        if is_accelerate(document).confidence == "certain":
+            kind = str(document.value.get("distributed_type")).upper()
+            found.append((kind not in _DIVIDING, name))
+    return tuple(name for _, name in sorted(found))
+
+
+def _configs(tracked: Names) -> list[str]:
+    names = (name for name in tracked.names if name.endswith(CONFIGS))
+    return sorted(names, key=lambda name: (_LAUNCHING.search(name) is None, name.count("/"), name))[:MOST_FILES]
+
+
+def likeliest(files: Sequence[str], config: str, used: Mapping[str, int]) -> list[str]:
+    """Launch files, the likeliest for a config first: those with words of its name, most often `used`, near it.
+
+    `configs/a100_80gb/zero3.yaml` is rather that of `configs/dpo/a100_80gb.yaml` than one below `a100_40gb`.
+    """
+    own_words = _words(config)
+    near = by_distance(files, config, str)
+    return sorted(near, key=lambda name: (-len(_words(name) & own_words), -used.get(name, 0)))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_PART.findall(name.lower()))

@@ -1,0 +1,224 @@
+"""Facts that rules read beside the fields of the run: the model, the card, the estimate, in plain numbers.
+
+Each reader answers UNKNOWN where nothing is known; adding a fact is adding a line to a table here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import memlint.memory.adapters as adapters
+from memlint.architectures.model import Architecture, parameters
+from memlint.expressions.functions import gib
+from memlint.hardware.model import Gpu
+from memlint.ruleset.facts import Facts
+from memlint.run import LAUNCH, UNKNOWN
+
+Reader = Callable[[Facts], Any]
+
+
+def _of_architecture(read: Callable[[Architecture], Any]) -> Reader:
+    def reader(facts: Facts) -> Any:
+        architecture = facts.run.model.architecture
+        return read(architecture) if isinstance(architecture, Architecture) else UNKNOWN
+
+    return reader
+
+
+def _of_gpu(read: Callable[[Gpu], Any]) -> Reader:
+    def reader(facts: Facts) -> Any:
+        gpu = facts.run.hardware.gpu
+        return read(gpu) if isinstance(gpu, Gpu) else UNKNOWN
+
+    return reader
+
+
+def _feature(read: Callable[[Gpu], Any]) -> Reader:
+    """What a card can do; unknown for one that is only a size ("24GiB")."""
+    return _of_gpu(lambda gpu: UNKNOWN if gpu.generic else read(gpu))
+
+
+def _of_estimate(field: str) -> Reader:
+    def reader(facts: Facts) -> Any:
+        value = getattr(facts.estimate, field) if facts.estimate else None
+        return UNKNOWN if value is None else value
+
+    return reader
+
+
+def _positive(value: Any) -> Any:
+    return value if value else UNKNOWN
+
+
+def _vocab_size(facts: Facts) -> Any:
+    """As resized by the config, else the architecture's."""
+    own = facts.run.model.vocab_size
+    return own if own is not UNKNOWN else _of_architecture(lambda model: model.vocab_size)(facts)
+
+
+def _parameters(facts: Facts) -> Any:
+    """As the estimator counts them (adapters included), else the architecture's."""
+    counted = _of_estimate("parameters")(facts)
+    return counted if counted is not UNKNOWN else _of_architecture(parameters)(facts)
+
+
+def _budget(facts: Facts) -> Any:
+    """What the peak is compared with: a budget from the settings, else the card's usable memory."""
+    own = facts.run.hardware.memory_budget_bytes
+    return own or _of_gpu(lambda gpu: gpu.usable_bytes)(facts)
+
+
+_NOTABLE = 0.01  # a part of the peak that is worth a word
+
+
+def _parts(facts: Facts) -> Any:
+    """What the peak is made of, the largest part first: "weights 15.0 GiB"."""
+    estimate = facts.estimate
+    for phase in estimate.phases if estimate else ():
+        if estimate and phase.name == estimate.peak_phase:
+            parts = sorted(phase.components.items(), key=lambda part: -part[1])
+            worth = [(name, size) for name, size in parts if size >= _NOTABLE * phase.allocated_bytes]
+            return tuple(f"{name.replace('_', ' ')} {gib(size)}" for name, size in worth)
+    return UNKNOWN
+
+
+def _is_certain(facts: Facts) -> Any:
+    """Whether no launch file that nobody named can divide the model: it runs on one GPU, or something says how it is
+    divided. Scripts of the Trainer are launched by such files, so nobody knows while their number of GPUs is unsaid.
+    A command in the repository is no word on it: it shows how a run can be launched, often for one of several machines.
+    """
+    run = facts.run
+    world, engine = run.parallelism.world_size, run.origins.get("parallelism.engine")
+    if engine is None:
+        return UNKNOWN
+    if LAUNCH in run.origins:
+        return False
+    return world == 1 or engine.kind != "inferred" or (world is UNKNOWN and run.format != "trainer")
+
+
+def _launch(facts: Facts) -> Any:
+    """Where the command stands that the run was read with: "README.md:12"."""
+    origin = facts.run.origins.get(LAUNCH)
+    return UNKNOWN if origin is None else f"{origin.path}:{origin.line}"
+
+
+def _undivided(facts: Facts) -> Any:
+    """Bytes in a forward or backward that no launcher divides: logits, and activations where it cannot checkpoint."""
+    mode = facts.run.checkpointing.mode
+    phases = {phase.name: phase.components for phase in facts.estimate.phases} if facts.estimate else {}
+    if mode is UNKNOWN or not {"forward", "backward"} <= phases.keys():
+        return UNKNOWN
+    parts = ("logits", "activations") if mode == "full" else ("logits",)
+    return max(sum(phases[name].get(part, 0) for part in parts) for name in ("forward", "backward"))
+
+
+def _first_layer(read: Callable[[Any], Any]) -> Reader:
+    return _of_architecture(lambda model: read(model.kinds[model.pattern[0]]) if model.pattern else UNKNOWN)
+
+
+def _sliding_window(model: Architecture) -> int:
+    """The largest window if every attention layer has one, 0 where some layer sees the whole sequence."""
+    windows = [kind.attention.sliding_window for kind in model.kinds if kind.attention.kind in ("attention", "mla")]
+    return max(windows) if windows and all(windows) else 0
+
+
+_EXPERT_LINEARS = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
+
+
+def _modules(model: Architecture) -> tuple[str, ...]:
+    """Last parts of the names of all modules with weights: what a LoRA target can name; heads under both their names.
+
+    Experts count as linears too: they are modules in transformers 4 and parameters in 5.
+    """
+    owners = [*(kind.weights for kind in model.kinds), model.outside]
+    for tower in model.towers:
+        owners += [tower.weights, tower.layer_weights, tower.projector_weights]
+    names = [weight.name.split(".") for weights in owners for weight in weights]
+    found = [parts[-2] for parts in names if len(parts) > 1 and parts[-1] in ("weight", "bias")]
+    found += _EXPERT_LINEARS if any(kind.mlp.experts for kind in model.kinds) else ()
+    return tuple(dict.fromkeys((*found, "lm_head", "embed_out")))
+
+
+def _pixels_per_token(model: Architecture) -> Any:
+    """Pixels of an image behind one token of the language model; UNKNOWN where a tower makes a fixed number."""
+    for tower in model.towers:
+        if tower.kind == "vision" and not tower.tokens_per_image:
+            return (tower.patch_size * tower.merge_size) ** 2
+    return UNKNOWN
+
+
+def _adapted_in_tower(facts: Facts) -> Any:
+    """How many projections of one layer of a vision tower the method puts an adapter on; 0 where nothing adapts it."""
+    method, model = facts.run.method, facts.run.model.architecture
+    if not isinstance(model, Architecture) or not isinstance(method.targets, tuple):
+        return UNKNOWN
+    if method.freeze_vision_tower or method.kind not in adapters.PER_WEIGHT_KINDS:
+        return 0
+    weights = [weight for tower in model.towers if tower.kind == "vision" for weight in tower.layer_weights]
+    return sum(adapters.is_target(weight, method, -1) for weight in weights)
+
+
+def _layer_classes(model: Architecture) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(kind.class_name for kind in model.kinds if kind.class_name))
+
+
+MODEL: dict[str, Reader] = {
+    "model.parameters": _parameters,
+    "model.trainable_parameters": _of_estimate("trainable_parameters"),
+    "model.vocab_size": _vocab_size,
+    "model.family": _of_architecture(lambda model: model.family),
+    "model.class_name": _of_architecture(lambda model: model.class_name),
+    "model.dtype": _of_architecture(lambda model: model.dtype),
+    "model.hidden_size": _of_architecture(lambda model: model.hidden_size),
+    "model.layers": _of_architecture(lambda model: len(model.pattern)),
+    "model.heads": _first_layer(lambda layer: layer.attention.heads),
+    "model.kv_heads": _first_layer(lambda layer: layer.attention.kv_heads),
+    "model.head_dim": _first_layer(lambda layer: layer.attention.head_dim),
+    "model.largest_head_dim": _of_architecture(
+        lambda model: max((kind.attention.head_dim for kind in model.kinds), default=0)
+    ),
+    "model.modules": _of_architecture(_modules),
+    "model.pixels_per_token": _of_architecture(_pixels_per_token),
+    "model.adapted_in_tower": _adapted_in_tower,
+    "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.kinds), default=0)),
+    "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
+    "model.sliding_window": _of_architecture(_sliding_window),
+    "model.layer_classes": _of_architecture(_layer_classes),
+    "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),
+    "model.supports_sdpa": _of_architecture(lambda model: model.supports_sdpa),
+    "model.supports_liger": _of_architecture(lambda model: model.supports_liger),
+    "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
+    "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),
+    "model.attention_softcap": _of_architecture(lambda model: any(kind.attention.softcap for kind in model.kinds)),
+    "model.stored_method": _of_architecture(lambda model: model.stored.method),
+    "model.stored_bits": _of_architecture(lambda model: model.stored.bits),
+    "model.encoder_decoder": _of_architecture(lambda model: model.encoder_decoder),
+}
+HARDWARE: dict[str, Reader] = {
+    "hardware.name": _of_gpu(lambda gpu: gpu.name),
+    "hardware.vendor": _feature(lambda gpu: gpu.vendor),
+    "hardware.nominal_bytes": _of_gpu(lambda gpu: gpu.nominal_bytes),
+    "hardware.usable_bytes": _of_gpu(lambda gpu: gpu.usable_bytes),
+    "hardware.budget_bytes": _budget,
+    "hardware.bf16": _feature(lambda gpu: gpu.bf16),
+    "hardware.fp8": _feature(lambda gpu: gpu.fp8),
+    "hardware.flash_attention": _feature(lambda gpu: gpu.flash_attention),
+    "hardware.capability": _feature(lambda gpu: gpu.capability if gpu.capability[0] else UNKNOWN),
+}
+PARALLELISM: dict[str, Reader] = {
+    "parallelism.is_certain": _is_certain,
+    "parallelism.launch": _launch,
+    "parallelism.launch_file": lambda facts: facts.advice().file or UNKNOWN,
+    "parallelism.launch_advice": lambda facts: facts.advice().text or UNKNOWN,
+}
+ESTIMATE_FIELDS = (
+    *("verdict", "peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
+    *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes", "budget_bytes"),
+)
+ESTIMATE: dict[str, Reader] = {
+    **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
+    "estimate.parts": _parts,
+    "estimate.undivided_bytes": _undivided,
+}
+READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE}

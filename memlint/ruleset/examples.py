@@ -1,0 +1,183 @@
+"""Runs the examples inside rule files: what must fire, what must not, and what a fix must lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.expressions.yaml_place import locate
+from memlint.findings import Edit, Finding
+from memlint.formats import every
+from memlint.formats.base import Context
+from memlint.hardware import find
+from memlint.lint.engine import Analysis, analyse
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.rule import Rule
+from memlint.run import UNKNOWN, Origin
+from memlint.source import load, redialect
+from memlint.source.document import Document
+
+DEFAULT_FORMAT = "llamafactory"
+_FILES = {"llamafactory": "train.yaml", "deepspeed": "ds_config.json", "accelerate": "accelerate.yaml"}
+_NOT_ITS_OWN = ("source/", "reference/", "internal/")
+_SETTING = Origin("setting", detail="the example")
+
+
+class Example(NamedTuple):
+    """One example of a rule. `expected` is fails or passes, `text` the config."""
+
+    rule: str
+    number: int
+    expected: str
+    text: str
+    format: str
+    fields: Mapping[str, Any]
+    line: int  # in the rule's file
+
+    @property
+    def file(self) -> str:
+        name: str = self.fields.get("file", _FILES.get(self.format, "config.yaml"))
+        return name
+
+
+class Outcome(NamedTuple):
+    """`problem` is "" for an example that holds."""
+
+    example: Example
+    problem: str = ""
+
+
+def examples(document: Document) -> tuple[Example, ...]:
+    """The examples of a rule file (or of a Python rule's fields)."""
+    fields = document.value
+    format_name = (fields.get("formats") or [DEFAULT_FORMAT])[0]
+    return tuple(
+        _example(document, fields["id"], number, item, format_name)
+        for number, item in enumerate(fields.get("examples", []), 1)
+    )
+
+
+def _example(document: Document, rule: str, number: int, item: Mapping[str, Any], format_name: str) -> Example:
+    expected = "fails" if "fails" in item else "passes"
+    line, _ = locate(document, ("examples", number - 1, expected), 0)
+    return Example(rule, number, expected, item.get(expected, ""), item.get("format", format_name), item, line)
+
+
+def run(rule: Rule, listed: tuple[Example, ...]) -> Iterator[Outcome]:
+    """Each example with what is wrong with it."""
+    for example in listed:
+        yield Outcome(example, _problem(rule, example))
+
+
+def _problem(rule: Rule, example: Example) -> str:
+    if not example.text:
+        return "has neither `fails` nor `passes`"
+    analysis = analyse_text(rule, example, example.text)
+    broken = _unusable(analysis, example)
+    if broken:
+        return broken
+    findings = [finding for finding in analysis.findings if finding.rule == rule.id]
+    if example.expected == "passes":
+        return f"must pass, but says: {findings[0].message}" if findings else ""
+    if not findings:
+        return "must fail, but the rule is silent"
+    return _said(example, findings) or _pointed(example, analysis, findings[0]) or _fixed(rule, example, findings[0])
+
+
+def analyse_text(rule: Rule, example: Example, text: str) -> Analysis:
+    """The analysis of `text` in the situation of `example`, with this rule alone."""
+    workspace = in_memory({**example.fields.get("files", {}), example.file: text})
+    companions = [workspace.documents(name)[0] for name in example.fields.get("with", [])]
+    facts = _facts(example, tuple(companions))
+    context: Context = workspace.context(**facts)
+    return analyse(workspace.documents(example.file)[0], context, (rule,), example.format)
+
+
+def _facts(example: Example, companions: tuple[Document, ...]) -> dict[str, Any]:
+    fields = example.fields
+    versions = {name: tuple(map(int, text.split("."))) for name, text in fields.get("versions", {}).items()}
+    return {
+        "gpu": find(fields["gpu"]) if "gpu" in fields else None,
+        "gpu_origin": _SETTING,
+        "gpus": fields.get("gpus", UNKNOWN),
+        "gpus_origin": _SETTING,
+        "gpus_per_node": fields.get("gpus_per_node", UNKNOWN),
+        "model_name": fields.get("model", ""),
+        "companions": companions,
+        "versions": versions,
+        "host_bytes": int(fields.get("host_gib", 0) * 2**30),
+    }
+
+
+def _unusable(analysis: Analysis, example: Example) -> str:
+    """Examples are configs that people could have: nothing else may be wrong with them."""
+    if "gpu" in example.fields and find(example.fields["gpu"]) is None:
+        return f"names an unknown gpu: {example.fields['gpu']}"
+    if analysis.format is None or example.format != analysis.format.NAME:
+        return f"is not read as {example.format}" + _first(analysis)
+    broken = [
+        finding for finding in analysis.findings if finding.rule[:3] in ("SRC", "REF") or finding.rule == "MEM000"
+    ]
+    return f"has another problem: {broken[0].message} {broken[0].data.get('report', '')}" if broken else ""
+
+
+def _first(analysis: Analysis) -> str:
+    return f": {analysis.findings[0].message}" if analysis.findings else ""
+
+
+def _said(example: Example, findings: list[Finding]) -> str:
+    wanted = example.fields.get("says", [])
+    message = findings[0].message
+    missing = [text for text in ([wanted] if isinstance(wanted, str) else wanted) if text not in message]
+    return f"does not say {missing[0]!r}, but: {message}" if missing else ""
+
+
+def _pointed(example: Example, analysis: Analysis, finding: Finding) -> str:
+    if "points" not in example.fields or analysis.parsed is None:
+        return ""
+    place = finding.location
+    texts = {document.path: document.text for document in analysis.parsed.documents}
+    shown = texts[place.path][place.start : place.end]
+    return "" if shown == example.fields["points"] else f"points to {shown!r}"
+
+
+def _fixed(rule: Rule, example: Example, finding: Finding) -> str:
+    if "fixed" not in example.fields:
+        return ""
+    number = example.fields.get("fix", 1)
+    if len(finding.fixes) < number:
+        return f"offers {len(finding.fixes)} fixes"
+    fix = finding.fixes[number - 1]
+    if not fix.edits:
+        return f"the fix `{fix.title}` has no edits"
+    wanted = _value(example, example.fields["fixed"])
+    got = _applied(_value(example, example.text), [edit for edit in fix.edits if edit.path == example.file])
+    if got != wanted:
+        return f"the fix leads to {got}, not to {wanted}"
+    again = analyse_text(rule, example, example.fields["fixed"]).findings
+    return next((f"still fails after the fix: {found.message}" for found in again if found.rule == rule.id), "")
+
+
+def _value(example: Example, text: str) -> Any:
+    dialect = next(format_.DIALECT for format_ in every() if example.format == format_.NAME)
+    return redialect(load(text.encode(), example.file)[0], dialect).value
+
+
+def _applied(value: Any, edits: list[Edit]) -> Any:
+    for edit in edits:
+        value = _changed(value, edit, edit.pointer)
+    return value
+
+
+def _changed(value: Any, edit: Edit, pointer: tuple[Any, ...]) -> Any:
+    if not pointer:
+        return list(edit.value) if isinstance(edit.value, tuple) else edit.value
+    head, rest = pointer[0], pointer[1:]
+    items = dict(enumerate(value)) if isinstance(value, list) else dict(value or {})
+    if not rest and edit.action in ("remove", "rename"):
+        kept = items.pop(head, None)
+        items.update({edit.value: kept} if edit.action == "rename" else {})
+    else:
+        items[head] = _changed(items.get(head), edit, rest)
+    return list(items.values()) if isinstance(value, list) else items

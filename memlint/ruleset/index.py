@@ -1,0 +1,223 @@
+"""Which rules can be true of a run at all: an index over one necessary condition of each.
+
+A rule that asks for `parallelism.engine == "fsdp"` or for a key that a file does not have need not be evaluated to
+know that it has nothing to say. Most rules are like that: of some hundred, a run leaves about ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from memlint.expressions.values import equal
+from memlint.ruleset.derived_facts import READERS
+from memlint.ruleset.facts import Evaluate, Facts
+from memlint.ruleset.rule import Atom, Body, Rule
+from memlint.run import Run, get
+
+Form = list[Any]
+Atoms = frozenset[Atom]
+
+MAX_DEPTH = 8
+# Operations that are true only where every operand is known, so where every key is there.
+_STRICT = frozenset(
+    ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "negative", "call", "in", "matches")
+)
+_PRESENT = frozenset(("has", "given", "enabled"))
+
+
+class Index:
+    """`candidates(facts)`: the rules that may be true, in their order."""
+
+    __slots__ = ("_always", "_by_key", "_by_value", "_rules", "_unlike")
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = tuple(rules)
+        self._always: list[int] = []
+        self._by_key: dict[str, dict[Any, list[int]]] = {}
+        tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
+        for number, rule in enumerate(self._rules):
+            if rule.needs is None:
+                self._always.append(number)
+            for kind, name, value in rule.needs or ():
+                table = self._by_key if kind == "key" else None
+                values = table.setdefault(name, {}) if table is not None else tables.setdefault((kind, name), {})
+                values.setdefault(value, []).append(number)
+        self._by_value = [(_reader(*key), table) for key, table in tables.items() if key[0] != "unlike"]
+        self._unlike = [(_reader(*key), table) for key, table in tables.items() if key[0] == "unlike"]
+
+    def candidates(self, facts: Facts) -> list[Rule]:
+        found = set(self._always)
+        for section, keys in self._by_key.items():
+            present = facts.raw.get(section)
+            if isinstance(present, dict):
+                for key in present.keys() & keys.keys():
+                    found.update(keys[key])
+        for read, values in self._by_value:
+            found.update(_numbers(read, values, facts))
+        for read, values in self._unlike:
+            found.update(_numbers_of_others(read, values, facts))
+        return [self._rules[number] for number in sorted(found)]
+
+
+def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
+    """The rules for the value that is read; all of them where it cannot be looked up: each speaks for itself."""
+    try:
+        return values.get(read(facts), ())
+    except Exception:
+        return [number for numbers in values.values() for number in numbers]
+
+
+def _numbers_of_others(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
+    """The rules for every value but the one that is read."""
+    try:
+        here = read(facts)
+    except Exception:
+        here = _ABSENT
+    return [number for value, numbers in values.items() if equal(here, value) is False for number in numbers]
+
+
+_ABSENT = object()
+
+
+def _reader(kind: str, name: str) -> Evaluate:
+    if kind == "fact":
+        return READERS[name]
+    if kind == "said":
+        section, _, key = name.partition("/")
+        return lambda facts: facts.raw.get(section, {}).get(key, _ABSENT)
+    read = attrgetter(name)
+    return lambda facts: read(facts.run)
+
+
+def needs(body: Body) -> tuple[Atom, ...] | None:
+    """Atoms of which one holds wherever the rule is true; None where there are none to name."""
+    if body.when is None:
+        return None
+    found = _needs(body.when.form, {name: one.form for name, one in body.variables.items()}, 0)
+    return None if found is None else tuple(sorted(found, key=repr))
+
+
+def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """Atoms of which one holds wherever `form` is True."""
+    word = form[0]
+    if depth > MAX_DEPTH:
+        return None
+    if word == "variable":
+        return _needs(variables[form[1]], variables, depth + 1) if form[1] in variables else None
+    if word == "and":
+        found = [atoms for part in form[1:] if (atoms := _needs(part, variables, depth + 1)) is not None]
+        return min(found, key=_weight) if found else None
+    if word == "or":
+        parts = [_needs(part, variables, depth + 1) for part in form[1:]]
+        return None if None in parts else frozenset(atom for part in parts if part for atom in part)
+    if word == "not":
+        return _of_value(form[1], (False,)) or (_unlike(form[1]) if form[1][0] == "==" else None)
+    if word in ("field", "fact"):
+        return _of_value(form, (True,))
+    if word == "raw":
+        return _key(form)
+    return _compared(form, variables) or _key_of(form, variables, depth)
+
+
+def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """`field == literal` and `field in [literals]`; `field != literal` and `field > literal`, which no equal one is."""
+    if form[0] in ("!=", ">"):
+        return _unlike(form)
+    if form[0] == "==" and form[2][0] == "value" and not isinstance(form[2][1], list):
+        return _of_value(_expanded(form[1], variables), (form[2][1],))
+    if form[0] == "in" and form[2][0] == "list" and all(item[0] == "value" for item in form[2][1:]):
+        return _of_value(_expanded(form[1], variables), tuple(item[1] for item in form[2][1:]))
+    return None
+
+
+def _expanded(form: Form, variables: Mapping[str, Form]) -> Form:
+    return variables.get(form[1], form) if form[0] == "variable" else form
+
+
+def _of_value(form: Form, values: tuple[Any, ...]) -> Atoms | None:
+    if form[0] == "raw" and len(form) == 3:
+        return frozenset(("said", f"{form[1]}/{form[2]}", value) for value in values)
+    if form[0] not in ("field", "fact"):
+        return None
+    return frozenset((form[0], form[1], value) for value in values)
+
+
+def _unlike(form: Form) -> Atoms | None:
+    """A comparison of a field with a literal that is not true of a field that has just that value."""
+    field, literal = form[1], form[2]
+    if field[0] != "field" or literal[0] != "value" or isinstance(literal[1], list):
+        return None
+    return frozenset([("unlike", field[1], literal[1])])
+
+
+def _key_of(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """The key without which an operation cannot be true, wherever in its operands it stands."""
+    word = form[0]
+    if depth > MAX_DEPTH:
+        return None
+    if word in _PRESENT:
+        return _key(form[1]) if form[1][0] == "raw" else None
+    if word == "raw":
+        return _key(form)
+    if word == "variable":
+        return _key_of(variables[form[1]], variables, depth + 1) if form[1] in variables else None
+    if word not in _STRICT:
+        return None
+    operands = form[1:2] if word == "matches" else form[2:] if word == "call" else form[1:]
+    found = [atoms for part in operands if (atoms := _operand(part, variables, depth + 1)) is not None]
+    return min(found, key=_weight) if found else None
+
+
+def _operand(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """The key without which an operand is UNKNOWN: `has` and its like never are."""
+    return None if form[0] in _PRESENT else _key_of(form, variables, depth)
+
+
+def _key(form: Form) -> Atoms | None:
+    return frozenset([("key", form[1], form[2])]) if len(form) > 2 else None
+
+
+# Keys that more than a fifth of public LLaMA-Factory and Trainer configs have.
+_EVERYWHERE = frozenset(
+    {
+        *("model_name_or_path", "output_dir", "learning_rate", "gradient_accumulation_steps", "lr_scheduler_type"),
+        *("per_device_train_batch_size", "logging_steps", "num_train_epochs", "save_steps", "report_to", "template"),
+        *("warmup_ratio", "overwrite_output_dir", "dataloader_num_workers", "bf16", "trust_remote_code", "cutoff_len"),
+        *("preprocessing_num_workers", "lora_rank", "finetuning_type", "do_train", "stage", "seed", "save_strategy"),
+        *("dataset", "plot_loss", "gradient_checkpointing", "overwrite_cache", "save_total_limit", "max_samples"),
+        *("ddp_timeout", "fp16", "optim", "max_seq_length", "lora_target", "remove_unused_columns", "max_grad_norm"),
+        *("weight_decay", "per_device_eval_batch_size", "save_only_model", "train_file", "disable_tqdm", "lora_alpha"),
+        *("lora_dropout", "warmup_steps", "eval_strategy", "evaluation_strategy", "val_size", "packing"),
+    }
+)
+_COMMON = frozenset(
+    {
+        *(("field", "method.kind", "lora"), ("field", "checkpointing.mode", "full"), ("field", "method.stage", "sft")),
+        *(("fact", "hardware.vendor", "nvidia"), ("fact", "model.stored_method", "none")),
+        *(("fact", "model.dtype", "bfloat16"), ("fact", "model.experts", 0)),
+        *(("field", "precision.trainable_dtype", "float32"), ("field", "loss.kind", "plain")),
+    }
+)
+_DEFAULTS = Run("", "")
+
+
+def _weight(atoms: Atoms) -> tuple[int, int, list[str]]:
+    """How often one of the atoms holds, as a rank: the rarest condition leaves a rule out most often."""
+    return max(map(_commonness, atoms)), len(atoms), sorted(map(repr, atoms))
+
+
+def _commonness(atom: Atom) -> int:
+    kind, name, value = atom
+    if kind == "key":
+        return 0 if name != "config" else 4 if value in _EVERYWHERE else 2
+    if kind == "said":
+        return 1
+    if kind == "unlike":
+        return 2 if get(_DEFAULTS, name) == value else 4
+    if kind == "fact":
+        return 4 if atom in _COMMON or isinstance(value, bool) else 3 if name.startswith("estimate.") else 1
+    if atom in _COMMON or get(_DEFAULTS, name) == value:
+        return 4
+    return 2 if isinstance(value, bool) else 1

@@ -1,0 +1,123 @@
+"""MEM013: a run that fits with the newest releases, which nobody asked for, and not with those before.
+
+The same files are read once more under older versions, which only Python can ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint.expressions.functions import FUNCTIONS
+from memlint.ruleset.facts import Facts
+from memlint.ruleset.rule import Hit
+from memlint.run import Run
+
+# The last transformers 4, TRL before its chunked losses, and LLaMA-Factory of that time.
+OLDER: Mapping[str, tuple[int, ...]] = {
+    "transformers": (4, 57),
+    "trl": (0, 28),
+    "peft": (0, 17),
+    "llamafactory": (0, 9, 4),
+}
+# Families that transformers 4.57.6 has no model code for (its models/ beside that of 5.23.0).
+NEWER = frozenset(
+    {
+        *(
+            "afmoe",
+            "deepseek_v32",
+            "deepseek_v4",
+            "exaone_moe",
+            "gemma4",
+            "gemma4_text",
+            "gemma4_unified",
+            "glm4_moe_lite",
+        ),
+        *("glm_moe_dsa", "internlm3", "kimi_k25", "kimi_linear", "lfm2_moe", "mellum", "mimo_v2_flash", "minicpm3"),
+        *("minimax_m2", "minimax_m3_vl", "ministral3", "mistral4", "nanochat", "nemotron_h", "olmo_hybrid", "qwen3_5"),
+        *("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "solar_open", "step3p7", "youtu", "jais2", "cohere2_moe"),
+        *("axk1", "cwm", "granite_swa", "hy_v3", "hyperclovax", "iquestcoder", "laguna"),
+    }
+)
+
+_CONFIG = """\
+model_name_or_path: Qwen/Qwen2.5-1.5B
+output_dir: out
+dataset_text_field: text
+per_device_train_batch_size: {batch}
+max_length: 4096
+use_peft: true
+bf16: true
+"""
+FIELDS: Mapping[str, Any] = {
+    "id": "MEM013",
+    "name": "memory/newest-versions-only",
+    "title": "The run fits with the newest releases only, and nothing says which are in use",
+    "severity": "info",
+    "formats": ["trainer", "llamafactory"],
+    "purposes": ["train"],
+    "at": ["batch.micro_batch_size", "config"],
+    "why": (
+        "Releases differ in memory: TRL computes its loss from chunks since 1.7, transformers 5 loads weights in the "
+        "checkpoint's precision where 4 took float32. Where no version is stated the newest are assumed."
+    ),
+    "sources": [
+        "trl 1.16.0 kernels/chunked_logprob.py; trl 0.29.0 trainer/sft_trainer.py, compute_loss",
+        "transformers 5.23.0 and 4.57.6 modeling_utils.py, from_pretrained: dtype",
+    ],
+    "examples": [
+        {"fails": _CONFIG.format(batch=8), "gpu": "RTX4090", "gpus": 1, "says": "versions"},
+        {"passes": _CONFIG.format(batch=1), "gpu": "RTX4090", "gpus": 1},
+        {
+            "passes": _CONFIG.format(batch=8),
+            "gpu": "RTX4090",
+            "gpus": 1,
+            "versions": {"trl": "1.16", "transformers": "5.23"},
+            "note": "somebody said which",
+        },
+        {"passes": _CONFIG.format(batch=8), "note": "nobody said which card"},
+    ],
+}
+
+
+def check(facts: Facts) -> Iterator[Hit]:
+    """One hit where the verdict is "fits" by assumption alone: under older versions the run is out of memory."""
+    run, now = facts.run, facts.estimate
+    if now is None or now.verdict != "fits" or now.device_high_bytes is None or facts.under is None:
+        return
+    # No release makes a run this much larger.
+    if not now.budget_bytes or 8 * now.device_high_bytes < now.budget_bytes or _is_stated(run):
+        return
+    if getattr(run.model.architecture, "family", "") in NEWER:
+        return
+    older = facts.under(OLDER)
+    if older is None or older.verdict != "out_of_memory" or older.device_low_bytes is None:
+        return
+    gib = FUNCTIONS["gib"].call
+    newest, before = _names(run)
+    yield Hit(
+        f"fits with {newest}, the newest, as nothing says which versions are in use; with {before} it needs at least "
+        f"{gib(older.device_low_bytes)} of {gib(older.budget_bytes)}: state them (`versions:` in memlint.yaml, "
+        "--versions, a requirements file)",
+        at="batch.micro_batch_size",
+        data={"high": now.device_high_bytes, "low_before": older.device_low_bytes, "budget": now.budget_bytes},
+    )
+
+
+def _is_stated(run: Run) -> bool:
+    """Whether somebody or a key of the file told a version."""
+    names = ("stack.transformers", "stack.trl", "stack.framework_version")
+    return any(name in run.origins and run.origins[name].kind != "default" for name in names)
+
+
+def _names(run: Run) -> tuple[str, str]:
+    if run.stack.framework == "llamafactory":
+        return f"LLaMA-Factory {_dotted(run.stack.framework_version)}", "LLaMA-Factory 0.9.4 and transformers 4.57"
+    transformers = f"transformers {_dotted(run.stack.transformers)}"
+    if run.stack.framework == "trl":
+        return f"TRL {_dotted(run.stack.trl)} and {transformers}", "TRL 0.28 and transformers 4.57"
+    return transformers, "transformers 4.57"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

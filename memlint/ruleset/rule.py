@@ -1,0 +1,125 @@
+"""A rule as the engine uses it, and what is wrong with one that cannot be used.
+
+docs/rules-format.md is the page for those who write rules; rule_file.py turns their files into these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.expressions.build import Form, build
+from memlint.expressions.render import Template
+from memlint.ruleset.facts import Evaluate, Facts
+
+PROFILES = ("default", "strict", "ci")
+# ("key", section, key): the section has the key. ("said", "section/key", value): the file gives it that value.
+# ("field", name, value), ("fact", name, value): it has that value. ("unlike", name, value): the field has another one.
+Atom = tuple[str, str, Any]
+
+
+class RuleError(Exception):
+    """A rule that cannot be used; `path`, `line` and `column` are the rule's own (exit 2, never a finding)."""
+
+    def __init__(self, path: str, line: int, column: int, message: str) -> None:
+        super().__init__(f"{path}:{line}:{column}: {message}")
+        self.path = path
+        self.line = line
+        self.column = column
+        self.message = message
+
+
+class Compiled:
+    """A checked expression that becomes a closure when it is first asked."""
+
+    __slots__ = ("_evaluate", "form")
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self._evaluate: Evaluate | None = None
+
+    def __call__(self, facts: Facts) -> Any:
+        evaluate = self._evaluate
+        if evaluate is None:
+            evaluate = self._evaluate = build(self.form)
+        return evaluate(facts)
+
+
+class FixTemplate(NamedTuple):
+    """A way out as the rule file says it. Values are forms.
+
+    `changes`: field of the run -> value. `keys`: (action, section, pointer, value) with the actions of
+    `findings.Edit`. `when`: the fix is offered only where this is True.
+    """
+
+    title: Template
+    changes: Mapping[str, Form] = {}
+    keys: tuple[tuple[str, str, tuple[str, ...], Form | None], ...] = ()
+    safe: bool = False
+    speed: float = 1.0
+    quality: str = "none"
+    note: str = ""
+    when: Compiled | None = None
+
+
+class Hit(NamedTuple):
+    """What a rule written in Python found. `at` names a field of the run or a key, as in rule files."""
+
+    message: str
+    at: str
+    data: Mapping[str, Any] = {}
+
+
+class Texts(NamedTuple):
+    """What is only read when a person asks: the rule's page."""
+
+    title: str
+    why: str = ""
+    sources: tuple[str, ...] = ()
+    applies: str = ""
+    when: str = ""
+
+
+class Body(NamedTuple):
+    """What a run is judged by; `when` is None for a rule written in Python."""
+
+    when: Compiled | None = None
+    message: Template = ()
+    variables: Mapping[str, Compiled] = {}
+
+
+class Rule(NamedTuple):
+    """`formats` and `purposes` empty: all of them. `severities`: by confidence, where the rule says so.
+
+    `at`: the names to point to, the first that has a place wins. `plan`: the planner looks for fixes.
+    `needs`: of these one holds wherever the rule is true (None: there are none to name, it is always asked).
+    """
+
+    id: str
+    name: str
+    severity: str
+    at: tuple[str, ...]
+    body: Callable[[], Body] = Body
+    needs: tuple[Atom, ...] | None = None
+    confidence: str = "high"
+    severities: Mapping[str, str] = {}
+    formats: tuple[str, ...] = ()
+    purposes: tuple[str, ...] = ("train",)
+    profiles: tuple[str, ...] = PROFILES
+    preview: bool = False
+    related: tuple[tuple[str, str], ...] = ()
+    fixes: Callable[[], tuple[FixTemplate, ...]] = tuple
+    plan: bool = False
+    texts: Callable[[], Texts] = lambda: Texts("")
+    path: str = ""  # the rule's own file
+    check: Callable[[Facts], Iterable[Hit]] | None = None  # of a rule written in Python
+
+    @property
+    def family(self) -> str:
+        return self.name.partition("/")[0]
+
+
+def concerns(rule: Rule, format_name: str, purpose: str) -> bool:
+    """Whether a rule speaks about runs of this format and purpose at all."""
+    return (not rule.formats or format_name in rule.formats) and (not rule.purposes or purpose in rule.purposes)

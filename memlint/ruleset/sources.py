@@ -1,0 +1,30 @@
+"""The shipped rules from their files: what the snapshot is made of, and what a checkout without one reads."""
+
+from __future__ import annotations
+
+from memlint._data import folder as data_folder
+from memlint.ruleset import snapshot as rule_snapshot
+from memlint.ruleset.folder import ordered, read_rule, rule_files
+from memlint.ruleset.python import MODULES, PythonRule
+from memlint.ruleset.rule import Rule
+from memlint.ruleset.rule_file import parse_python_rule
+from memlint.ruleset.shipped import stamps
+from memlint.source.document import Document
+
+
+def from_files(folder: str) -> tuple[Rule, ...]:
+    """The rules below `folder` and those written in Python, read and checked now. Raises `RuleError`."""
+    rules = [read_rule(f"{folder}/{name}", f"rules/{name}") for name in rule_files(folder)]
+    return ordered([*rules, *(parse_python_rule(fields_document(module), module.check) for module in MODULES)])
+
+
+def fields_document(module: PythonRule) -> Document:
+    """The fields of a rule in Python as the document of a rule file, without places."""
+    path = str(getattr(module, "__file__", "")).replace("\\", "/").rpartition("/memlint/")[2]
+    return Document(f"memlint/{path}", "", "yaml", "yaml12", module.FIELDS, {})
+
+
+def snapshot_text(stamped: bool = True) -> str:
+    """What the snapshot should hold now. An install reads no stamps, and without them two builds give equal bytes."""
+    folder = data_folder("rules")
+    return rule_snapshot.dump(from_files(folder), stamps(folder) if stamped else {})

@@ -1,0 +1,258 @@
+"""Which findings are suppressed, by comments and by settings, and which suppressions are no longer needed.
+
+A comment at the end of a line covers the line; a comment of its own covers the key below it with everything in
+it. Suppressions from settings cover a JSON pointer and everything below. MEM000 (our bug) is never suppressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from memlint._record import NamedTuple
+from memlint.findings import Finding, Fix
+from memlint.formats.schema.suggest import nearest
+from memlint.run import Origin
+from memlint.selectors import covers
+from memlint.source import comments
+from memlint.source.document import Document, Path, Span
+from memlint.suppressions.directives import MALFORMED, Directives, Suppression, directives, finding
+
+UNUSED = ("SUP001", "suppressions/unused")
+EXPIRED = ("SUP002", "suppressions/expired")
+NO_REASON = ("SUP003", "suppressions/without-reason")
+NEVER = frozenset({"MEM000"})
+
+Known = Sequence[tuple[str, str]]  # (id, name) of rules
+
+
+class Waiver(Protocol):
+    """A suppression by settings, as `memlint.settings` reads it; compared and hashed by value."""
+
+    @property
+    def rules(self) -> tuple[str, ...]: ...
+    @property
+    def pointer(self) -> Path: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def until(self) -> str: ...
+    @property
+    def origin(self) -> Origin: ...
+
+
+class SuppressionSettings(Protocol):
+    """What suppressions need of a file's settings."""
+
+    @property
+    def require_reason(self) -> bool: ...
+    @property
+    def waivers(self) -> Sequence[Waiver]: ...
+
+
+class Outcome(NamedTuple):
+    """`suppressed`: finding and reason. `extra`: what is wrong with the suppressions themselves."""
+
+    kept: tuple[Finding, ...]
+    suppressed: tuple[tuple[Finding, str], ...] = ()
+    extra: tuple[Finding, ...] = ()
+    used: frozenset[Waiver] = frozenset()
+
+
+class _Scope(NamedTuple):
+    """A suppression and the lines that it covers, the last one included."""
+
+    suppression: Suppression
+    first: int
+    last: int
+
+
+def apply(
+    findings: Iterable[Finding],
+    document: Document,
+    settings: SuppressionSettings,
+    today: str,
+    known: Known = (),
+    in_force: Known | None = None,
+) -> Outcome:
+    """Sorts the findings of one file into kept and suppressed.
+
+    `today` is a date, YYYY-MM-DD. `known`: all rules there are; a suppression that names none of them is
+    malformed. `in_force`: the rules that ran; a suppression of a rule that did not run is not called unused.
+    Unused waivers are told by `waiver_findings`, once all files are seen.
+    """
+    said = read_directives(document)
+    scopes = [_scope(document, item) for item in said.suppressions]
+    waivers = [waiver for waiver in settings.waivers if not _is_over(waiver.until, today)]
+    kept: list[Finding] = []
+    suppressed: list[tuple[Finding, str]] = []
+    hits: set[tuple[int, str]] = set()
+    used: set[Waiver] = set()
+    for item in findings:
+        here = {
+            (index, selector): scope.suppression.reason
+            for index, scope in enumerate(scopes)
+            for selector in scope.suppression.rules
+            if _covers(scope, selector, item, document.path)
+        }
+        hits.update(here)  # an expired suppression is not unused as well
+        reasons = [why for (index, _), why in here.items() if not _is_over(scopes[index].suppression.until, today)]
+        waived = [waiver for waiver in waivers if _waives(waiver, item, document.path)]
+        used.update(waived)
+        reasons += [waiver.reason for waiver in waived]
+        if reasons:
+            suppressed.append((item, reasons[0]))
+        else:
+            kept.append(item)
+    judge = _Judge(document, settings, today, known, in_force)
+    extra = [found for index, scope in enumerate(scopes) for found in judge.findings(index, scope.suppression, hits)]
+    return Outcome(tuple(kept), tuple(suppressed), (*said.issues, *extra), frozenset(used))
+
+
+_READ: dict[tuple[str, str], Directives] = {}
+
+
+def read_directives(document: Document) -> Directives:
+    """The directives of a document; most files have none, and are not scanned for comments."""
+    if "memlint:" not in document.text:
+        return Directives()
+    key = (document.text, document.path)
+    if key not in _READ:
+        _READ.clear()  # it is the file at hand that is asked for again and again
+        _READ[key] = directives(comments(document), document.path)
+    return _READ[key]
+
+
+def waiver_findings(
+    waivers: Iterable[Waiver], used: frozenset[Waiver], today: str, require_reason: bool = False
+) -> tuple[Finding, ...]:
+    """What is wrong with the suppressions in settings, after all files they speak about were looked at."""
+    found: list[Finding] = []
+    for waiver in dict.fromkeys(waivers):
+        rules, place = ", ".join(waiver.rules), waiver.origin
+        span = Span(0, 0, place.line, place.column, place.line, place.column)
+        if _is_over(waiver.until, today):
+            found.append(finding(EXPIRED, _expired(rules, waiver.until), place.path, span))
+        elif waiver not in used:
+            found.append(finding(UNUSED, f"{rules}: nothing to suppress; remove this entry", place.path, span, "info"))
+        if require_reason and not waiver.reason:
+            found.append(finding(NO_REASON, f"{rules}: suppressed without a reason", place.path, span))
+    return tuple(found)
+
+
+def mend(text: str, findings: Iterable[Finding]) -> str:
+    """`text` with the changes that the unused and expired suppressions in `findings` ask for."""
+    changes = {(item.data["start"], item.data["end"]): item.data["text"] for item in findings if "text" in item.data}
+    for (start, end), new in sorted(changes.items(), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _is_over(until: str, today: str) -> bool:
+    return bool(until) and until < today
+
+
+def _covers(scope: _Scope, selector: str, item: Finding, path: str) -> bool:
+    if item.rule in NEVER or item.location.path != path or not covers(selector, item.rule, item.name):
+        return False
+    return scope.suppression.whole_file or scope.first <= item.location.line <= scope.last
+
+
+def _waives(waiver: Waiver, item: Finding, path: str) -> bool:
+    if item.rule in NEVER or item.location.path != path:
+        return False
+    below = tuple(map(str, item.location.pointer[: len(waiver.pointer)]))
+    return below == waiver.pointer and any(covers(selector, item.rule, item.name) for selector in waiver.rules)
+
+
+def _scope(document: Document, suppression: Suppression) -> _Scope:
+    line = suppression.comment.span.line
+    if not suppression.comment.own_line:
+        return _Scope(suppression, line, line)
+    below = _line_below(document.text, suppression.comment.span.end, line)
+    last = below
+    for place in document.places.values():
+        span = place.value
+        if (place.key or span).line == below:
+            end = span.end_line - 1 if span.end_column == 1 else span.end_line  # of a block scalar
+            last = max(last, end) if place.key or not _is_outer(document, span) else last
+    return _Scope(suppression, below, last)
+
+
+def _is_outer(document: Document, span: Span) -> bool:
+    """Whether a value without a key is the document itself: the first key's comment is not the file's."""
+    root = document.places.get(())
+    return root is not None and span == root.value and isinstance(document.value, dict)
+
+
+def _line_below(text: str, end: int, line: int) -> int:
+    """The next line that is neither empty nor only a comment; the line itself at the end of the text."""
+    for number, content in enumerate(text[end:].splitlines()[1:], line + 1):
+        stripped = content.strip()
+        if stripped and not stripped.startswith("#"):
+            return number
+    return line
+
+
+class _Judge(NamedTuple):
+    """Looks at the suppressions of a document themselves."""
+
+    document: Document
+    settings: SuppressionSettings
+    today: str
+    known: Known
+    in_force: Known | None
+
+    def findings(self, index: int, item: Suppression, hits: set[tuple[int, str]]) -> list[Finding]:
+        path, span = self.document.path, item.comment.span
+        rules = ", ".join(item.rules)
+        found: list[Finding] = []
+        if _is_over(item.until, self.today):
+            found.append(self._removable(EXPIRED, _expired(rules, item.until), item, (), "warning"))
+        unknown = [name for name in item.rules if self.known and not _names_any(name, self.known)]
+        found += [finding(MALFORMED, self._unknown(name), path, span) for name in unknown]
+        unused = [name for name in item.rules if name not in unknown and self._is_unused(index, name, hits)]
+        if unused and not _is_over(item.until, self.today):
+            left = tuple(name for name in item.rules if name not in unused)
+            message = f"{', '.join(unused)}: nothing to suppress here; remove it"
+            found.append(self._removable(UNUSED, message, item, left, "info"))
+        if self.settings.require_reason and not item.reason:
+            found.append(finding(NO_REASON, f"{rules}: suppressed without a reason; add one behind ]", path, span))
+        return found
+
+    def _is_unused(self, index: int, name: str, hits: set[tuple[int, str]]) -> bool:
+        if (index, name) in hits or self.document.documents > 1:  # another document may have use for it
+            return False
+        return self.in_force is None or _names_any(name, self.in_force)
+
+    def _unknown(self, name: str) -> str:
+        near = nearest(name, [word for rule in self.known for word in rule])
+        return f"there is no rule {name}" + (f": did you mean {near}?" if near else "; `memlint rules` lists them")
+
+    def _removable(
+        self, rule: tuple[str, str], message: str, item: Suppression, left: tuple[str, ...], severity: str
+    ) -> Finding:
+        title = "Remove what is not needed from the comment" if left else "Remove the comment"
+        found = finding(rule, message, self.document.path, item.comment.span, severity)
+        return found._replace(fixes=(Fix(title, safe=True),), data=_change(self.document.text, item, left))
+
+
+def _change(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str, int | str]:
+    """The range to replace and its new text: the comment with its line, or with the space before it."""
+    start, end = item.comment.span.start, item.comment.span.end
+    if left:
+        opened = text.index("[", start)
+        return {"start": opened + 1, "end": text.index("]", opened), "text": ", ".join(left)}
+    while start > 0 and text[start - 1] in " \t":
+        start -= 1
+    if item.comment.own_line:
+        end += 2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0
+    return {"start": start, "end": end, "text": ""}
+
+
+def _names_any(selector: str, rules: Known) -> bool:
+    return any(covers(selector, rule, name) for rule, name in rules)
+
+
+def _expired(rules: str, until: str) -> str:
+    return f"{rules}: the suppression ended on {until}; mend what it hides, or give it a new date"
