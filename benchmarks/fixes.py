@@ -19,12 +19,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from memlint.commands.session import Session
 from memlint.fixes.attach import express
 from memlint.fixes.attempt import attempt, held
 from memlint.fixes.planner import Search, plans
 from memlint.hardware import find
 from memlint.lint.engine import Analysis, Engine
+from memlint.lint.session import Session
 from memlint.ruleset.shipped import shipped
 from memlint.run import Origin
 

@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from memlint.architectures import catalog
-from memlint.commands.session import Session
 from memlint.fixes.attach import Option, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
 from memlint.lint.engine import Analysis, Engine
+from memlint.lint.session import Session
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.shipped import shipped

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from memlint.commands.session import Session
 from memlint.findings import Fix
 from memlint.fixes.attach import options
 from memlint.fixes.planner import as_fix
 from memlint.hardware import find
 from memlint.lint.engine import Engine
+from memlint.lint.session import Session
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.run import Origin

@@ -108,7 +108,7 @@ def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
     except BrokenPipeError:
         return READER_GONE
     except Exception as error:
-        from memlint.commands.crash import report
+        from memlint.crash_report import report
 
         sys.stderr.write(report(error, [verb, *rest]))
         return 2

@@ -165,7 +165,7 @@ def test_a_start_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_flat_files_and_their_json_need_no_yaml_parser() -> None:
     """PyYAML and what it imports take a tenth of the time of checking one file."""
     code = (
-        "import sys; import memlint.commands.check, memlint.commands.run_files; from memlint.source import load; "
+        "import sys; import memlint.commands.check, memlint.lint.linter; from memlint.source import load; "
         "assert load(b'a: 1\\n', 'a.yaml')[0].value == {'a': 1}; assert load(b'{}', 'a.json')[0].value == {}; "
         "assert not {'yaml', 'datetime'} & set(sys.modules); load(b'a: [1]', 'a.yaml'); assert 'yaml' in sys.modules"
     )

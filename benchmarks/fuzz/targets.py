@@ -22,10 +22,10 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 with atheris.instrument_imports(include=["memlint"]):
-    from memlint.commands.facts import Sources
-    from memlint.commands.run_files import Job, Linter
     from memlint.expressions.language import ExpressionError, compile_expression
     from memlint.hardware import find
+    from memlint.lint.linter import Job, Linter
+    from memlint.lint.outside_facts import Sources
     from memlint.report.model import Report
     from memlint.report.outputs import OUTPUTS
     from memlint.ruleset.facts import Facts, StepLimit

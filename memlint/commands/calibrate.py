@@ -6,10 +6,10 @@ import os
 
 from memlint._files import NotWritten
 from memlint.commands import CommandError, options
-from memlint.commands.answers import answered
-from memlint.commands.measurements import folder_of
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.run_files import Linter, job
+from memlint.lint.linter import Linter, job
+from memlint.lint.measurements import folder_of
 from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint._lazy import Lazy
-from memlint.commands import gather, options
-from memlint.commands.answers import answered
+from memlint.commands import options
+from memlint.commands.info_flags import answered
 from memlint.commands.output import write
-from memlint.commands.pool import linted
-from memlint.commands.run_files import Linted, Linter, files, job
-from memlint.commands.whatif import detail_for
 from memlint.findings import SEVERITIES
+from memlint.lint import gather
+from memlint.lint.linter import Linted, Linter, files, job
+from memlint.lint.pool import linted
+from memlint.lint.what_if import detail_for
 from memlint.report.model import FileReport, Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.commands.rule_facts as rule_facts
+    import memlint.lint.rule_facts as rule_facts
 else:
-    rule_facts = Lazy("memlint.commands.rule_facts")
+    rule_facts = Lazy("memlint.lint.rule_facts")
 
 NEEDS_RULES = ("sarif", "html")
 
@@ -33,7 +34,7 @@ def run(program: str, arguments: list[str]) -> int:
     pairs = options.formats(given)
     found = files(given)
     if given.hook:
-        from memlint.commands.dependents import with_dependents
+        from memlint.lint.dependents import with_dependents
 
         found = with_dependents(found)
     wants_page = any(name == "html" for name, _ in pairs)

@@ -8,16 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint.commands import CommandError, options
-from memlint.commands.commit import changed
-from memlint.commands.diff_file import file_diff
-from memlint.commands.diff_side import Side
-from memlint.commands.git import asked, git
 from memlint.commands.output import to_file, to_stdout
-from memlint.commands.run_files import Job, job
-from memlint.report import diff_json, diff_markdown, diff_text
-from memlint.report.diff_model import DiffReport, FileDiff, importance
+from memlint.lint.linter import Job, job
+from memlint.report.comparison import json as diff_json
+from memlint.report.comparison import markdown as diff_markdown
+from memlint.report.comparison import text as diff_text
+from memlint.report.comparison.model import DiffReport, FileDiff, importance
 from memlint.report.model import location_key
 from memlint.report.terminal import style_for
+from memlint.repository.commit import changed
+from memlint.repository.git import asked, git
+from memlint.revisions.file_change import file_diff
+from memlint.revisions.side import Side
 
 RENDER = {"markdown": diff_markdown.render, "json": diff_json.render}
 FORMATS = ("text", *RENDER)

@@ -6,10 +6,10 @@ import sys
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.answers import answered
+from memlint.commands.info_flags import answered
 from memlint.commands.output import configs, to_file, to_stdout
-from memlint.commands.pool import linted
-from memlint.commands.run_files import files, job
+from memlint.lint.linter import files, job
+from memlint.lint.pool import linted
 from memlint.report import json, table
 from memlint.report.model import Report
 from memlint.report.terminal import style_for

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
-from memlint.commands import CommandError, options, rule_page
-from memlint.commands.answers import answered
+from memlint.commands import CommandError, options
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.rule_facts import rule_facts
-from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
+from memlint.lint.linter import Linter, files, job
+from memlint.lint.rule_facts import rule_facts
 from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
 from memlint.report.terminal import one_line, style_for
 from memlint.report.text import describe_fix
 from memlint.report.units import gib
+from memlint.ruleset import page as rule_page
 from memlint.run import Run
 
 # Names of rules' variables that count bytes without saying so.

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint.commands import CommandError, options
-from memlint.commands.answers import answered
 from memlint.commands.check import exit_code
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.patch import patch
-from memlint.commands.run_files import Job, Linter, files, job
 from memlint.findings import SEVERITIES, Finding, Fix
 from memlint.fixes.apply import Proposal, Propose, Settled, settle
+from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Refused, Write, write_all
 from memlint.lint.engine import Analysis
+from memlint.lint.linter import Job, Linter, files, job
 from memlint.selectors import is_chosen
 
 BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."

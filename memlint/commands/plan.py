@@ -8,9 +8,8 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.commands import CommandError, options
-from memlint.commands.answers import answered
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.run_files import Linter, files, job
 from memlint.findings import Fix
 from memlint.fixes.attach import LIMIT, Estimator, Options
 from memlint.fixes.attach import options as written
@@ -18,6 +17,7 @@ from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
 from memlint.lint.engine import Analysis
+from memlint.lint.linter import Linter, files, job
 from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
 from memlint.report.units import gib

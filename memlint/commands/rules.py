@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from memlint.commands import CommandError, options
-from memlint.commands.answers import answered
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.rule_facts import fixed
-from memlint.commands.run_files import Linter, job
+from memlint.lint.linter import Linter, job
+from memlint.lint.rule_facts import fixed
 from memlint.report.model import RuleFacts
 from memlint.ruleset.rule import PROFILES, Rule
 from memlint.settings import FileSettings, is_in_force, severity_of

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.commands.facts import COMMAND_LINE, Sources, settings_of, sources
 from memlint.commands.options import Options, words
 from memlint.commands.output import to_stdout
-from memlint.commands.session import project_root
+from memlint.lint.outside_facts import COMMAND_LINE, Sources, settings_of, sources
+from memlint.lint.session import project_root
 from memlint.report.terminal import one_line
 from memlint.repository.workspace import on_disk
 from memlint.run import Origin

@@ -8,11 +8,11 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import CommandError, options
-from memlint.commands.answers import answered
+from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
-from memlint.commands.run_files import Linter, files, job
-from memlint.commands.summary import run_report
 from memlint.formats.base import Context
+from memlint.lint.linter import Linter, files, job
+from memlint.lint.summary import run_report
 from memlint.memory.values import Estimate
 from memlint.report import table
 from memlint.report.terminal import Style, style_for

@@ -9,7 +9,7 @@ import memlint._extensions as extensions
 from memlint._data import folder
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
-from memlint.commands.plugging import full_name, plug_in
+from memlint.lint.plugin_choice import full_name, plug_in
 from memlint.ruleset import examples
 from memlint.ruleset.folder import ordered, read_document, rule_files
 from memlint.ruleset.python import MODULES

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from history import FULL, LLAMA, deepspeed
 from running import ROOT, memlint, write
 
-from memlint.commands.progress import watched
+from memlint.report.progress import watched
 
 BAD = LLAMA.replace("lora_rank", "lora_rnak")
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from history import FULL, LLAMA, Repository, deepspeed, team
 from running import ROOT, memlint
 
-from memlint.report import diff_markdown
-from memlint.report.diff_model import DiffReport, FileDiff
+from memlint.report.comparison import markdown as diff_markdown
+from memlint.report.comparison.model import DiffReport, FileDiff
 
 SCHEMA = json.loads((ROOT / "schemas" / "report.json").read_text(encoding="utf-8"))
 

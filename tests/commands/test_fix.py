@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from running import ROOT, memlint
 
-from memlint.commands.patch import patch
+from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.step import QUALITIES
 
 CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")

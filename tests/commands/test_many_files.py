@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.commands import gather, packed
-from memlint.commands.gather import merged
-from memlint.commands.packed import BLOCK, LOOSE, Packed
 from memlint.findings import Finding, Location
+from memlint.lint import gather
+from memlint.lint import packed_reports as packed
+from memlint.lint.gather import merged
+from memlint.lint.packed_reports import BLOCK, LOOSE, Packed
 from memlint.report.model import FileReport
 from memlint.report.outputs import OUTPUTS
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from history import LLAMA
 from running import memlint, write
 
-from memlint.commands.whatif import MANY_FILES, detail_for
+from memlint.lint.what_if import MANY_FILES, detail_for
 
 
 def grid(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from memlint.commands.session import Session
 from memlint.findings import Finding
 from memlint.fixes.attach import TWICE, Option, without_the_slowest
 from memlint.fixes.attempt import Attempt
@@ -15,6 +14,7 @@ from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find
 from memlint.lint.engine import Analysis, Engine
+from memlint.lint.session import Session
 from memlint.memory import estimate
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.commands.session import Session
 from memlint.findings import Edit
 from memlint.fixes import apply as rounds
 from memlint.fixes import attempt as module
@@ -18,6 +17,7 @@ from memlint.fixes.attempt import attempt
 from memlint.fixes.edits.apply import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
 from memlint.lint.engine import Analysis, Engine
+from memlint.lint.session import Session
 from memlint.ruleset.shipped import shipped
 
 ROOT = Path(__file__).parents[2]

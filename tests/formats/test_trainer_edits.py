@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from memlint.commands.session import Session
 from memlint.fixes.attach import express
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
 from memlint.lint.engine import Analysis, Engine
+from memlint.lint.session import Session
 from memlint.repository.workspace import in_memory
 from memlint.run import get
 

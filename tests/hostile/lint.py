@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from memlint.commands.facts import Sources
-from memlint.commands.run_files import Job, Linter
 from memlint.hardware import find
+from memlint.lint.linter import Job, Linter
+from memlint.lint.outside_facts import Sources
 from memlint.report.model import FileReport
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.commands.run_files import Linted, Linter
-from memlint.commands.session import Outcome
+from memlint.lint.linter import Linted, Linter
+from memlint.lint.session import Outcome
 from memlint.report.outputs import OUTPUTS
 from tests.hostile.inputs import FRAGMENTS, GOOD, PLACES, mixes, place
 from tests.hostile.lint import crashes, lint

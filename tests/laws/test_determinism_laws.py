@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from memlint.commands.facts import Sources
-from memlint.commands.run_files import Job, Linter
 from memlint.hardware import find
+from memlint.lint.linter import Job, Linter
+from memlint.lint.outside_facts import Sources
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ("text", "json", "sarif")

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memlint.memory.unsloth as unsloth
-from memlint.commands.assumptions import assumptions
 from memlint.hardware import find
+from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.parameters import units
 from memlint.memory.step import step, stretches

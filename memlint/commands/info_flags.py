@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlint.commands.options import Options
 from memlint.commands.output import to_stdout
-from memlint.commands.plugging import plugged
-from memlint.commands.run_files import files
+from memlint.lint.linter import files
+from memlint.lint.plugin_choice import plugged
 
 
 def answered(given: Options) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.report import json
-from memlint.report.diff_model import DiffReport, FileDiff, RunDiff, moved
+from memlint.report.comparison.model import DiffReport, FileDiff, RunDiff, moved
 
 
 def render(report: DiffReport) -> str:

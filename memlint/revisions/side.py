@@ -8,12 +8,12 @@ import shutil
 import tempfile
 
 from memlint._record import NamedTuple
-from memlint.commands.commit import LINK, Commit, mentioning
-from memlint.commands.facts import settings_of
-from memlint.commands.git import asked
-from memlint.commands.run_files import Job, Linted, Linter
-from memlint.commands.session import Outcome
 from memlint.discovery import SUFFIXES
+from memlint.lint.linter import Job, Linted, Linter
+from memlint.lint.outside_facts import settings_of
+from memlint.lint.session import Outcome
+from memlint.repository.commit import LINK, Commit, mentioning
+from memlint.repository.git import asked
 from memlint.run import Origin
 from memlint.settings import FileSettings
 from memlint.settings.model import NAMES

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from memlint.commands import CommandError
-from memlint.commands.session import project_root, real_folder
+from memlint.lint.session import project_root, real_folder
 from memlint.memory.card.calibration import FILE, Measurement, load
 from memlint.settings.files import nearest
 from memlint.upward import upward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.findings import Finding
-from memlint.report.diff_model import Change, DiffReport, FileDiff, RunDiff, moved
+from memlint.report.comparison.model import Change, DiffReport, FileDiff, RunDiff, moved
 from memlint.report.model import RunReport
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.text import describe_fix

@@ -12,9 +12,9 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.commands.assumptions as stated
+    import memlint.lint.assumptions as stated
 else:
-    stated = Lazy("memlint.commands.assumptions")
+    stated = Lazy("memlint.lint.assumptions")
 
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.commands.run_files import Linter
-from memlint.commands.session import UNREADABLE
 from memlint.formats.issues import ISSUES
 from memlint.lint.engine import INTERNAL_ERROR
+from memlint.lint.linter import Linter
+from memlint.lint.session import UNREADABLE
 from memlint.lint.source_findings import RULES
 from memlint.report.model import RuleFacts
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.commands import CommandError, options
-from memlint.commands.session import Outcome
 from memlint.findings import Finding
+from memlint.lint.session import Outcome
 from memlint.settings import FileSettings
 from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from memlint.commands.git import asked, names
 from memlint.discovery import SUFFIXES, Found
+from memlint.repository.git import asked, names
 
 PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)
 

@@ -9,11 +9,11 @@ from itertools import chain
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.commands import CommandError
-from memlint.commands.hide import today
 from memlint.commands.output import to_file
-from memlint.commands.packed import LOOSE, Packed, kept
-from memlint.commands.run_files import Linted
 from memlint.findings import Finding
+from memlint.lint.linter import Linted
+from memlint.lint.packed_reports import LOOSE, Packed, kept
+from memlint.lint.suppress import today
 from memlint.report.model import FileReport, location_key
 from memlint.suppressions.apply import Waiver, waiver_findings
 

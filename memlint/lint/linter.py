@@ -12,21 +12,21 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
 from memlint.commands import CommandError, options
-from memlint.commands.facts import Sources, context_facts, settings_of, sources
-from memlint.commands.hide import hidden
-from memlint.commands.measurements import folder_of, known
-from memlint.commands.plugging import plug_in, plugged
-from memlint.commands.selection import check_selection, place_of
-from memlint.commands.session import UNREADABLE, Outcome, Session
-from memlint.commands.summary import run_report
-from memlint.commands.whatif import what_if
 from memlint.discovery import Found, discover
 from memlint.findings import Finding, Location
 from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
 from memlint.globs import compile_globs, covers
 from memlint.lint.engine import INTERNAL_ERROR, Engine, internal_error
+from memlint.lint.measurements import folder_of, known
+from memlint.lint.outside_facts import Sources, context_facts, settings_of, sources
+from memlint.lint.plugin_choice import plug_in, plugged
+from memlint.lint.selection import check_selection, place_of
+from memlint.lint.session import UNREADABLE, Outcome, Session
 from memlint.lint.source_findings import RULES
+from memlint.lint.summary import run_report
+from memlint.lint.suppress import hidden
+from memlint.lint.what_if import what_if
 from memlint.memory.card.calibration import Measurement
 from memlint.report.model import FileReport, location_key
 from memlint.repository.workspace import Workspace
@@ -64,7 +64,7 @@ class Job(NamedTuple):
     fixes: bool = True
     cwd: str = ""
     contents: tuple[tuple[str, bytes], ...] = ()  # files that are read from here and not from the disk
-    what_if: str = ""  # as commands.whatif.what_if
+    what_if: str = ""  # as lint.what_if.what_if
     plugins: tuple[str, ...] = ()
     assumptions: bool = False  # whether reports say what each estimate rests on
 

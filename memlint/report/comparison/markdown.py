@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from memlint.findings import Finding
 from memlint.memory.values import Estimate
-from memlint.report.diff_model import RANK, DiffReport, FileDiff, RunDiff, moved
-from memlint.report.diff_text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
+from memlint.report.comparison.model import RANK, DiffReport, FileDiff, RunDiff, moved
+from memlint.report.comparison.text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
 from memlint.report.markdown import escape, html
 from memlint.report.model import RunReport
 from memlint.report.text import describe_fix

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memlint.commands.diff_side import Seen
-from memlint.commands.run_changes import changes
 from memlint.findings import Finding
-from memlint.report.diff_model import FileDiff, RunDiff
+from memlint.report.comparison.model import FileDiff, RunDiff
 from memlint.report.model import RunReport
+from memlint.revisions.run_change import changes
+from memlint.revisions.side import Seen
 from memlint.run import Run
 from memlint.suppressions import baseline
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.memory import estimate
-from memlint.report.diff_model import Change
+from memlint.report.comparison.model import Change
 from memlint.run import UNKNOWN, Origin, Run, get, replace
 
 WRITTEN = ("file", "companion", "directive", "setting", "command_line")
