@@ -16,7 +16,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from memlint._data import folder
 from memlint.lint.engine import Engine, _hits
 from memlint.repository.workspace import on_disk
 from memlint.ruleset import snapshot as rule_snapshot
@@ -26,6 +25,7 @@ from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule, concerns
 from memlint.ruleset.sources import fields_document, from_files, snapshot_text
+from memlint.shipped_data import folder
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 15

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint import tracked
-from memlint.discovery import Found, discover
-from memlint.globs import compile_globs, covers
+from memlint.repository import tracked
+from memlint.repository.discovery import Found, discover
+from memlint.repository.globs import compile_globs, covers
 
 
 def plant(root: Path, files: Mapping[str, str]) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from memlint import _files
-from memlint._files import NotWritten, write_whole
+from memlint import atomic_files as _files
+from memlint.atomic_files import NotWritten, write_whole
 
 ROOT = Path(__file__).parents[1]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and devices")
@@ -165,7 +165,7 @@ def test_dev_null_stays_a_device() -> None:
 
 
 def started(arguments: list[str], stdout: int) -> None:
-    code = "import sys; from memlint._files import write_whole; write_whole(sys.argv[1], [b'it'])"
+    code = "import sys; from memlint.atomic_files import write_whole; write_whole(sys.argv[1], [b'it'])"
     subprocess.run([sys.executable, "-c", code, *arguments], stdout=stdout, cwd=ROOT, check=True)
 
 

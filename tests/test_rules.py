@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from memlint._data import folder
 from memlint.ruleset import examples
 from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.python import MODULES
@@ -14,6 +13,7 @@ from memlint.ruleset.rule import Rule
 from memlint.ruleset.rule_file import parse_python_rule, parse_rule
 from memlint.ruleset.shipped import shipped
 from memlint.ruleset.sources import fields_document
+from memlint.shipped_data import folder
 from memlint.source.document import Document
 
 RULES = Path(folder("rules"))

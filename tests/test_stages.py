@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from memlint._stages import Stages, abreast, finished
 from memlint.cli import main
-from memlint.discovery import Found
 from memlint.lint import pool
+from memlint.repository.discovery import Found
 
 
 def counted(stages: int, told: list[tuple[int, int]], name: int = 0) -> Stages[int]:

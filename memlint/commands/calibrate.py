@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from memlint._files import NotWritten
+from memlint.atomic_files import NotWritten
 from memlint.commands import CommandError, options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout

@@ -17,7 +17,7 @@ from memlint.fixes.laws import identity
 from memlint.fixes.write import Refused, Write, write_all
 from memlint.lint.engine import Analysis
 from memlint.lint.linter import Job, Linter, files, job
-from memlint.selectors import is_chosen
+from memlint.ruleset.selectors import is_chosen
 
 BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint.commands import CommandError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint.commands import CommandError
-from memlint.discovery import Found
 from memlint.report.model import FileReport, Report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import style_for
+from memlint.repository.discovery import Found
 
 STYLED = ("text",)
 SUMMARY_BYTES = 1_000_000
@@ -116,7 +116,7 @@ def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[st
 
 def to_file(pieces: Iterable[str], path: str, kept: frozenset[str] = frozenset()) -> None:
     """UTF-8, the whole text or none of it. Raises CommandError, also for a path among `kept` (real paths)."""
-    from memlint._files import NotWritten, write_whole
+    from memlint.atomic_files import NotWritten, write_whole
 
     if kept and os.path.realpath(path) in kept:
         raise CommandError(f"{path}: the report would overwrite a file that was linted")

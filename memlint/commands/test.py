@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-import memlint._extensions as extensions
-from memlint._data import folder
+import memlint.plugin_registry as extensions
 from memlint.commands import CommandError, options
 from memlint.commands.output import to_stdout
 from memlint.lint.plugin_choice import full_name, plug_in
@@ -16,6 +15,7 @@ from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule, RuleError
 from memlint.ruleset.rule_file import parse_python_rule, parse_rule
 from memlint.ruleset.sources import fields_document
+from memlint.shipped_data import folder
 from memlint.source.document import Document
 
 

@@ -1,6 +1,6 @@
 """Writing several files so that all of them hold what is new, or none.
 
-All files are checked and written beside themselves (`memlint._files`) before the first is put in place, and checked
+All files are checked and written beside themselves (`memlint.atomic_files`) before the first is put in place, and checked
 once more then: a full disk or a file that somebody else changed stops all of them. Symbolic links, paths outside of
 the given roots and files that hold other bytes than those that were read are refused.
 """
@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from memlint._files import beside, what_is_wrong
 from memlint._record import NamedTuple
+from memlint.atomic_files import beside, what_is_wrong
 
 
 class Refused(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint._lazy import Lazy
 from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint._pattern import pattern
 from memlint.hardware.model import Gpu
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from memlint.discovery import SUFFIXES, Found
+from memlint.repository.discovery import SUFFIXES, Found
 from memlint.repository.git import asked, names
 
 PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)

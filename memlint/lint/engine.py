@@ -10,7 +10,7 @@ from functools import cache, partial
 from types import TracebackType
 from typing import Any
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
 from memlint.expressions.render import render

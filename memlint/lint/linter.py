@@ -7,16 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
 from memlint.commands import CommandError, options
-from memlint.discovery import Found, discover
 from memlint.findings import Finding, Location
 from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
-from memlint.globs import compile_globs, covers
 from memlint.lint.engine import INTERNAL_ERROR, Engine, internal_error
 from memlint.lint.measurements import folder_of, known
 from memlint.lint.outside_facts import Sources, context_facts, settings_of, sources
@@ -29,10 +27,12 @@ from memlint.lint.suppress import hidden
 from memlint.lint.what_if import what_if
 from memlint.memory.card.calibration import Measurement
 from memlint.report.model import FileReport, location_key
+from memlint.repository.discovery import Found, discover
+from memlint.repository.globs import compile_globs, covers
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.selectors import is_chosen
 from memlint.ruleset.shipped import shipped
-from memlint.selectors import is_chosen
 from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED, Waiver
 from memlint.suppressions.directives import MALFORMED

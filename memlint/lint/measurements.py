@@ -8,8 +8,8 @@ from functools import lru_cache
 from memlint.commands import CommandError
 from memlint.lint.session import project_root, real_folder
 from memlint.memory.card.calibration import FILE, Measurement, load
+from memlint.repository.upward import upward
 from memlint.settings.files import nearest
-from memlint.upward import upward
 
 
 def folder_of(path: str, settings_file: str | None = None) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from memlint._garbage import settle
 from memlint._stages import abreast
-from memlint.discovery import Found
 from memlint.lint.linter import Job, Linted, Linter
 from memlint.report.progress import watched
+from memlint.repository.discovery import Found
 
 # Below this many files starting workers costs more than they save (measured: benchmarks/repository.py).
 WORTH_WORKERS = 500

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from memlint.commands import CommandError
 from memlint.formats.schema.suggest import nearest
-from memlint.selectors import covers
+from memlint.ruleset.selectors import covers
 from memlint.settings import FileSettings
 
 

@@ -14,9 +14,9 @@ from memlint._stages import Stages, finished
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.engine import Analysis, Engine
+from memlint.repository.upward import upward
 from memlint.repository.workspace import Workspace, on_disk
 from memlint.source.document import Document
-from memlint.upward import upward
 
 if TYPE_CHECKING:
     from memlint.fixes.attempt import Reanalyse

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
 from memlint.memory.parameters import Missing
 from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded

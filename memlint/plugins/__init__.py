@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
-import memlint._extensions as extensions
+import memlint.plugin_registry as extensions
 from memlint.formats import FORMATS
 from memlint.hardware.model import Gpu
 from memlint.memory.optimizers import table

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Iterable
 
 from memlint._record import NamedTuple
-from memlint.discovery import SUFFIXES
 from memlint.formats.references import Files
 from memlint.lint.dependents import PATTERNS
+from memlint.repository.discovery import SUFFIXES
 from memlint.repository.git import SAFE, asked, git, names
 from memlint.repository.workspace import Workspace
 from memlint.source.document import Document

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
-from memlint.globs import OTHERS
+from memlint.repository.globs import OTHERS
 
 MOST_FOLDERS = 2000
 MOST_FILES = 5000

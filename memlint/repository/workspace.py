@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import memlint.repository.launch.index as launching
     import memlint.repository.launch.parse as commands
     import memlint.repository.python_arguments as sources
-    import memlint.tracked as tracked_by
+    import memlint.repository.tracked as tracked_by
 else:
     sources = Lazy("memlint.repository.python_arguments")
     commands = Lazy("memlint.repository.launch.parse")
     launching = Lazy("memlint.repository.launch.index")
-    tracked_by = Lazy("memlint.tracked")
+    tracked_by = Lazy("memlint.repository.tracked")
 
 MAX_CACHED = 64  # documents kept: those of the file at hand, and companions that many files share
 

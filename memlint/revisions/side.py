@@ -8,11 +8,11 @@ import shutil
 import tempfile
 
 from memlint._record import NamedTuple
-from memlint.discovery import SUFFIXES
 from memlint.lint.linter import Job, Linted, Linter
 from memlint.lint.outside_facts import settings_of
 from memlint.lint.session import Outcome
 from memlint.repository.commit import LINK, Commit, mentioning
+from memlint.repository.discovery import SUFFIXES
 from memlint.repository.git import asked
 from memlint.run import Origin
 from memlint.settings import FileSettings

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import memlint._extensions as extensions
-from memlint._data import folder
+import memlint.plugin_registry as extensions
 from memlint.report.model import RuleFacts
 from memlint.ruleset.folder import read_document
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule
+from memlint.shipped_data import folder
 
 _EXAMPLES = (("fails", "Fails"), ("passes", "Passes"), ("fixed", "Fixed"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 
-from memlint._data import folder as data_folder
 from memlint.ruleset import snapshot as rule_snapshot
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule
+from memlint.shipped_data import folder as data_folder
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SNAPSHOT = os.path.join(_PACKAGE, "_shipped", "rules.json")

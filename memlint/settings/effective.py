@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.globs import compile_globs, covers
+from memlint.repository.globs import compile_globs, covers
+from memlint.ruleset.selectors import is_chosen, rank
 from memlint.run import Origin
-from memlint.selectors import is_chosen, rank
 from memlint.settings.meaning import size, strings, version
 from memlint.settings.model import PROFILES, FileSettings, Layer, Settings, Waiver, origin
 from memlint.source.document import Path

@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from memlint._lazy import Lazy
 from memlint.formats.schema.validate import schema_issues
+from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
 from memlint.settings.model import NAMES, Layer, Mistake, Settings, SettingsError, mistake
 from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
-from memlint.upward import upward
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memlint._pattern import pattern
-from memlint.dates import is_date
 from memlint.hardware import find, instance, suggestions
-from memlint.selectors import is_selector
+from memlint.ruleset.selectors import is_selector
 from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
+from memlint.suppressions.dates import is_date
 
 _VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
 _SIZE = pattern(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)

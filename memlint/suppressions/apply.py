@@ -12,8 +12,8 @@ from typing import Protocol
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
+from memlint.ruleset.selectors import covers
 from memlint.run import Origin
-from memlint.selectors import covers
 from memlint.source import comments
 from memlint.source.document import Document, Path, Span
 from memlint.suppressions.directives import MALFORMED, Directives, Suppression, directives, finding

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from memlint._pattern import pattern
 from memlint._record import NamedTuple
-from memlint.dates import is_date
 from memlint.findings import Finding, Location
 from memlint.formats.schema.suggest import nearest
-from memlint.selectors import is_selector
+from memlint.ruleset.selectors import is_selector
 from memlint.source.document import Comment, Span
+from memlint.suppressions.dates import is_date
 
 PACKAGES = (
     *("accelerate", "axolotl", "deepspeed", "flash-linear-attention", "llamafactory", "peft", "torch", "transformers"),
@@ -35,7 +35,7 @@ _WORD = pattern(r"[A-Za-z_-]*")
 
 
 class Suppression(NamedTuple):
-    """`rules`: selectors (`memlint.selectors`). `until`: the last day it holds, or ""."""
+    """`rules`: selectors (`memlint.ruleset.selectors`). `until`: the last day it holds, or ""."""
 
     rules: tuple[str, ...]
     reason: str

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint._data import folder
 from memlint.expressions.language import compile_expression
 from memlint.ruleset import examples
 from memlint.ruleset.facts import Facts
@@ -20,6 +19,7 @@ from memlint.ruleset.rule_file import parse_rule
 from memlint.ruleset.shipped import shipped
 from memlint.ruleset.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Run, replace
+from memlint.shipped_data import folder
 
 RULES = Path(folder("rules"))
 NAMES = Vocabulary(("llamafactory",))

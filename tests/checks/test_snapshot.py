@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memlint._data import folder
 from memlint.ruleset import shipped
 from memlint.ruleset import snapshot as rule_snapshot
 from memlint.ruleset.rule import Body, Compiled, Rule
 from memlint.ruleset.sources import from_files, snapshot_text
+from memlint.shipped_data import folder
 
 
 def plain(rule: Rule) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint._data import folder
+from memlint.shipped_data import folder
 from tests.hostile.lint import crashes, lint
 
 MODEL = {"model_name_or_path": "Qwen/Qwen2.5-7B-Instruct", "output_dir": "x", "per_device_train_batch_size": 8}

@@ -11,8 +11,8 @@ import pytest
 
 from memlint.cli import main
 from memlint.commands import check, fix
-from memlint.discovery import Found
 from memlint.repository import workspace
+from memlint.repository.discovery import Found
 
 ROOT = Path(__file__).parents[2]
 CARD = ("--gpu", "RTX4090", "--gpus", "2", "--isolated")  # the way out writes both files

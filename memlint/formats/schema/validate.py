@@ -22,11 +22,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint._data import folder
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.schema.quick_check import Check, Schema, compile_check, follow
+from memlint.shipped_data import folder
 from memlint.source.document import Path
 
 TYPE_CHECKING = False

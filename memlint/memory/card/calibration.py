@@ -17,9 +17,9 @@ from memlint.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint._files as files
+    import memlint.atomic_files as files
 else:
-    files = Lazy("memlint._files")
+    files = Lazy("memlint.atomic_files")
 
 FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")

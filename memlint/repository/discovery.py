@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
-from memlint.globs import OTHERS, Glob, compile_globs, decides
+from memlint.repository.globs import OTHERS, Glob, compile_globs, decides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.tracked as tracked_by
+    import memlint.repository.tracked as tracked_by
 else:
-    tracked_by = Lazy("memlint.tracked")
+    tracked_by = Lazy("memlint.repository.tracked")
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Names that tools give to data, often megabytes of it: what a tokenizer and a checkpoint are saved as (transformers
