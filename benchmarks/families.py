@@ -221,7 +221,7 @@ def worst(found: list[dict[str, Any]], name: str = "peak") -> float:
 
 
 def shares(found: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """memory/card/deviations.json: by family and attention, (simulated - estimated peak) / transient, lowest and highest."""
+    """(simulated - estimated peak) / transient by family and attention, lowest and highest: card/deviations.json."""
     table: dict[str, dict[str, list[float]]] = {}
     for row in found:
         if abs(errors(row).get("peak", 0.0)) <= LIMIT:

@@ -59,7 +59,11 @@ ROOMS = {
     ),
     "suppressions": Room(
         ("memlint/suppressions/apply.py", "memlint/suppressions/directives.py"),
-        ("tests/checks/test_suppressions.py", "tests/laws/test_suppression_laws.py", "tests/commands/test_check.py"),
+        (
+            "tests/suppressions/test_suppressions.py",
+            "tests/laws/test_suppression_laws.py",
+            "tests/commands/test_check.py",
+        ),
     ),
     "expressions": Room(
         tuple(f"memlint/checks/{path.name}" for path in sorted((ROOT / "memlint/checks").glob("expression*.py"))),
@@ -67,7 +71,7 @@ ROOMS = {
             "tests/checks/test_expression*.py",
             "tests/laws/test_expression_laws.py",
             *(f"tests/checks/test_{name}.py" for name in ("template", "rule_file", "rule_index", "snapshot", "engine")),
-            "tests/test_rules.py",
+            "tests/ruleset/test_shipped_rules.py",
         ),
     ),
     "edits": Room(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "commands"))
-from history import LLAMA
-from running import ROOT, memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import ROOT, memlint, write
 
 TOY = '''
 """A toy of each kind."""

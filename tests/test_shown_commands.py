@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memlint.cli import VERBS
-
-sys.path.insert(0, str(Path(__file__).parent / "commands"))
-from history import LLAMA
-from running import memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import memlint, write
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY"))]

@@ -15,8 +15,8 @@ from memlint.architectures.stored import stored_weights, weights_dtype
 Build = Callable[[Config], Architecture]
 # Modules of families, those that most configs name first: they are imported in this order until one knows the family.
 _MODULES = (
-    *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid", "early"),
-    *("remote", "gemma_n"),
+    *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid"),
+    *("pre_llama", "trust_remote_code", "gemma_n"),
 )
 
 

@@ -1,8 +1,8 @@
 """Writing several files so that all of them hold what is new, or none.
 
-All files are checked and written beside themselves (`memlint.atomic_files`) before the first is put in place, and checked
-once more then: a full disk or a file that somebody else changed stops all of them. Symbolic links, paths outside of
-the given roots and files that hold other bytes than those that were read are refused.
+All files are checked and written beside themselves (`memlint.atomic_files`) before the first is put in place, and
+checked once more then: a full disk or a file that somebody else changed stops all of them. Symbolic links, paths
+outside of the given roots and files that hold other bytes than those that were read are refused.
 """
 
 from __future__ import annotations

@@ -45,10 +45,14 @@ def from_snapshot(folder: str) -> tuple[Rule, ...] | None:
 def stamps(folder: str) -> dict[str, str]:
     """Of the rule files, and of what turned them into forms: code, fields of the run, schemas."""
     found = rule_snapshot.stamps(folder, _below(folder, (".yaml", ".yml")))
-    found.update(rule_snapshot.stamps(_PACKAGE, ["run.py", *_below(f"{_PACKAGE}/checks", (".py",), "checks/")]))
+    found.update(rule_snapshot.stamps(_PACKAGE, ["run.py", *_code()]))
     schemas = data_folder("schemas")
     found.update(rule_snapshot.stamps(schemas, _below(schemas, (".json",))))
     return found
+
+
+def _code() -> list[str]:
+    return [name for room in ("expressions", "ruleset") for name in _below(f"{_PACKAGE}/{room}", (".py",), f"{room}/")]
 
 
 def _below(folder: str, suffixes: tuple[str, ...], prefix: str = "") -> list[str]:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA, Repository, deepspeed, team
-from running import ROOT
+from tests.commands.history import LLAMA, Repository, deepspeed, team
+from tests.commands.running import ROOT
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA
-from running import Done, memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import Done, memlint, write
 
 CARD = ("--gpu", "A100-80GB", "--gpus", "1")
 

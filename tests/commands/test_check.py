@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import FULL, LLAMA, deepspeed
-from running import ROOT, memlint, write
-
 from memlint.report.progress import watched
+from tests.commands.history import FULL, LLAMA, deepspeed
+from tests.commands.running import ROOT, memlint, write
 
 BAD = LLAMA.replace("lora_rank", "lora_rnak")
 

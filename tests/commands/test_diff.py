@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import FULL, LLAMA, Repository, deepspeed, team
-from running import ROOT, memlint
-
 from memlint.report.comparison import markdown as diff_markdown
 from memlint.report.comparison.model import DiffReport, FileDiff
+from tests.commands.history import FULL, LLAMA, Repository, deepspeed, team
+from tests.commands.running import ROOT, memlint
 
 SCHEMA = json.loads((ROOT / "schemas" / "report.json").read_text(encoding="utf-8"))
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from running import ROOT, memlint
-
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.step import QUALITIES
+from tests.commands.running import ROOT, memlint
 
 CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import FULL, deepspeed
-from running import ROOT, memlint, write
+from tests.commands.history import FULL, deepspeed
+from tests.commands.running import ROOT, memlint, write
 
 LONG = (ROOT / "examples" / "llamafactory" / "qwen2_5_1_5b_eager_long.yaml").read_text(encoding="utf-8")
 CARD = ("--gpu", "A100-80GB", "--gpus", "1", "--isolated")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA
-from running import memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import memlint, write
 
 TRAINER = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from running import memlint, write
+from tests.commands.running import memlint, write
 
 TRL = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-sys.path.insert(0, str(Path(__file__).parent))
-import browser
-from hostile import ATTACKS, report
-from running import ROOT, memlint
-
+import tests.commands.browser as browser
 from memlint.report import html
+from tests.commands.running import ROOT, memlint
+from tests.report.hostile import ATTACKS, report
 
 # Contrast of every text with what is behind it (WCAG 2.2, 1.4.3: 4.5 for text, 3 for large text).
 CONTRAST = """

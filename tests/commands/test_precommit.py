@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import FULL, LLAMA, Repository, deepspeed
-from running import ROOT
+from tests.commands.history import FULL, LLAMA, Repository, deepspeed
+from tests.commands.running import ROOT
 
 PACKAGED = (
     *("memlint", "rules", "schemas", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"),

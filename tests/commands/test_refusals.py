@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA
-from running import ROOT, memlint, write
-
 from memlint import commands
 from memlint.cli import READER_GONE, VERBS, main
+from tests.commands.history import LLAMA
+from tests.commands.running import ROOT, memlint, write
 
 CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")
 RULE = """

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA
-from running import ROOT, memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import ROOT, memlint, write
 
 PAGE = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"^```yaml\n(gpu:.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]

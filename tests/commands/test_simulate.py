@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA
-from running import ROOT, memlint, write
+from tests.commands.history import LLAMA
+from tests.commands.running import ROOT, memlint, write
 
 SMALL = {
     "model_type": "llama",

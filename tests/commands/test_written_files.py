@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from history import LLAMA, Repository
-from running import ROOT, memlint, write
+from tests.commands.history import LLAMA, Repository
+from tests.commands.running import ROOT, memlint, write
 
 BAD = LLAMA.replace("lora_rank", "lora_rnak")
 OLD = "what was there\n"

@@ -14,7 +14,7 @@ from memlint.findings import Edit
 from memlint.fixes import apply as rounds
 from memlint.fixes import attempt as module
 from memlint.fixes.attempt import attempt
-from memlint.fixes.edits.apply import second_opinion
+from memlint.fixes.edits import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
 from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memlint.formats.llamafactory.format import format as llamafactory
-from memlint.formats.trainer.format import format as trainer
+from memlint.formats.llamafactory import format as llamafactory
+from memlint.formats.trainer import format as trainer
 from memlint.ruleset.python.newest_only import OLDER
 from memlint.run import Run
 from tests.formats.frameworks import context, document

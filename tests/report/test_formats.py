@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
@@ -16,13 +15,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from hostile import ATTACKS, report
-
 from memlint.report import html
 from memlint.report import json as json_report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import UNSAFE, Style
+from tests.report.hostile import ATTACKS, report
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 EVERY = pytest.mark.parametrize("attack", ATTACKS.values(), ids=list(ATTACKS))

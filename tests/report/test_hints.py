@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "commands"))
-from history import LLAMA
-from running import memlint, write
 
 from memlint.findings import Fix
 from memlint.report.text import describe_fix
+from tests.commands.history import LLAMA
+from tests.commands.running import memlint, write
 
 GIB = 1 << 30
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from hostile import report
-
 from memlint.report.terminal import Style, clean, one_line, style_for
 from memlint.report.text import render
+from tests.report.hostile import report
 
 
 class Stream(io.StringIO):

@@ -12,7 +12,7 @@ from typing import Any
 
 from memlint._lazy import Lazy
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits.apply import yaml as yaml_edits
+from memlint.fixes.edits import yaml as yaml_edits
 from memlint.fixes.edits.pieces import as_patches, splice, whole
 from memlint.fixes.edits.reread import reread
 from memlint.fixes.edits.scalars import same

@@ -17,8 +17,8 @@ from memlint.memory.layers.norm import reciprocal_root
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.short_conv import activated, depthwise
 
-# Extents (memory/layers/elements.py): queries and keys of all value heads, what the convolution reads, products of positions
-# of a chunk, states at the end of every chunk, decays.
+# Extents (memory/layers/elements.py): queries and keys of all value heads, what the convolution reads, products of
+# positions of a chunk, states at the end of every chunk, decays.
 QUERY, MIXED, CONVOLVED = "query", "mixed", "delta_qkv"
 PAIRS, STATES, ROWS = "delta_pairs", "delta_states", "head_rows"
 

@@ -19,8 +19,8 @@ from memlint.memory.layers.norm import reciprocal_root
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.short_conv import activated
 
-# Extents (memory/layers/elements.py): what the layer works on, what the convolution reads, B or C of a group and of every
-# head, products of positions of a chunk, states of all chunks, one number a head.
+# Extents (memory/layers/elements.py): what the layer works on, what the convolution reads, B or C of a group and of
+# every head, products of positions of a chunk, states of all chunks, one number a head.
 INNER, CONVOLVED, GROUPED, STATE_ROWS = "ssm_inner", "ssm_conv", "ssm_grouped", "ssm_state_rows"
 PAIRS, STATES, ROWS = "ssm_pairs", "ssm_states", "ssm_rows"
 

@@ -1,0 +1,70 @@
+"""Helpers of the LLaMA-Factory tests: text in, `Parsed` out, with models and files made up here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.architectures.model import Architecture, Resolution, StoredWeights, Tower
+from memlint.formats.base import Context, Missing, Parsed
+from memlint.formats.llamafactory import format as llamafactory
+from memlint.run import UNKNOWN, Origin, Run, get
+from memlint.source import load, redialect
+from memlint.source.document import Document
+
+BASE = "model_name_or_path: llama\nstage: sft\ndo_train: true\nfinetuning_type: {kind}\ndataset: d\ntemplate: llama3\n"
+
+
+def architecture(family: str, **parts: Any) -> Architecture:
+    return Architecture(family, "Model", 64, 256, (), (), (), **parts)
+
+
+V1_BASE = "model: qwen3\nmodel_class: llm\ntrain_dataset: d.yaml\nmicro_batch_size: 2\n"
+
+MODELS = {
+    "llama": architecture("llama"),
+    "fp32": architecture("llama", dtype="float32"),
+    "gemma2": architecture("gemma2"),
+    "gemma3n": architecture("gemma3n"),
+    "granite": architecture("granite"),
+    "opt": architecture("opt"),
+    "qwen3": architecture("qwen3"),
+    "gpt_oss": architecture("gpt_oss", stored=StoredWeights("mxfp4", 4.25)),
+    "gptq": architecture("llama", stored=StoredWeights("gptq", 4, group_size=128)),
+    "vlm": architecture("qwen2_vl", towers=(Tower("vision", 32, 2, 2, 64),)),
+    "foreign-vlm": architecture("no_such_vlm", towers=(Tower("vision", 32, 2, 2, 64),)),
+}
+
+
+def find_model(name: str, from_path: str) -> Resolution:
+    found = MODELS.get(name)
+    return Resolution(name, "catalog" if found else "unknown", found, reason="" if found else "no such model")
+
+
+def document(text: str, path: str = "/repo/train.yaml") -> Document:
+    read = load(text.encode(), path)[0]
+    return redialect(read, "omegaconf") if read.syntax == "yaml" else read
+
+
+def context(files: dict[str, str] | None = None, gpus: int | None = None, **parts: Any) -> Context:
+    def read(reference: str, from_path: str) -> Document | Missing:
+        text = (files or {}).get(reference)
+        return Missing("missing", f"no file `{reference}`", (reference,)) if text is None else document(text, reference)
+
+    count: Any = UNKNOWN if gpus is None else gpus
+    return Context(read, find_model, gpus=count, gpus_origin=Origin("command_line"), **parts)
+
+
+def parse(text: str, files: dict[str, str] | None = None, gpus: int | None = None, **parts: Any) -> Parsed:
+    return llamafactory.parse(document(text), context(files, gpus, **parts))
+
+
+def run_of(keys: str, kind: str = "lora", gpus: int | None = None, **parts: Any) -> Run:
+    return parse(BASE.format(kind=kind) + keys, gpus=gpus, **parts).runs[0]
+
+
+def field(keys: str, name: str, kind: str = "lora", **parts: Any) -> Any:
+    return get(run_of(keys, kind, **parts), name)
+
+
+def messages(parsed: Parsed, code: str) -> list[str]:
+    return [issue.message for issue in parsed.issues if issue.code == code]

@@ -1,0 +1,548 @@
+"""Trainer and TRL files: recognition, what each key means (sources in the tables), slips, references, edits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.formats import recognise
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer import format as trainer
+from memlint.run import UNKNOWN, get
+from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
+
+PLAIN = {
+    "model_name_or_path": "some/model",
+    "output_dir": "out",
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 8,
+    "learning_rate": 1e-4,
+    "num_train_epochs": 1,
+    "bf16": True,
+}
+TRL = {**PLAIN, "dataset_num_proc": 4}
+DPO = {**TRL, "output_dir": "data/model-dpo-full", "beta": 0.1, "max_prompt_length": 512}
+HALF_UNSAID = {key: value for key, value in TRL.items() if key != "bf16"}
+LORA = {**TRL, "use_peft": True}
+QLORA = {**LORA, "load_in_4bit": True, "torch_dtype": "bfloat16"}
+
+
+def parsed_of(value: Any, **fields: Any) -> Any:
+    return trainer.parse(document(value), context(**fields))
+
+
+@pytest.mark.parametrize(
+    ("value", "claimed"),
+    [
+        (PLAIN, "trainer"),
+        (DPO, "trainer"),
+        (
+            {"stage": "sft", "finetuning_type": "lora", "do_train": True, **PLAIN, "cutoff_len": 1024, "template": "x"},
+            "llamafactory",
+        ),
+        (
+            {
+                "base_model": "m",
+                "micro_batch_size": 2,
+                "adapter": "lora",
+                "learning_rate": 1,
+                "output_dir": "o",
+                "bf16": True,
+            },
+            "axolotl",
+        ),
+        ({"model": "m", "tuner_type": "lora", "split_dataset_ratio": 0.1, **PLAIN, "model_name_or_path": None}, ""),
+        ({"model": "m", "train_type": "lora", "dataset": ["d.jsonl"], **PLAIN, "model_name_or_path": None}, ""),
+        ({"training": PLAIN, "lora": {"r": 8}}, ""),
+        ({"learning_rate": 1e-4, "gradient_accumulation_steps": 2}, ""),
+        # TRL's quickstart of GRPO sets little else than where to write
+        (
+            {
+                "model_name_or_path": "m",
+                "reward_funcs": ["accuracy_reward"],
+                "num_generations": 8,
+                "per_device_train_batch_size": 8,
+                "output_dir": "o",
+            },
+            "trainer",
+        ),
+        ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}, "deepspeed"),
+        # Hydra's: composed, interpolated, and handed to what `_target_` names
+        ({"_target_": "trl.SFTConfig", **PLAIN}, ""),
+        ({"defaults": [{"training_arguments": "dpo"}, "_self_"], **PLAIN}, ""),
+        ({"hydra": {"run": {"dir": "out"}}, **PLAIN}, ""),
+        ([PLAIN], ""),
+        ("just text", ""),
+    ],
+)
+def test_recognised_by_keys(value: Any, claimed: str) -> None:
+    found = recognise(document(value, "file.json"))
+    assert (found[0].NAME if found else "") == claimed
+
+
+# Newest releases: transformers 5.23, trl 1.16, peft 0.21.
+@pytest.mark.parametrize(
+    ("training", "fields"),
+    [
+        (PLAIN, {"method.kind": "full", "method.stage": "sft", "loss.kind": "plain", "sequence.length": UNKNOWN}),
+        (PLAIN, {"model.weights_dtype": "bfloat16", "checkpointing.mode": "none", "stack.framework": "trainer"}),
+        (
+            TRL,
+            {
+                "model.weights_dtype": "float32",
+                "sequence.length": 1024,
+                "loss.kind": "chunked",
+                "loss.chunk_tokens": 4096,
+            },
+        ),
+        (TRL, {"checkpointing.mode": "full", "checkpointing.reentrant": False, "stack.framework": "trl"}),
+        ({**TRL, "gradient_checkpointing": False}, {"checkpointing.mode": "none"}),
+        ({**TRL, "bf16": None}, {"precision.compute": "bfloat16", "precision.autocast": True}),
+        ({**TRL, "bf16": None, "fp16": True}, {"precision.compute": "float16"}),
+        (
+            {**PLAIN, "torch_dtype": "float16"},
+            {"model.weights_dtype": "float16", "precision.trainable_dtype": "float16"},
+        ),
+        ({**PLAIN, "use_liger_kernel": True}, {"loss.kind": "liger", "loss.liger_kernels": True}),
+        ({**TRL, "use_liger_kernel": True}, {"loss.kind": "chunked", "loss.liger_kernels": True}),
+        (LORA, {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("q_proj", "v_proj")}),
+        ({**LORA, "lora_target_modules": ["o_proj"]}, {"method.targets": ("o_proj",)}),
+        ({**LORA, "lora_target_modules": "all-linear"}, {"method.targets": ("all-linear",)}),
+        ({**LORA, "use_peft": False, "lora_r": 8}, {"method.kind": "full"}),
+        ({**LORA, "torch_dtype": "bfloat16"}, {"method.adapter_dtype": "float32"}),
+        (QLORA, {"method.adapter_dtype": "bfloat16", "model.quantization.bits": 4, "model.quantization.kind": "nf4"}),
+        (
+            QLORA,
+            {"model.quantization.double_quant": False, "model.quantization.upcast_rest_to_fp32": False},
+        ),  # trl 0.26
+        ({**LORA, "load_in_4bit": True, "dtype": "bfloat16"}, {"model.quantization.upcast_rest_to_fp32": False}),
+        ({**QLORA, "use_bnb_nested_quant": True}, {"model.quantization.double_quant": True}),
+        ({**LORA, "load_in_8bit": True}, {"model.quantization.bits": 8, "model.quantization.kind": "int8"}),
+        ({**PLAIN, "lora_rank": 64}, {"method.kind": "lora", "method.rank": 64, "method.targets": ("all-linear",)}),
+        ({**PLAIN, "train_mode": "qlora", "lora_rank": 8}, {"model.quantization.bits": 4, "method.kind": "lora"}),
+        (
+            {**PLAIN, "lora_rank": 64, "train_file": "d.jsonl", "max_seq_length": 1024},  # Firefly's train_qlora.py
+            {"model.quantization.bits": 4, "model.quantization.double_quant": True, "model.weights_dtype": "float16"},
+        ),
+        (
+            {**PLAIN, "lora_rank": 64, "train_file": "d.jsonl", "max_seq_length": 1024, "train_mode": "lora"},
+            {"model.weights_dtype": "bfloat16", "method.kind": "lora"},
+        ),
+        ({**PLAIN, "max_seq_length": 2048}, {"sequence.length": 2048}),
+        ({**TRL, "max_length": None}, {"sequence.length": UNKNOWN}),
+        (
+            {**TRL, "packing": True},
+            {"sequence.packing": True, "sequence.neat_packing": True, "sequence.length_is_bound": False},
+        ),
+        ({**TRL, "packing": True, "packing_strategy": "wrapped"}, {"sequence.neat_packing": False}),
+        (DPO, {"method.stage": "dpo", "method.reference_model": "copy", "sequence.max_prompt_length": 512}),
+        ({**DPO, "use_peft": True}, {"method.reference_model": "shared"}),
+        (
+            {**DPO, "output_dir": "data/zephyr-orpo-141b"},
+            {"method.stage": "orpo", "method.reference_model": "none", "loss.kind": "plain"},
+        ),
+        ({**DPO, "output_dir": "out"}, {"method.stage": "dpo", "method.reference_model": "none"}),
+        ({**DPO, "output_dir": "x-dpo", "hub_model_id": "x-orpo"}, {"method.reference_model": "none"}),
+        ({**DPO, "output_dir": "out", "dataset_name": "pairs-dpo"}, {"method.reference_model": "none"}),
+        ({**DPO, "precompute_ref_log_probs": True}, {"method.reference_model": "precomputed"}),
+        (
+            {**DPO, "loss_type": "simpo"},
+            {"method.stage": "simpo", "method.reference_model": "none", "loss.preference": "simpo"},
+        ),
+        ({**DPO, "desirable_weight": 1.0}, {"method.stage": "kto", "method.reference_model": "copy"}),
+        (
+            {**TRL, "num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024},
+            {"method.stage": "grpo", "sequence.length": 1536},
+        ),
+        ({**TRL, "num_generations": 8}, {"sequence.length": UNKNOWN, "method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8, "beta": 0.04}, {"method.reference_model": "copy"}),
+        (
+            {**PLAIN, "attn_implementation": "kernels-community/flash-attn2"},
+            {"attention.implementation": "flash_attention_2"},
+        ),
+        ({**PLAIN, "use_flash_attention_2": True}, {"attention.implementation": "flash_attention_2"}),
+        (PLAIN, {"attention.implementation": "sdpa", "parallelism.engine": "single"}),
+        (
+            {**PLAIN, "with_tracking": True, "dataset_mixer": {}},
+            {"attention.implementation": "flash_attention_2", "stack.framework": "trainer"},
+        ),
+        ({**PLAIN, "fsdp": "full_shard auto_wrap"}, {"parallelism.engine": "fsdp", "parallelism.fsdp.version": 2}),
+        ({**PLAIN, "fsdp": True, "fsdp_config": {"version": 1}}, {"parallelism.fsdp.version": 1}),
+        (
+            {**PLAIN, "fsdp": "shard_grad_op offload"},
+            {"parallelism.fsdp.reshard_after_forward": False, "parallelism.fsdp.cpu_offload": True},
+        ),
+        ({**PLAIN, "fsdp": ""}, {"parallelism.engine": "single"}),
+        ({**PLAIN, "num_processes": 4}, {"parallelism.world_size": 4, "parallelism.engine": "ddp"}),
+    ],
+)
+def test_what_keys_mean(training: dict[str, Any], fields: dict[str, object]) -> None:
+    run = run_of(parsed_of(training))
+    assert {name: get(run, name) for name in fields} == fields
+    assert all(name in run.origins for name in fields if get(run, name) is not False)
+
+
+@pytest.mark.parametrize(
+    ("training", "versions", "fields"),
+    [
+        (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"loss.kind": "plain", "checkpointing.mode": "none"}),
+        (TRL, {"trl": (0, 15), "transformers": (4, 49)}, {"model.weights_dtype": "float32"}),
+        ({**TRL, "use_liger_kernel": True}, {"trl": (0, 19)}, {"loss.kind": "liger"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 18)}, {"method.reference_model": "copy"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 19)}, {"method.reference_model": "none"}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 25)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8}, {"trl": (0, 26)}, {"sequence.length": UNKNOWN}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 9)}, {"sequence.length": 512 + 256}),
+        ({**TRL, "num_generations": 8, "max_prompt_length": 512}, {"trl": (1, 10)}, {"sequence.length": 512 + 512}),
+        (HALF_UNSAID, {"trl": (0, 18)}, {"precision.autocast": False}),
+        (HALF_UNSAID, {"trl": (0, 19)}, {"precision.autocast": True}),
+        ({**HALF_UNSAID, "bf16": False}, {"trl": (0, 19)}, {"precision.autocast": False}),
+        ({**PLAIN, "center_rewards_coefficient": 0.01}, {"trl": (1, 0)}, {"stack.framework": "trl"}),
+        (TRL, {"trl": (0, 28), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
+        (TRL, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": True}),
+        (DPO, {"trl": (0, 29), "transformers": (4, 57)}, {"evaluation.fused_loss": False}),
+        (PLAIN, {"transformers": (5, 14)}, {"evaluation.fused_loss": False}),
+        (PLAIN, {"transformers": (5, 15)}, {"evaluation.fused_loss": True}),
+        (TRL, {"trl": (0, 26), "transformers": (4, 57)}, {"checkpointing.reentrant": True}),
+        (TRL, {"trl": (0, 27), "transformers": (4, 57)}, {"checkpointing.reentrant": False}),
+        (TRL, {"trl": (1, 3)}, {"loss.kind": "plain"}),
+        (TRL, {"trl": (1, 6)}, {"loss.kind": "plain"}),
+        ({**TRL, "loss_type": "chunked_nll"}, {"trl": (1, 4)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256}),
+        (TRL, {"trl": (1, 7)}, {"loss.kind": "chunked", "loss.chunk_tokens": 256, "loss.upcast_logits": False}),
+        ({**TRL, "loss_type": "nll"}, {"trl": (1, 14)}, {"loss.kind": "plain"}),
+        ({**TRL, "use_liger_kernel": True}, {"trl": (1, 14)}, {"loss.kind": "liger"}),
+        (DPO, {"trl": (1, 14)}, {"loss.kind": "plain"}),
+        (DPO, {"trl": (1, 15)}, {"loss.kind": "chunked", "loss.chunk_tokens": 4096}),
+        (PLAIN, {"transformers": (4, 57)}, {"model.weights_dtype": "float32", "checkpointing.reentrant": True}),
+        ({**PLAIN, "fsdp": "full_shard"}, {"transformers": (4, 57)}, {"parallelism.fsdp.version": 1}),
+    ],
+)
+def test_older_releases(training: dict[str, Any], versions: dict[str, Any], fields: dict[str, object]) -> None:
+    run = run_of(parsed_of(training, versions=versions))
+    assert {name: get(run, name) for name in fields} == fields
+
+
+GRPO = {**QLORA, "num_generations": 4}
+# (file, trl, frozen rest upcast to fp32, vocabulary back in bf16, adapters): what the trainers of that release do.
+PREPARED = [
+    (QLORA, (0, 7, 4), True, False, "float32"),  # sft_trainer.py:214 came with 0.7.5
+    (QLORA, (0, 7, 11), True, True, "bfloat16"),  # trainer/utils.py: `isinstance(module, BaseTunerLayer)`
+    (QLORA, (0, 8), True, True, "bfloat16"),
+    (QLORA, (0, 9, 6), True, True, "float32"),  # trl#1644 keeps adapters in fp32
+    (QLORA, (0, 25, 1), True, True, "float32"),  # models/utils.py, prepare_peft_model
+    (QLORA, (0, 26, 0), False, False, "bfloat16"),  # sft_trainer.py:718, `param.data.to(torch.bfloat16)`
+    (QLORA, (1, 5), False, False, "bfloat16"),
+    ({**QLORA, "bf16": False, "fp16": True}, (0, 19), True, False, "float32"),
+    ({**LORA, "load_in_8bit": True, "torch_dtype": "bfloat16"}, (0, 19), True, False, "float32"),  # 4 bits alone
+    ({**QLORA, **DPO}, (0, 7, 6), True, False, "float32"),
+    ({**QLORA, **DPO}, (0, 28), True, True, "float32"),
+    ({**QLORA, **DPO}, (0, 29), False, False, "bfloat16"),
+    (GRPO, (0, 21), False, False, "float32"),  # get_peft_model alone
+    (GRPO, (0, 22), True, True, "float32"),
+    (GRPO, (0, 26), False, False, "bfloat16"),
+    ({**QLORA, "task": "orpo"}, (1, 9), True, True, "float32"),  # experimental/orpo/orpo_trainer.py
+    ({**QLORA, "task": "rm"}, (0, 19), True, False, "float32"),
+    ({**QLORA, "task": "rm"}, (0, 24), True, True, "float32"),
+]
+
+
+@pytest.mark.parametrize(("training", "trl", "upcast", "vocabulary", "adapters"), PREPARED)
+def test_quantised_models_as_each_release_of_trl_prepares_them(
+    training: dict[str, Any], trl: tuple[int, ...], upcast: bool, vocabulary: bool, adapters: str
+) -> None:
+    run = run_of(parsed_of(training, versions={"trl": trl}))
+    quantization = run.model.quantization
+    assert (quantization.upcast_rest_to_fp32, quantization.vocabulary_to_bf16) == (upcast, vocabulary)
+    assert run.method.adapter_dtype == adapters
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_deepspeed_casts_what_trl_prepared(stage: int) -> None:
+    """engine.py, `module.bfloat16()`; and under ZeRO-3 `is_sharded_qlora` calls nothing at all."""
+    config = {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}}
+    run = run_of(parsed_of({**QLORA, "deepspeed": config}, versions={"trl": (0, 19)}))
+    assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.method.adapter_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(("storage", "adapters"), [("bfloat16", "bfloat16"), (None, "float32")])
+def test_fsdp_keeps_quantised_models_as_loaded(storage: str | None, adapters: str) -> None:
+    """Before 0.26 TRL has no key for the storage: it takes the dtype of the model (trl/trainer/utils.py)."""
+    training = {**QLORA, "fsdp": "full_shard", "torch_dtype": storage}
+    run = run_of(parsed_of(training, versions={"trl": (0, 19)}))
+    assert not run.model.quantization.upcast_rest_to_fp32
+    assert run.model.quantization.storage_dtype == (storage or "uint8")
+    assert run.method.adapter_dtype == adapters
+
+
+@pytest.mark.parametrize(
+    ("transformers", "words", "config", "expected"),
+    [
+        (
+            (4, 57),
+            "full_shard",
+            {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"},
+            (1, "none", "FULL_STATE_DICT"),
+        ),
+        ((4, 57), "full_shard auto_wrap", {"min_num_params": 2000}, (1, "size", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard auto_wrap", {}, (1, "transformer", "FULL_STATE_DICT")),
+        ((5, 9), "full_shard", {"fsdp_version": 2}, (2, "none", "SHARDED_STATE_DICT")),
+        ((5, 10), "full_shard", {}, (2, "transformer", "FULL_STATE_DICT")),
+        ((5, 10), "full_shard", {"state_dict_type": "SHARDED_STATE_DICT"}, (2, "transformer", "SHARDED_STATE_DICT")),
+    ],
+)
+def test_fsdp_as_each_release_of_transformers_reads_it(
+    transformers: tuple[int, ...], words: str, config: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    run = run_of(parsed_of({**PLAIN, "fsdp": words, "fsdp_config": config}, versions={"transformers": transformers}))
+    fsdp = run.parallelism.fsdp
+    assert (fsdp.version, fsdp.wrap, fsdp.state_dict_type) == expected
+
+
+def test_deepspeed_behind_a_path_and_inline() -> None:
+    config = {"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}, "bf16": {"enabled": "auto"}}
+    by_path = parsed_of({**PLAIN, "deepspeed": "ds.json"}, files={"ds.json": config})
+    inline = parsed_of({**PLAIN, "deepspeed": config})
+    for parsed in (by_path, inline):
+        run = run_of(parsed)
+        assert (run.parallelism.engine, run.parallelism.zero.stage) == ("deepspeed", 3)
+        assert run.parallelism.zero.reduce_bucket_size == 4096 * 4096
+        assert run.model.weights_dtype == "bfloat16"
+    assert run_of(by_path).related == ("ds.json",)
+    assert run_of(by_path).origins["parallelism.zero.stage"].kind == "companion"
+    assert run_of(inline).origins["parallelism.zero.stage"].pointer == ("deepspeed", "zero_optimization", "stage")
+
+
+@pytest.mark.parametrize(("stage", "dtype"), [(3, "float32"), (2, "bfloat16")])
+def test_stage_3_without_half_precision_loads_in_fp32(stage: int, dtype: str) -> None:
+    """transformers 5.23 modeling_utils.py:3821 enters deepspeed.zero.Init, whose dtype is then torch.float."""
+    training = {**PLAIN, "bf16": False, "torch_dtype": "bfloat16", "deepspeed": {"zero_optimization": {"stage": stage}}}
+    run = run_of(parsed_of(training))
+    precision = run.precision
+    assert (run.model.weights_dtype, precision.trainable_dtype, precision.compute) == (dtype, dtype, dtype)
+
+
+def test_a_missing_deepspeed_file_is_said_and_leaves_the_stage_unknown() -> None:
+    parsed = parsed_of({**PLAIN, "deepspeed": "nowhere.json"})
+    assert codes(parsed) == ["missing-reference"]
+    assert run_of(parsed).parallelism.zero.stage is UNKNOWN
+
+
+def test_lora_under_zero3_checkpoints_reentrantly_in_trl() -> None:
+    config = {"zero_optimization": {"stage": 3}}
+    assert run_of(parsed_of({**LORA, "deepspeed": config})).checkpointing.reentrant is True
+    assert run_of(parsed_of({**TRL, "deepspeed": config})).checkpointing.reentrant is False
+
+
+def test_an_unknown_model_leaves_what_depends_on_it_unknown() -> None:
+    run = run_of(parsed_of(PLAIN, known=False))
+    assert (run.model.name, run.model.architecture, run.model.weights_dtype) == ("some/model", UNKNOWN, UNKNOWN)
+    assert run.origins["model.architecture"].detail == "not known"
+
+
+YAML = """model_name_or_path: some/model
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: {rate}
+num_train_epochs: 1
+{rest}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "rest", "found"),
+    [
+        ("1.0e-5", "", []),
+        ("1e-5", "", [("string-number", "error")]),
+        ("1e-5", "dataset_num_proc: 4", [("string-number", "warning")]),  # TrlParser converts it
+        ("1e-5", "warmup_steps: 1e2", [("string-number", "error"), ("string-number", "error")]),
+        ("0.1", "optim: adamw_trch", [("bad-value", "error")]),
+        ("0.1", "bf16: true\nfp16: true", []),  # PRE011 says it, and mends it
+        ("0.1", "load_in_4bit: true\nload_in_8bit: true", [("conflict", "error")]),
+        ("0.1", "gradient_accumulation_step: 4", [("unknown-key", "warning")]),
+        ("0.1", "dataset_kwarg: {add_special_tokens: false}", [("unknown-key", "warning")]),
+        ("0.1", "dataset: a/b\ndevices: 4", []),  # a script's own
+        ("0.1", "dataset: {path: a/b}", []),  # a script's own: `datasets` takes a list
+        ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
+        ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
+        ("0.1", "eval_strategy: no\nsave_strategy: no", []),
+        ("0.1", "bias: none\nmode: sft", []),  # short names of a script are no slips of `bits` and `model`
+        ("0.1", "resume_from_checkpoint: false", []),
+        ("0.1", "max_seq_length: 512\ntorch_dtype: bfloat16", []),  # keys of the script
+        ("0.1", "evaluation_strategy: steps", []),
+        ("0.1", "optim: ${OPTIM}\nwarmup_steps: ${WARMUP}\nmodel_revision: $REVISION", []),  # a template's
+        ("0.1", "overwrite_output_dir: true", [("removed-key", "info")]),
+        ("0.1", "max_seq_length: 512\npacking: true", [("renamed-key", "info")]),
+    ],
+)
+def test_what_there_is_to_say(rate: str, rest: str, found: list[tuple[str, str]]) -> None:
+    parsed = trainer.parse(document(YAML.format(rate=rate, rest=rest), "train.yaml"), context())
+    assert [(issue.code, issue.severity) for issue in parsed.issues] == found
+
+
+def test_a_number_that_is_text_is_suggested_with_a_dot() -> None:
+    parsed = trainer.parse(document(YAML.format(rate="1e-5", rest=""), "train.yaml"), context())
+    assert parsed.issues[0].suggestion == "1.0e-5"
+
+
+RECORD = {"logging_nan_inf_filter": True, "log_on_each_node": True, "log_level_replica": -1, "ignore_data_skip": False}
+
+
+@pytest.mark.parametrize(("more", "found"), [({}, ["removed-key", "missing-reference"]), (RECORD, [])])
+def test_what_a_run_wrote_down_is_read_by_no_parser(more: dict[str, Any], found: list[str]) -> None:
+    parsed = parsed_of({**PLAIN, "past_index": -1, "deepspeed": "None", **more})
+    assert [issue.code for issue in parsed.issues] == found
+
+
+def test_json_numbers_are_numbers() -> None:
+    text = '{"model_name_or_path": "m", "output_dir": "o", "learning_rate": 1e-5, "num_train_epochs": 1}'
+    assert codes(trainer.parse(document(text), context())) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 32},
+        {"checkpointing.mode": "full"},
+        {"attention.implementation": "flash_attention_2"},
+        {"optimizer.name": "paged_adamw_8bit"},
+        {"evaluation.batch_size": 1, "evaluation.accumulation_steps": 4},
+        {"parallelism.zero.stage": 3, "offload.optimizer": "cpu"},
+    ],
+)
+def test_edits_say_what_was_asked_for(changes: dict[str, Any]) -> None:
+    ds = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}
+    training = {**PLAIN, "deepspeed": "ds.json"}
+    parsed = parsed_of(training, files={"ds.json": ds})
+    edits = trainer.edits(parsed, run_of(parsed), changes)
+    assert edits is not None
+    files = {"ds.json": applied(ds, edits, "ds.json")}
+    after = parsed_of(applied(training, edits, "train.json"), files=files)
+    kept = {
+        name: value for name, value in changes.items() if name != "optimizer.name" or "offload.optimizer" in changes
+    }
+    assert {name: get(run_of(after), name) for name in kept} == kept
+    assert codes(after) == []
+
+
+def test_edits_keep_the_spelling_of_the_file() -> None:
+    parsed = parsed_of({**PLAIN, "activation_checkpointing": False, "max_seq_length": 4096})
+    edits = trainer.edits(parsed, run_of(parsed), {"checkpointing.mode": "full", "sequence.length": 2048})
+    assert {edit.pointer[0]: (edit.action, edit.value) for edit in edits or ()} == {
+        "activation_checkpointing": ("set", True),
+        "max_seq_length": ("set", 2048),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallelism.zero.stage": 3},  # there is no DeepSpeed file
+        {"checkpointing.mode": "unsloth"},
+        {"sequence.length": 512},  # the script decides
+        {"parallelism.tensor_parallel_size": 2},
+        {"batch.micro_batch_size": 0},
+    ],
+)
+def test_edits_refuse_what_cannot_be_said(changes: dict[str, Any]) -> None:
+    parsed = parsed_of(PLAIN)
+    assert trainer.edits(parsed, run_of(parsed), changes) is None
+
+
+KEYS = sorted(compiled_schema("trainer.json").schema["properties"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), ANYTHING, max_size=8))
+def test_no_value_makes_it_raise(value: dict[str, Any]) -> None:
+    plain = document({})._replace(value={**PLAIN, **value})
+    trainer.recognise(plain)
+    parsed = trainer.parse(plain, context())
+    run = run_of(parsed)
+    assert all(name.split(".")[0] in run._fields for name in run.origins)
+    trainer.edits(parsed, run, {"batch.micro_batch_size": 1, "checkpointing.mode": "full"})
+
+
+@pytest.mark.parametrize("value", [None, True, 7, 1.5, "text", [], {}, [1, "a"], {"a": 1}, float("nan"), 10**30])
+def test_every_key_takes_every_kind_of_value(value: Any) -> None:
+    for key in KEYS:
+        parsed = trainer.parse(document({})._replace(value={**PLAIN, key: value}), context())
+        assert len(parsed.runs) == 1
+
+
+def test_scripts_with_their_own_names_for_things() -> None:
+    # model_id, micro_batch_size, seq_len, method and optimizer instead of TrainingArguments' names
+    own = {
+        "model_id": "some/model",
+        "base_dtype": "bf16",
+        "micro_batch_size": 1,
+        "seq_len": 1024,
+        "method": "qlora",
+        "lora_rank": 16,
+        "output_dir": "out",
+        "gradient_accumulation_steps": 8,
+        "learning_rate": 2e-4,
+        "max_steps": 10,
+    }
+    run = run_of(parsed_of(own))
+    assert (run.batch.micro_batch_size, run.sequence.length, run.method.kind) == (1, 1024, "lora")
+    assert (run.model.quantization.bits, run.model.weights_dtype) == (4, "bfloat16")
+    assert codes(parsed_of(own)) == []
+
+
+def test_a_fragment_without_model_or_output_is_claimed_only_when_nearly_all_keys_are_arguments() -> None:
+    few = {"learning_rate": 1e-4, "num_train_epochs": 2, "per_device_train_batch_size": 2, "warmup_steps": 6}
+    many = {
+        **few,
+        **dict.fromkeys(("gradient_accumulation_steps", "eval_steps", "save_steps", "logging_steps"), 4),
+        "lr_scheduler_type": "linear",
+        "save_strategy": "no",
+        "weight_decay": 0.1,
+        "max_steps": 20,
+    }
+    assert trainer.recognise(document({**few, "freeze_layer": 20, "datasets": ["a"]})).confidence == "no"
+    assert trainer.recognise(document(many)).confidence == "likely"
+    trl = dict.fromkeys(("beta", "num_generations", "max_completion_length", "use_vllm", "torch_dtype", "seed"), 1)
+    assert trainer.recognise(document({**many, **trl, "reward_task": "a", "reward_weight_own": 1})).confidence != "no"
+    assert trainer.recognise(document({**many, **{f"own_{i}": i for i in range(9)}})).confidence == "no"
+
+
+LORA_CHANGES = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
+NF4 = {
+    "model.quantization.method": "bnb",
+    "model.quantization.bits": 4,
+    "model.quantization.kind": "nf4",
+    "model.quantization.double_quant": True,
+}
+HALF = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("training", "changes"),
+    [
+        (TRL, LORA_CHANGES),
+        (DPO, {**LORA_CHANGES, **NF4}),
+        (LORA, NF4),
+        ({**TRL, "dtype": "float32"}, HALF),
+        ({**PLAIN, "torch_dtype": "float32"}, HALF),
+        (LORA, {"model.weights_dtype": "bfloat16"}),
+        (QLORA, {"method.targets": ("q_proj", "v_proj"), "method.rank": 8}),
+        (TRL, {"optimizer.name": "adafactor"}),
+    ],
+)
+def test_adapters_bits_and_dtypes_are_said_in_trls_words(training: dict[str, Any], changes: dict[str, Any]) -> None:
+    parsed = parsed_of(training)
+    edits = trainer.edits(parsed, run_of(parsed), changes)
+    assert edits is not None
+    after = parsed_of(applied(training, edits, parsed.documents[0].path))
+    assert {name: get(run_of(after), name) for name in changes} == changes
+    assert codes(after) == []
+
+
+@pytest.mark.parametrize("changes", [LORA_CHANGES, NF4, HALF])
+def test_a_script_that_is_not_trls_has_no_such_words(changes: dict[str, Any]) -> None:
+    parsed = parsed_of(PLAIN)
+    assert trainer.edits(parsed, run_of(parsed), changes) is None

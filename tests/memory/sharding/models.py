@@ -1,0 +1,82 @@
+"""Small models and runs that the sharding tests share, and the grid's benchmark modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from memlint.memory.values import Tensor, Unit
+from memlint.run import Batch, Checkpointing, Fsdp, Optimizer, Parallelism, Precision, Run, Zero
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "sharding"
+
+
+def benchmark_module(name: str) -> ModuleType:
+    """`predict` or `compare` of benchmarks/sharding, which is no package."""
+    full = f"sharding_benchmark_{name}"
+    if full not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full, BENCHMARK / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[full] = module
+        spec.loader.exec_module(module)
+    return sys.modules[full]
+
+
+def tensor(name: str, rows: int, columns: int, kind: str = "linear", dtype: str = "bfloat16", **more: Any) -> Tensor:
+    numel = rows * columns
+    shape = (rows, columns) if columns > 1 else (rows,)
+    size = 4 if dtype == "float32" else 2
+    return Tensor(name, numel, shape, kind, more.get("trainable", True), dtype, numel * size, more.get("copies", 1))
+
+
+def model(hidden: int = 64, layers: int = 4, vocabulary: int = 512, **more: Any) -> tuple[Unit, ...]:
+    """A decoder: embedding, `layers` equal layers, norm and head."""
+    layer = (
+        tensor("self_attn.q_proj.weight", hidden, hidden, **more),
+        tensor("self_attn.o_proj.weight", hidden, hidden, **more),
+        tensor("mlp.up_proj.weight", 4 * hidden, hidden, **more),
+        tensor("mlp.down_proj.weight", hidden, 4 * hidden, **more),
+        tensor("input_layernorm.weight", hidden, 1, "norm", **more),
+    )
+    return (
+        Unit("embedding", (tensor("embed_tokens.weight", vocabulary, hidden, "embedding", **more),)),
+        Unit("layer", layer, layers, 0),
+        Unit(
+            "head",
+            (
+                tensor("norm.weight", hidden, 1, "norm", **more),
+                tensor("lm_head.weight", vocabulary, hidden, "head", **more),
+            ),
+        ),
+    )
+
+
+def zero_run(stage: int, world: int = 2, **knobs: Any) -> Run:
+    """A bf16 run under ZeRO with a fused optimizer and small buckets; `knobs` are fields of `Zero`."""
+    knobs = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000, **knobs}
+    return Run(
+        "test",
+        "test.yaml",
+        precision=Precision("bfloat16", False, "bfloat16", True),
+        batch=Batch(1, 1),
+        checkpointing=Checkpointing("full"),
+        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        parallelism=Parallelism(world, world, world, engine="deepspeed", zero=Zero(stage=stage, **knobs)),
+    )
+
+
+def fsdp_run(version: int, world: int = 2, **knobs: Any) -> Run:
+    """A bf16 mixed-precision run under FSDP with fp32 shards; `knobs` are fields of `Fsdp`."""
+    return Run(
+        "test",
+        "test.yaml",
+        precision=Precision("bfloat16", True, "float32", False),
+        batch=Batch(1, 1),
+        checkpointing=Checkpointing("full"),
+        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        parallelism=Parallelism(world, world, world, engine="fsdp", fsdp=Fsdp(version, **knobs)),
+    )

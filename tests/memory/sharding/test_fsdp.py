@@ -1,0 +1,132 @@
+"""What each FSDP knob does to the bytes, against torch 2.13 and accelerate 1.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memlint.memory.parameters import Missing
+from memlint.memory.parameters import total as parameters
+from memlint.memory.sharding.fsdp import placement as fsdp
+from memlint.memory.sharding.fsdp.plan import by_size
+from memlint.memory.values import ModelState, Unit
+from memlint.run import UNKNOWN, Run, replace
+from tests.memory.sharding.models import fsdp_run, model, tensor
+
+UNITS = model(dtype="float32")
+COUNT = parameters(UNITS)
+LAYER = sum(t.numel for t in UNITS[1].tensors)
+HEAD = UNITS[2].tensors[1].numel
+OUTSIDE = COUNT - 4 * LAYER
+
+
+def place(run: Run, units: tuple[Unit, ...] = UNITS) -> ModelState:
+    return fsdp.place(run, units)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_shards_states_and_gradients_are_fp32_and_shared(version: int) -> None:
+    state = place(fsdp_run(version, 4))
+    assert state.weights == pytest.approx(4 * COUNT / 4, rel=0.01)
+    assert state.optimizer_states == pytest.approx(8 * COUNT / 4, rel=0.05)
+    assert state.gradients_at_step == pytest.approx(4 * COUNT / 4, rel=0.01)
+
+
+def test_the_first_version_keeps_the_root_gathered_and_one_layer_in_flight() -> None:
+    state = place(fsdp_run(1, backward_prefetch="NONE"))
+    assert state.gathered_at_loss == 2 * OUTSIDE
+    assert state.units[1].gathered_forward == pytest.approx(2 * (OUTSIDE + LAYER * 1.5), rel=0.01)  # its cast shard too
+    assert state.units[1].gathered_backward == pytest.approx(2 * (OUTSIDE + LAYER), rel=0.01)
+
+
+def test_backward_prefetch_adds_a_layer() -> None:
+    without, ahead = place(fsdp_run(1, backward_prefetch="NONE")), place(fsdp_run(1))
+    assert ahead.units[1].gathered_backward - without.units[1].gathered_backward == pytest.approx(2 * LAYER, rel=0.01)
+
+
+def test_shard_grad_op_frees_layers_only_in_the_backward() -> None:
+    state = place(fsdp_run(1, strategy="SHARD_GRAD_OP"))
+    assert state.gathered_at_loss == pytest.approx(2 * COUNT, rel=0.01)
+    assert state.units[1].gradient_kept == pytest.approx(4 * LAYER / 2 - 2 * LAYER, abs=64)
+
+
+def test_no_shard_keeps_everything() -> None:
+    state = place(fsdp_run(1, 8, strategy="NO_SHARD"))
+    assert state.weights == 4 * COUNT
+
+
+def test_hybrid_sharding_divides_by_the_node() -> None:
+    run = replace(fsdp_run(1, 8, strategy="HYBRID_SHARD"), {"parallelism.gpus_per_node": 2})
+    assert place(run).weights == pytest.approx(4 * COUNT / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_sync_keeps_whole_gradients(version: int) -> None:
+    run = replace(fsdp_run(version, 8), {"batch.gradient_accumulation_steps": 4})
+    assert place(run).gradients_resident == pytest.approx(2 * COUNT, rel=0.01)
+    assert place(fsdp_run(version, 8)).gradients_resident == 0
+
+
+@pytest.mark.parametrize(("accelerate", "whole"), [((1, 10), False), ((1, 11), True), ((), True)])
+def test_before_accelerate_1_11_the_second_version_reduced_each_backward(accelerate: Any, whole: bool) -> None:
+    """Its `no_sync` looked for a method that FSDP2's modules do not have."""
+    changes = {"batch.gradient_accumulation_steps": 4, "stack.accelerate": accelerate}
+    assert bool(place(replace(fsdp_run(2), changes)).gradients_resident) == whole
+    assert place(replace(fsdp_run(1), changes)).gradients_resident
+
+
+def test_the_heads_gradient_waits_for_the_embeddings() -> None:
+    assert place(fsdp_run(1)).units[-1].gradient_kept >= 2 * HEAD
+
+
+def test_the_second_version_holds_the_buffer_it_gathers_through() -> None:
+    state = place(fsdp_run(2))
+    assert state.units[1].gathered_forward >= 2 * 2 * LAYER
+    assert state.gathered_at_loss == 2 * state.gathered_at_loss_backward
+
+
+def test_without_resharding_everything_is_gathered_at_the_loss() -> None:
+    assert place(fsdp_run(2, reshard_after_forward=False)).gathered_at_loss_backward >= 2 * COUNT
+
+
+def test_offload_leaves_what_is_gathered() -> None:
+    for version in (1, 2):
+        state = place(fsdp_run(version, cpu_offload=True))
+        assert state.weights == state.optimizer_states == state.gradients_at_step == 0
+        assert state.host_bytes >= (4 + 8 + 4) * COUNT
+
+
+def test_first_dimensions_are_padded_in_the_second_version() -> None:
+    units = (Unit("layer", (tensor("bias", 3, 1, "bias", "float32"),)),)
+    assert place(fsdp_run(2, 8), units).weights == 4
+    assert place(fsdp_run(2, 2), units).weights == 8
+
+
+def test_frozen_half_weights_stay_half() -> None:
+    frozen = model(trainable=False)
+    adapter = tensor("lora_A", 8, 64, "adapter", "float32")
+    units = (frozen[0], frozen[1]._replace(tensors=(*frozen[1].tensors, adapter)), frozen[2])
+    state = place(fsdp_run(2), units)
+    assert state.weights == pytest.approx(2 * COUNT / 2 + 4 * 4 * 8 * 64 / 2, rel=0.01)
+    assert state.gradients_at_step == 4 * 4 * 8 * 64 // 2
+
+
+def test_size_wrapping_goes_innermost_first() -> None:
+    """torch.distributed.fsdp.wrap: a parent is wrapped when what its children left is still large enough."""
+    sizes = {"a.x.weight": 50, "a.y.weight": 10, "b.weight": 45, "c": 5}
+    tensors = [tensor(name, numel, 1) for name, numel in sizes.items()]
+    groups, rest = by_size(tensors, 40)
+    assert [[t.name for t in group] for group in groups] == [["a.x.weight"], ["b.weight"]]
+    assert {t.name for t in rest} == {"a.y.weight", "c"}
+    groups, rest = by_size(tensors, 55)
+    assert [[t.name for t in group] for group in groups] == [["a.x.weight", "a.y.weight"]]
+
+
+def test_what_is_not_known_is_said() -> None:
+    unknown = {"parallelism.data_parallel_size": UNKNOWN, "parallelism.world_size": UNKNOWN}
+    with pytest.raises(Missing) as caught:
+        place(replace(fsdp_run(1), unknown))
+    assert caught.value.field == "parallelism.world_size"
+    with pytest.raises(Missing):
+        place(replace(fsdp_run(1), {"precision.compute": UNKNOWN}))

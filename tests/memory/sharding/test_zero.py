@@ -1,0 +1,181 @@
+"""What each ZeRO knob does to the bytes, against deepspeed 0.19.8's code."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.memory.parameters import Missing
+from memlint.memory.parameters import total as parameters
+from memlint.memory.sharding.zero import placement as zero
+from memlint.memory.values import ModelState, Tensor, Unit
+from memlint.run import UNKNOWN, Run, replace
+from tests.memory.sharding.models import model, tensor, zero_run
+
+UNITS = model()
+COUNT = parameters(UNITS)
+
+
+def place(run: Run, units: tuple[Unit, ...] = UNITS) -> ModelState:
+    return zero.place(run, units)
+
+
+def backward(state: ModelState) -> int:
+    """The most that the layers' backward adds."""
+    return max(unit.gradient_live for unit in state.units[:-1])
+
+
+def test_stages_share_what_they_say() -> None:
+    states = {stage: place(zero_run(stage, 4)) for stage in (0, 1, 2, 3)}
+    assert states[0].optimizer_states == pytest.approx(12 * COUNT, rel=0.01)
+    assert states[1].optimizer_states == pytest.approx(12 * COUNT / 4, rel=0.01)
+    assert states[2].weights == 2 * COUNT
+    assert states[3].weights == pytest.approx(2 * COUNT / 4, rel=0.01)
+    assert states[3].gradients_resident == pytest.approx(2 * COUNT / 4, rel=0.01)
+
+
+def test_the_bucket_of_stage_2_has_its_size_whatever_the_model() -> None:
+    small, default = place(zero_run(2)), place(zero_run(2, reduce_bucket_size=500_000_000))
+    assert backward(default) - backward(small) >= 2 * 499_000_000
+    assert small.communication == default.communication == 0  # only while a backward runs
+
+
+def test_overlapped_communication_takes_a_second_bucket() -> None:
+    one = place(zero_run(2, reduce_bucket_size=10**6, overlap_comm=False))
+    two = place(zero_run(2, reduce_bucket_size=10**6, overlap_comm=True))
+    assert backward(two) - backward(one) == 2 * 10**6
+
+
+def test_the_bucket_of_stage_3_is_there_all_the_time() -> None:
+    state = place(zero_run(3, reduce_bucket_size=10**6, param_persistence_threshold=0))
+    assert state.communication == state.communication_at_step == 2 * 10**6
+
+
+def test_a_fused_step_still_converts_gradients() -> None:
+    """fp32 gradients, half gradients and their flat copy: 8 bytes for each element of the rank's share."""
+    state = place(zero_run(2, 2))
+    assert state.gradients_at_step + state.step_temporaries == pytest.approx(8 * COUNT / 2, rel=0.01)
+
+
+def test_sub_groups_bound_the_step_of_stage_3() -> None:
+    whole = place(zero_run(3, param_persistence_threshold=0))
+    parts = place(zero_run(3, param_persistence_threshold=0, sub_group_size=10_000))
+    assert parts.step_temporaries < whole.step_temporaries / 3
+    assert parts.optimizer_states == pytest.approx(whole.optimizer_states, rel=0.01)  # rounding of each part
+
+
+def test_persistent_parameters_are_whole_beside_their_share() -> None:
+    everything = place(zero_run(3, param_persistence_threshold=10**9, reduce_bucket_size=0))
+    nothing = place(zero_run(3, param_persistence_threshold=0, reduce_bucket_size=0))
+    assert everything.communication - nothing.communication == 2 * COUNT
+    assert everything.units[1].gathered_forward == 0 < nothing.units[1].gathered_forward
+
+
+def test_max_live_parameters_bounds_prefetching_not_reuse() -> None:
+    def gathered(**knobs: int) -> int:
+        run = zero_run(3, param_persistence_threshold=0, prefetch_bucket_size=10**9, **knobs)
+        return max(unit.gathered_forward for unit in place(run).units)
+
+    assert gathered(max_live_parameters=50_000, max_reuse_distance=0) < gathered(
+        max_live_parameters=10**9, max_reuse_distance=0
+    )
+    assert gathered(max_live_parameters=0, max_reuse_distance=10**9) >= 2 * COUNT
+
+
+def test_one_gpu_gathers_nothing_and_keeps_everything() -> None:
+    state = place(zero_run(3, 1))
+    assert state.weights == 2 * COUNT
+    assert {unit.gathered_forward for unit in state.units} == {0}
+
+
+def test_optimizer_offload_moves_states_to_the_host() -> None:
+    for stage in (1, 2, 3):
+        here, there = place(zero_run(stage)), place(replace(zero_run(stage), {"offload.optimizer": "cpu"}))
+        assert there.optimizer_states == 0
+        assert there.host_bytes >= 2 * (here.optimizer_states + 4 * COUNT // 2)
+
+
+def test_parameter_offload_leaves_only_what_is_gathered() -> None:
+    run = replace(zero_run(3, param_persistence_threshold=0), {"offload.parameters": "cpu"})
+    state = place(run)
+    assert state.weights == 0
+    assert state.units[1].gathered_backward > 0
+
+
+def test_stage_2_accumulates_its_share_twice_while_a_backward_runs() -> None:
+    once, often = zero_run(2), replace(zero_run(2), {"batch.gradient_accumulation_steps": 4})
+    assert place(once).gradients_resident == 0
+    resident = place(often).gradients_resident
+    assert COUNT <= resident <= 2 * COUNT
+    assert backward(place(often)) == backward(place(once))
+
+
+def test_stage_1_accumulates_everything() -> None:
+    run = replace(zero_run(1, 8), {"batch.gradient_accumulation_steps": 4})
+    assert place(run).gradients_resident == 2 * COUNT + 2 * 1000  # and the bucket, freed when they are reduced
+
+
+def test_fp32_accumulation_in_stage_1_is_another_engine() -> None:
+    run = replace(zero_run(1, 8), {"precision.grad_dtype": "float32"})
+    assert place(run).gradients_resident == 4 * COUNT
+
+
+def test_a_frozen_base_has_no_gradients() -> None:
+    units = with_adapter()
+    for stage in (2, 3):
+        assert place(zero_run(stage), units).optimizer_states <= 12 * 8 * 64 * 4
+
+
+def with_adapter(*more: Tensor) -> tuple[Unit, ...]:
+    frozen = model(trainable=False)
+    layer = frozen[1]._replace(tensors=(*frozen[1].tensors, tensor("lora_A", 8, 64, "adapter"), *more))
+    return frozen[0], layer, frozen[2]
+
+
+def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
+    """`Init(module=...)` partitions parameters of every dtype (0.19.8 parameter_offload.py:270); in a run of two
+    processes each held 16,384 of a packed tensor's 32,768 bytes. The engine has all of the model on the GPU before."""
+    packed = tensor("mlp.gate_proj.weight", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048 + 640)
+    run = zero_run(3, 8, param_persistence_threshold=0)
+    without, found = place(run, with_adapter()), place(run, with_adapter(packed))
+    assert found.weights - without.weights == 4 * (2048 // 8 + 640)
+    assert found.units[1].gathered_forward > without.units[1].gathered_forward
+    assert found.load_peak == sum(t.stored_bytes * u.repeat for u in with_adapter(packed) for t in u.tensors)
+
+
+def test_what_is_not_known_is_said() -> None:
+    for field in ("parallelism.zero.stage", "parallelism.zero.reduce_bucket_size"):
+        with pytest.raises(Missing) as caught:
+            place(replace(zero_run(2), {field: UNKNOWN}))
+        assert caught.value.field == field
+    with pytest.raises(Missing):
+        place(replace(zero_run(2), {"parallelism.data_parallel_size": UNKNOWN, "parallelism.world_size": UNKNOWN}))
+
+
+def test_pinned_host_buffers_are_rounded_to_a_power_of_two() -> None:
+    offload = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+    pinned = {**offload, "offload.optimizer_pinned": True, "offload.parameters_pinned": True}
+    for stage in (2, 3):
+        loose, tight = (place(replace(zero_run(stage), knobs)).host_bytes for knobs in (offload, pinned))
+        assert loose < tight <= 2 * loose
+
+
+def test_a_partial_offload_leaves_the_first_sub_groups_on_the_gpu() -> None:
+    half = replace(zero_run(3, sub_group_size=10_000), {"offload.optimizer": "cpu", "offload.optimizer_ratio": 0.5})
+    whole = place(zero_run(3, sub_group_size=10_000)).optimizer_states
+    assert 0.2 * whole < place(half).optimizer_states < 0.8 * whole
+
+
+def test_expert_modules_are_gathered_one_by_one_unless_they_are_a_leaf() -> None:
+    names = ("mlp.experts.*.up_proj.weight", "mlp.experts.*.down_proj.weight")
+    experts = tuple(tensor(name, 64, 64, copies=8) for name in names)
+    units = (UNITS[0], Unit("layer", experts, 4, 0), UNITS[2])
+    knobs = {"param_persistence_threshold": 0, "prefetch_bucket_size": 0, "max_reuse_distance": 0}
+    alone = place(zero_run(3, **knobs), units)
+    together = place(zero_run(3, leaf_modules=("MoeBlock",), **knobs), units)
+    assert alone.units[1].gathered_forward == 2 * 64 * 64
+    assert together.units[1].gathered_forward == 2 * 2 * 16 * 64 * 64  # the flat buffer and its copies
+
+
+def test_an_absurd_model_is_refused_before_it_fills_memory() -> None:
+    with pytest.raises(Missing):
+        place(zero_run(2), (UNITS[0], UNITS[1]._replace(repeat=10**9), UNITS[2]))

@@ -1,0 +1,121 @@
+"""A repository that shows how its configs are launched, as its users see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.commands.running import memlint, write
+
+CONFIG = """\
+model_name_or_path: meta-llama/Meta-Llama-3-8B
+output_dir: out
+learning_rate: 1.0e-5
+max_length: 2048
+per_device_train_batch_size: 1
+dataset_text_field: text
+bf16: true
+"""
+LAUNCH = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
+PAGE = "# Training\n\n    accelerate launch --config_file acc/zero3.yaml run.py --config recipes/sft.yaml\n"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    files = {"recipes/sft.yaml": CONFIG, "recipes/dpo.yaml": CONFIG, "acc/zero3.yaml": LAUNCH, "README.md": PAGE}
+    write(tmp_path, files)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    return tmp_path
+
+
+def test_the_text_says_what_was_read_and_what_to_name(repository: Path) -> None:
+    told = memlint(repository, "check", ".", "--gpu", "A100-80GB", "--no-fixes").out
+
+    assert "recipes/dpo.yaml:5:30: warning MEM005" in told
+    assert "A100-80GB; --gpus says how many there are; --with acc/zero3.yaml says what launches it\n" in told
+    assert "recipes/sft.yaml:5" not in told
+    assert "the run is read as commands in the repository launch it (README.md:3); --with, or `with:` in" in told
+    assert "`with: [acc/zero3.yaml]` in memlint.yaml would say for good" in told
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (PAGE.replace("run.py", "--num_processes 2 run.py"), "on 2 GPUs, as README.md:3 launches it: *"),
+        (
+            "torchrun --nproc_per_node 2 run.py recipes/sft.yaml",
+            "if every one of the 2 GPUs *, as README.md:1 launches it: *",
+        ),
+        (
+            PAGE + PAGE.replace("run.py", "--num_processes 2 run.py"),
+            "if *; launched with acc/zero3.yaml in README.md:3 and "
+            "with acc/zero3.yaml on 2 GPUs in README.md:6; --with FILE says which holds",
+        ),
+        (
+            PAGE + PAGE.replace("run.py", "--use_fsdp run.py"),
+            "if *; launched with acc/zero3.yaml in README.md:3; --with that file says so",
+        ),
+    ],
+)
+def test_how_a_run_that_does_not_fit_is_launched(repository: Path, page: str, said: str) -> None:
+    write(repository, {"README.md": page})
+    told = memlint(repository, "check", "recipes/sft.yaml", "--gpu", "RTX4090", "--no-fixes", "--format", "json").out
+    (message,) = (one["message"] for one in json.loads(told)["findings"] if one["rule"] == "MEM005")
+
+    assert fnmatchcase(message, f"out of memory in the * phase* {said}"), message
+    assert "unknown" not in message
+
+
+def test_what_was_read_is_an_assumption(repository: Path) -> None:
+    (run,) = json.loads(memlint(repository, "estimate", "recipes/sft.yaml", "--format", "json").out)["runs"]
+    launch = {
+        "field": "launch",
+        "value": "acc/zero3.yaml",
+        "origin": "README.md:3:1 (the repository launches it there)",
+    }
+
+    assert run["hardware"]["gpus"] == 8
+    assert launch in run["assumptions"]
+    assert "\n  launched as in README.md:3\n" in memlint(repository, "estimate", "recipes/sft.yaml").out
+
+
+@pytest.mark.parametrize("settings", ["with: []\n", "overrides: [{files: recipes/sft.yaml, with: []}]\n"])
+def test_settings_can_say_that_no_launch_file_takes_part(repository: Path, settings: str) -> None:
+    write(repository, {"memlint.yaml": settings})
+    told = memlint(repository, "check", "recipes/sft.yaml", "--gpu", "A100-80GB", "--no-fixes").out
+
+    assert "MEM005" in told
+    assert "zero3" not in told
+
+
+def test_what_settings_name_needs_no_command(repository: Path) -> None:
+    write(repository, {"memlint.yaml": "overrides: [{files: recipes/*.yaml, with: acc/zero3.yaml}]\n"})
+    told = memlint(repository, "check", ".", "--gpu", "A100-80GB", "--no-fixes").out
+
+    assert "MEM005" not in told
+    assert "launch" not in told
+
+
+def test_isolated_runs_do_not_ask_the_repository(repository: Path) -> None:
+    told = memlint(repository, "check", "recipes", "--isolated", "--gpu", "A100-80GB", "--no-fixes").out
+
+    assert told.count("MEM005") == 2
+    assert "zero3" not in told
+
+
+def test_a_comparison_reads_each_side_s_own_pages(repository: Path) -> None:
+    write(repository, {"README.md": "nothing\n", "recipes/sft.yaml": CONFIG.replace("2048", "1024")})
+    told = memlint(repository, "diff", "HEAD", "--gpu", "A100-80GB").out
+
+    assert "fits -> out of memory" in told.replace("\N{RIGHTWARDS ARROW}", "->")
