@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.threads import GIB, MAIN, session_of
-from memlint.lint.engine import Engine
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 
 CLAIMS = Path(__file__).resolve().parent / "data" / "claims.jsonl"

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from memlint.findings import Finding
 from memlint.hardware import find
-from memlint.lint.engine import Engine
 from memlint.repository.workspace import on_disk
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin
 

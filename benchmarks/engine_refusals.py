@@ -33,8 +33,8 @@ from accelerate.utils import DeepSpeedPlugin, DistributedType, FullyShardedDataP
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from deepspeed.runtime.config import DeepSpeedConfig
 
-from memlint.lint.engine import Engine
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 
 Options = Mapping[tuple[str, ...], tuple[Any, ...]]

@@ -23,8 +23,8 @@ from memlint.fixes.attach import express
 from memlint.fixes.attempt import attempt, held
 from memlint.fixes.planner import Search, plans
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import Origin
 

@@ -17,10 +17,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from memlint.expressions.facts import Facts, StepLimit  # noqa: E402
 from memlint.expressions.functions import FUNCTIONS  # noqa: E402
 from memlint.expressions.language import ExpressionError, Program, compile_expression  # noqa: E402
-from memlint.ruleset.facts import Facts, StepLimit  # noqa: E402
-from memlint.ruleset.vocabulary import Vocabulary, known_names  # noqa: E402
+from memlint.expressions.vocabulary import Vocabulary, known_names  # noqa: E402
 from memlint.run import UNKNOWN, Run  # noqa: E402
 
 NAMES = Vocabulary(("llamafactory",))

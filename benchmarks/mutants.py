@@ -66,11 +66,11 @@ ROOMS = {
         ),
     ),
     "expressions": Room(
-        tuple(f"memlint/checks/{path.name}" for path in sorted((ROOT / "memlint/checks").glob("expression*.py"))),
+        tuple(f"memlint/expressions/{path.name}" for path in sorted((ROOT / "memlint/expressions").glob("*.py"))),
         (
-            "tests/checks/test_expression*.py",
+            "tests/expressions/test_*.py",
             "tests/laws/test_expression_laws.py",
-            *(f"tests/checks/test_{name}.py" for name in ("template", "rule_file", "rule_index", "snapshot", "engine")),
+            *(f"tests/ruleset/test_{name}.py" for name in ("rule_file", "index", "snapshot", "engine")),
             "tests/ruleset/test_shipped_rules.py",
         ),
     ),

@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from memlint.fixes.attach import Option, options
 from memlint.hardware import find
-from memlint.lint.engine import Engine
 from memlint.lint.session import Session
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.run import Origin, Run
 
 RESULTS = Path(__file__).resolve().parent / "data" / "plans_simulated.jsonl"

@@ -28,8 +28,8 @@ from benchmarks import make_configs
 from benchmarks.corpus_findings import DATA, KINDS, SUFFIXES, Hit, Situation, engine, hits, read_tsv
 from memlint.formats import recognise
 from memlint.formats.issues import ISSUES
-from memlint.lint.engine import Engine
 from memlint.repository.workspace import on_disk
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.shipped import shipped
 from memlint.source import load

@@ -31,10 +31,10 @@ from memlint.architectures import catalog
 from memlint.fixes.attach import Option, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import Origin, Run
 

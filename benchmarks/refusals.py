@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import yaml
 
 from memlint.findings import Finding
-from memlint.lint.engine import Engine
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import Origin
 

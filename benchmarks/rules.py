@@ -16,11 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from memlint.lint.engine import Engine, _hits
+from memlint.expressions.facts import Facts
 from memlint.repository.workspace import on_disk
 from memlint.ruleset import snapshot as rule_snapshot
+from memlint.ruleset.engine import Engine, _hits
 from memlint.ruleset.examples import examples
-from memlint.ruleset.facts import Facts
 from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule, concerns

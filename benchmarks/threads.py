@@ -21,10 +21,10 @@ from memlint.findings import Fix
 from memlint.fixes.attach import options
 from memlint.fixes.planner import as_fix
 from memlint.hardware import find
-from memlint.lint.engine import Engine
 from memlint.lint.session import Session
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.run import Origin
 
 THREADS = Path(__file__).resolve().parent / "data" / "threads.jsonl"

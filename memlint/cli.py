@@ -92,14 +92,15 @@ def _told(text: str) -> int:
 
 
 def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
-    from memlint.commands import CommandError, load
+    from memlint.commands import load
+    from memlint.errors import UsageError
 
     try:
         run = load(VERBS[verb][0])
         if verb != DEFAULT:  # which settles after its first file
             settle()
         return run(f"memlint {verb}", rest)
-    except CommandError as error:
+    except UsageError as error:
         hint = _verb_meant(slip) if slip and str(error).startswith(f"{slip}: ") else ""
         sys.stderr.write(f"memlint: {error}{hint}\n")
         return 2

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memlint.formats.issues import ISSUES
-from memlint.lint.source_findings import RULES as SOURCE_RULES
 from memlint.ruleset.python import MODULES
+from memlint.ruleset.source_findings import RULES as SOURCE_RULES
 
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "benchmarks" / "data"

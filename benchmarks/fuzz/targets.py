@@ -22,14 +22,14 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 with atheris.instrument_imports(include=["memlint"]):
+    from memlint.expressions.facts import Facts, StepLimit
     from memlint.expressions.language import ExpressionError, compile_expression
+    from memlint.expressions.vocabulary import Vocabulary
     from memlint.hardware import find
     from memlint.lint.linter import Job, Linter
     from memlint.lint.outside_facts import Sources
     from memlint.report.model import Report
     from memlint.report.outputs import OUTPUTS
-    from memlint.ruleset.facts import Facts, StepLimit
-    from memlint.ruleset.vocabulary import Vocabulary
     from memlint.run import UNKNOWN, Run
     from memlint.settings import SettingsError, effective, load_settings
     from memlint.source import comments as comments_of

@@ -6,10 +6,6 @@ from collections.abc import Callable
 from importlib import import_module
 
 
-class CommandError(Exception):
-    """Usage, settings or input that no command can work with: told on standard error, exit code 2."""
-
-
 def load(module: str) -> Callable[[str, list[str]], int]:
     """The `run` of memlint.commands.<module>, imported now and not before."""
     run: Callable[[str, list[str]], int] = import_module(f"memlint.commands.{module}").run

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from memlint.atomic_files import NotWritten
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.lint.linter import Linter, job
 from memlint.lint.measurements import folder_of
 from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
@@ -34,7 +35,7 @@ def run(program: str, arguments: list[str]) -> int:
     if answered(given):
         return 0
     if len(given.paths) != 1 or not given.measured:
-        raise CommandError("calibrate wants one file and --measured SIZE")
+        raise UsageError("calibrate wants one file and --measured SIZE")
     path = given.paths[0]
     found, known_run = _only_run(path, given)
     measurement = _measurement(path, given, found, known_run)
@@ -43,9 +44,9 @@ def run(program: str, arguments: list[str]) -> int:
         record(folder, measurement)
         count = sum(one.stack == measurement.stack for one in load(folder))
     except (ValueError, NotWritten) as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     except OSError as error:
-        raise CommandError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
+        raise UsageError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
     to_stdout(_answer(measurement, os.path.join(folder, FILE), count))
     return 0
 
@@ -55,7 +56,7 @@ def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:
     outcome = Linter(job(given, fixes=False)).outcome(path)
     runs = [one for analysis in outcome.analyses for one in analysis.runs]
     if len(runs) != 1:
-        raise CommandError(f"{path}: calibrate wants a file with one run, this one has {len(runs)}")
+        raise UsageError(f"{path}: calibrate wants a file with one run, this one has {len(runs)}")
     return estimate(runs[0]), runs[0]
 
 
@@ -63,11 +64,11 @@ def _measurement(path: str, given: options.Options, found: Estimate, known_run: 
     predicted = getattr(found, _FIELDS[given.metric])
     if predicted is None:
         missing = "; ".join(f"{one.field}: {one.reason}" for one in found.unknown)
-        raise CommandError(f"{path}: there is no estimate to compare with ({missing})")
+        raise UsageError(f"{path}: there is no estimate to compare with ({missing})")
     try:
         measured = size(given.measured)
     except ValueError as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     return Measurement(stack_of(known_run), given.metric, measured, predicted, path)
 
 

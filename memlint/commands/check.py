@@ -34,7 +34,7 @@ def run(program: str, arguments: list[str]) -> int:
     pairs = options.formats(given)
     found = files(given)
     if given.hook:
-        from memlint.lint.dependents import with_dependents
+        from memlint.repository.dependents import with_dependents
 
         found = with_dependents(found)
     wants_page = any(name == "html" for name, _ in pairs)

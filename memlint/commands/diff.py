@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.output import to_file, to_stdout
+from memlint.errors import UsageError
 from memlint.lint.linter import Job, job
 from memlint.report.comparison import json as diff_json
 from memlint.report.comparison import markdown as diff_markdown
@@ -73,10 +74,10 @@ def _parser(program: str) -> options.Parser:
 
 
 def _revision(root: str, name: str) -> str:
-    """The commit behind a name. Raises CommandError."""
+    """The commit behind a name. Raises UsageError."""
     found = asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if not found:
-        raise CommandError(f"no commit {name!r} here; in CI, fetch it first (actions/checkout: fetch-depth: 0)")
+        raise UsageError(f"no commit {name!r} here; in CI, fetch it first (actions/checkout: fetch-depth: 0)")
     return found.decode("ascii").strip()
 
 

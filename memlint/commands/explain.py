@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
 from memlint.lint.linter import Linter, files, job
@@ -54,12 +55,12 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _refuse_a_slip(what: str, rules: tuple[RuleFacts, ...]) -> None:
-    """Raises CommandError for what is neither a file nor a rule."""
+    """Raises UsageError for what is neither a file nor a rule."""
     if os.path.exists(what) or os.path.exists(_place(what)[0]):
         return
     near = nearest(what, [word for item in rules for word in (item.id, item.name)])
     hint = f"did you mean {near}?" if near else "`memlint rules --all` lists the rules"
-    raise CommandError(f"{what}: no rule is called so, and there is no such file or folder; {hint}")
+    raise UsageError(f"{what}: no rule is called so, and there is no such file or folder; {hint}")
 
 
 class Explained(NamedTuple):
@@ -75,16 +76,16 @@ def _place(what: str) -> tuple[str, int]:
 
 
 def explained(given: options.Options) -> tuple[Explained, ...]:
-    """What is said of a file or of one of its lines. Raises CommandError where nothing is."""
+    """What is said of a file or of one of its lines. Raises UsageError where nothing is."""
     path, line = _place(given.what)
     given.paths = [path]
     found = files(given)
     if not found:
-        raise CommandError(f"{path}: no config to explain")
+        raise UsageError(f"{path}: no config to explain")
     linter = Linter(job(given)._replace(assumptions=True))
     told = tuple(_explained(linter, item.path, line) for item in found)
     if not any(file.findings or file.runs for file in told):
-        raise CommandError(f"{path}: nothing to explain: no run and no finding")
+        raise UsageError(f"{path}: nothing to explain: no run and no finding")
     return told
 
 
@@ -93,7 +94,7 @@ def _explained(linter: Linter, path: str, line: int) -> Explained:
     report = linter.judged(path, outcome).report
     at = tuple(one for one in report.findings if not line or (one.location.line == line and one.location.path == path))
     if line and not at:
-        raise CommandError(f"{path}:{line}: no finding there")
+        raise UsageError(f"{path}:{line}: no finding there")
     runs = (run for analysis in outcome.analyses for run in analysis.runs)
     return Explained(at, tuple(zip(runs, report.runs)))
 

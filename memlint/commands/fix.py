@@ -6,18 +6,19 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.check import exit_code
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
 from memlint.fixes.apply import Proposal, Propose, Settled, settle
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Refused, Write, write_all
-from memlint.lint.engine import Analysis
 from memlint.lint.linter import Job, Linter, files, job
-from memlint.ruleset.selectors import is_chosen
+from memlint.rule_selectors import is_chosen
+from memlint.ruleset.engine import Analysis
 
 BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."
 
@@ -27,9 +28,9 @@ def run(program: str, arguments: list[str]) -> int:
     if answered(given):
         return 0
     if "-" in given.paths:
-        raise CommandError("fix writes files: standard input is none")
+        raise UsageError("fix writes files: standard input is none")
     if given.interactive and not sys.stdin.isatty():
-        raise CommandError("--interactive wants a terminal")
+        raise UsageError("--interactive wants a terminal")
     paths = [item.path for item in files(given)]
     what = job(given)
     changed: Mapping[str, bytes] = {}
@@ -44,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
         before |= settled.before
     harmed = tuple(_harmed(paths, _over(what, before), _over(what, changed))) if changed else ()
     if harmed:
-        raise CommandError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
+        raise UsageError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
     moved = tuple(_moved(before, changed))
     if moved:
         sys.stderr.write("".join(f"{line}\n" for line in moved) + f"memlint: {BUG}\n")
@@ -157,13 +158,13 @@ def _printed(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
 
 
 def _written(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: list[str]) -> int:
-    """Raises CommandError where a file may not be written: none was."""
+    """Raises UsageError where a file may not be written: none was."""
     writes = [Write(path, before[path], new) for path, new in changed.items() if before[path] != new]
     roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     try:
         write_all(writes, roots)
     except Refused as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     return len(writes)
 
 

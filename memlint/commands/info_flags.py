@@ -9,7 +9,7 @@ from memlint.lint.plugin_choice import plugged
 
 
 def answered(given: Options) -> bool:
-    """Whether one of the two was asked for; if so, it was printed. Loads plug-ins. Raises CommandError."""
+    """Whether one of the two was asked for; if so, it was printed. Loads plug-ins. Raises UsageError."""
     plugged(given)
     if getattr(given, "show_settings", None):
         from memlint.commands.show_settings import show_settings

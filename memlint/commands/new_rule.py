@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.fixes.write import Refused, Write, write_all
 from memlint.ruleset.shipped import shipped
 
@@ -48,13 +49,13 @@ def run(program: str, arguments: list[str]) -> int:
     parser.add_argument("--rules", default="rules", metavar="FOLDER", help="where rules are kept (default: rules)")
     given = parser.parse_args(arguments)
     if not re.fullmatch(r"[a-z0-9]+/[a-z0-9]+(-[a-z0-9]+)*", given.name):
-        raise CommandError(f"{given.name!r} is no rule name: family/slug in lower case")
+        raise UsageError(f"{given.name!r} is no rule name: family/slug in lower case")
     if given.id and not re.fullmatch(r"[A-Z]{3}[0-9]{3}", given.id):
-        raise CommandError(f"{given.id!r} is no rule id: three capital letters and three digits")
+        raise UsageError(f"{given.id!r} is no rule id: three capital letters and three digits")
     family, _, slug = given.name.partition("/")
     folder = os.path.join(given.rules, family)
     if any(rule.name == given.name for rule in shipped()):
-        raise CommandError(f"there is a rule {given.name} already")
+        raise UsageError(f"there is a rule {given.name} already")
     number = given.id or _free(family, folder)
     path = os.path.join(folder, f"{number}.yaml")
     title = slug.replace("-", " ").capitalize()
@@ -63,9 +64,9 @@ def run(program: str, arguments: list[str]) -> int:
         os.makedirs(folder, exist_ok=True)
         write_all([Write(path, None, text.encode("utf-8"))], [folder])
     except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}") from None
+        raise UsageError(f"{folder}: {error.strerror}") from None
     except Refused as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     to_stdout(f"{path}\n")
     return 0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import memlint.plugin_registry as extensions
-from memlint.commands import CommandError
+from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest
 from memlint.hardware import find, instance, suggestions
@@ -120,22 +120,22 @@ def words(values: list[str]) -> tuple[str, ...]:
 
 
 def versions(values: list[str]) -> dict[str, tuple[int, ...]]:
-    """`transformers=4.48,torch=2.4` as numbers by package. Raises CommandError."""
+    """`transformers=4.48,torch=2.4` as numbers by package. Raises UsageError."""
     found = {}
     for word in words(values):
         name, _, text = word.replace("==", "=").partition("=")
         if name not in PACKAGES:
             near = nearest(name, PACKAGES)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(PACKAGES)}"
-            raise CommandError(f"--versions {word}: unknown package {name!r}: {hint}")
+            raise UsageError(f"--versions {word}: unknown package {name!r}: {hint}")
         if not is_version(text):
-            raise CommandError(f"--versions {word}: write a version behind the name: {name}=4.48")
+            raise UsageError(f"--versions {word}: write a version behind the name: {name}=4.48")
         found[name] = version(text)
     return found
 
 
 def gpu(name: str | None) -> tuple[Gpu | None, int | None]:
-    """The card behind a name, and how many a cloud machine of that name has. Raises CommandError."""
+    """The card behind a name, and how many a cloud machine of that name has. Raises UsageError."""
     if not name:
         return None, None
     machine = instance(name)
@@ -143,7 +143,7 @@ def gpu(name: str | None) -> tuple[Gpu | None, int | None]:
         return machine
     card = find(name)
     if card is None:
-        raise CommandError(unknown_gpu(name))
+        raise UsageError(unknown_gpu(name))
     return card, None
 
 
@@ -154,19 +154,19 @@ def unknown_gpu(name: str) -> str:
 
 
 def formats(options: Options, known: Iterable[str] = (), verb: str = "") -> tuple[tuple[str, str | None], ...]:
-    """Pairs of format and file (None: standard output). `known` empty: a report's. Raises CommandError."""
+    """Pairs of format and file (None: standard output). `known` empty: a report's. Raises UsageError."""
     names: list[str] = options.format or ["text"]
     listed = tuple(known) or (*OUTPUTS, *extensions.outputs)
     for name in names:
         if name not in listed:
             where = f" for {verb}" if verb else ""
-            raise CommandError(f"unknown format {name!r}{where}: {_either(listed)}")
+            raise UsageError(f"unknown format {name!r}{where}: {_either(listed)}")
     files: list[str | None] = list(options.output)
     if len(files) > len(names):
-        raise CommandError("more --output than --format: give one --format for each")
+        raise UsageError("more --output than --format: give one --format for each")
     pairs = tuple(zip(names, files + [None] * (len(names) - len(files))))
     if sum(file in (None, "-") for _, file in pairs) > 1:
-        raise CommandError("two formats would go to standard output: give each of them an --output FILE")
+        raise UsageError("two formats would go to standard output: give each of them an --output FILE")
     return tuple((name, None if file == "-" else file) for name, file in pairs)
 
 

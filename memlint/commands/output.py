@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import chain
 
 import memlint.plugin_registry as extensions
-from memlint.commands import CommandError
+from memlint.errors import UsageError
 from memlint.report.model import FileReport, Report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import style_for
@@ -23,7 +23,7 @@ PIECE = 1 << 16  # characters that are written at once
 def write(
     report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, found: Iterable[Found]
 ) -> None:
-    """Every format to its file or to standard output. Raises CommandError where a file cannot be written.
+    """Every format to its file or to standard output. Raises UsageError where a file cannot be written.
 
     `found`: the files that were looked at.
     """
@@ -53,7 +53,7 @@ def _job_summary(report: Report) -> None:
         with open(path, "ab") as stream:  # what other commands of the step wrote stays: no file of ours to replace
             stream.write(data)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}") from None
 
 
 def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> Iterable[str]:
@@ -72,7 +72,7 @@ def _of_plugin(name: str, report: Report) -> str:
     try:
         return extensions.outputs[name](report)
     except extensions.Fault as error:
-        raise CommandError(f"--format {name}: {error}") from None
+        raise UsageError(f"--format {name}: {error}") from None
 
 
 def _large(pieces: Iterable[str]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _large(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def to_stdout(text: str) -> None:
-    """UTF-8 whatever the locale says, so that output is the same everywhere. Raises CommandError on a full disk."""
+    """UTF-8 whatever the locale says, so that output is the same everywhere. Raises UsageError on a full disk."""
     data = text.encode("utf-8", "replace")
     buffer = getattr(sys.stdout, "buffer", None)
     try:
@@ -102,7 +102,7 @@ def to_stdout(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CommandError(f"standard output: {error.strerror}") from None
+        raise UsageError(f"standard output: {error.strerror}") from None
 
 
 def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[str]:
@@ -115,12 +115,12 @@ def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[st
 
 
 def to_file(pieces: Iterable[str], path: str, kept: frozenset[str] = frozenset()) -> None:
-    """UTF-8, the whole text or none of it. Raises CommandError, also for a path among `kept` (real paths)."""
+    """UTF-8, the whole text or none of it. Raises UsageError, also for a path among `kept` (real paths)."""
     from memlint.atomic_files import NotWritten, write_whole
 
     if kept and os.path.realpath(path) in kept:
-        raise CommandError(f"{path}: the report would overwrite a file that was linted")
+        raise UsageError(f"{path}: the report would overwrite a file that was linted")
     try:
         write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
     except NotWritten as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None

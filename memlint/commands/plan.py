@@ -7,20 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.findings import Fix
 from memlint.fixes.attach import LIMIT, Estimator, Options
 from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
-from memlint.lint.engine import Analysis
 from memlint.lint.linter import Linter, files, job
 from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
 from memlint.report.units import gib
+from memlint.ruleset.engine import Analysis
 from memlint.run import UNKNOWN, Run
 
 BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
@@ -51,7 +52,7 @@ def run(program: str, arguments: list[str]) -> int:
             what = What(item.path, analysis, estimator, linter.session.again(analysis, workspace))
             rows += [_row(what, number, given) for number in range(len(analysis.runs))]
     if not rows:
-        raise CommandError("no training config to plan for among these files")
+        raise UsageError("no training config to plan for among these files")
     text = json.dumps({"schema_version": 1, "runs": rows}, indent=2) if given.format == "json" else _text(rows)
     to_stdout(text + "\n")
     return int(any(row["verdict"] not in ("fits", "unknown") and not row["plans"] for row in rows))

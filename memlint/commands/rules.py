@@ -6,9 +6,10 @@ import json
 import os
 from typing import Any
 
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.lint.linter import Linter, job
 from memlint.lint.rule_facts import fixed
 from memlint.report.model import RuleFacts
@@ -34,7 +35,7 @@ def run(program: str, arguments: list[str]) -> int:
     rows = sorted([*written, *(_fixed_row(rule, settings) for rule in fixed())], key=lambda row: row["id"])
     shown = [row for row in rows if given.all or row["in_force"]]
     if not shown:
-        raise CommandError("no rule is in force: see --select, --ignore and the settings")
+        raise UsageError("no rule is in force: see --select, --ignore and the settings")
     to_stdout(_RENDER[given.format](shown))
     return 0
 

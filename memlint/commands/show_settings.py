@@ -36,7 +36,7 @@ def show_settings(path: str, given: Options) -> int:
 
 
 def _settings(path: str, given: Options, given_facts: Sources) -> FileSettings:
-    """The settings of a file with what the command line says of rules. Raises CommandError."""
+    """The settings of a file with what the command line says of rules. Raises UsageError."""
     found = settings_of(path, given_facts)
     origins = dict(found.origins)
     profile, ignore = getattr(given, "profile", None), words(getattr(given, "ignore", []))

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint.architectures.model import parameters
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.formats.base import Context
 from memlint.lint.linter import Linter, files, job
 from memlint.lint.summary import run_report
@@ -56,7 +57,7 @@ def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Con
         from memlint.simulation import UnsupportedRun, simulate
         from memlint.simulation.as_estimate import estimate_of, tensor_lines
     except ImportError as error:
-        raise CommandError(_EXTRA.format(error)) from None
+        raise UsageError(_EXTRA.format(error)) from None
     try:
         step = simulate(one, config_of=lambda: _config_of(one, context))
     except UnsupportedRun as reason:

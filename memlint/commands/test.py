@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 
 import memlint.plugin_registry as extensions
-from memlint.commands import CommandError, options
+from memlint.commands import options
 from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
 from memlint.lint.plugin_choice import full_name, plug_in
 from memlint.ruleset import examples
 from memlint.ruleset.folder import ordered, read_document, rule_files
@@ -44,12 +45,12 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _rules(paths: list[str]) -> list[tuple[Rule, Document]]:
-    """Raises CommandError for a rule that cannot be used, or an id that two have."""
+    """Raises UsageError for a rule that cannot be used, or an id that two have."""
     try:
         found = list(_read(paths))
         ordered(rule for rule, _ in found)
     except RuleError as error:
-        raise CommandError(f"a rule cannot be used: {error}") from None
+        raise UsageError(f"a rule cannot be used: {error}") from None
     return found
 
 

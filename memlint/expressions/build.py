@@ -12,9 +12,9 @@ from typing import Any
 
 from memlint.expressions import values
 from memlint.expressions.bounded_regex import MAX_TEXT, compile_pattern
+from memlint.expressions.derived_facts import READERS
+from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.functions import FUNCTIONS
-from memlint.ruleset.derived_facts import READERS
-from memlint.ruleset.facts import Evaluate, Facts
 from memlint.run import UNKNOWN
 
 Form = list[Any]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form, build
 from memlint.expressions.check import Names, check
+from memlint.expressions.facts import Evaluate
 from memlint.expressions.kinds import Type
 from memlint.expressions.parse import ExpressionError, parse
-from memlint.ruleset.facts import Evaluate
 
 __all__ = ["ExpressionError", "Program", "compile_expression"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Union
 
 from memlint.expressions.build import Form, build
-from memlint.ruleset.facts import Facts
+from memlint.expressions.facts import Facts
 from memlint.run import UNKNOWN
 
 Template = tuple[Union[str, Form], ...]

@@ -11,7 +11,7 @@ from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt
 from memlint.fixes.laws import MAX_ROUNDS, Broken, identity
-from memlint.lint.engine import Analysis
+from memlint.ruleset.engine import Analysis
 
 Identity = tuple[str, str, str]
 

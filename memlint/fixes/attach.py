@@ -10,8 +10,8 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, held
-from memlint.lint.engine import Analysis, Found
 from memlint.memory.values import Estimate
+from memlint.ruleset.engine import Analysis, Found
 from memlint.run import Run
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import Broken, broken, unsolved
-from memlint.lint.engine import Analysis
+from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
 # The analysis of the same file when these files hold other bytes.

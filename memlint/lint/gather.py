@@ -8,8 +8,8 @@ from itertools import chain
 
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
-from memlint.commands import CommandError
 from memlint.commands.output import to_file
+from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.lint.linter import Linted
 from memlint.lint.packed_reports import LOOSE, Packed, kept
@@ -126,7 +126,7 @@ class Accepted(NamedTuple):
 
 
 def without_baseline(reports: Sequence[FileReport], path: str) -> Accepted:
-    """Raises CommandError where the baseline cannot be read."""
+    """Raises UsageError where the baseline cannot be read."""
     left = _near(read_baseline(path), path)
     if not left:
         return Accepted(reports)
@@ -163,7 +163,7 @@ def read_baseline(path: str) -> Mapping[baseline.Key, int]:
         with open(path, "rb") as stream:
             return baseline.read(stream.read(), path)
     except (OSError, baseline.BaselineError) as error:
-        raise CommandError(f"baseline: {error}") from None
+        raise UsageError(f"baseline: {error}") from None
 
 
 def _near(counts: Mapping[baseline.Key, int], path: str) -> dict[str, dict[baseline.Key, int]]:

@@ -11,17 +11,16 @@ import memlint.plugin_registry as extensions
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
-from memlint.commands import CommandError, options
+from memlint.commands import options
+from memlint.errors import UsageError
 from memlint.findings import Finding, Location
 from memlint.formats.base import Missing
 from memlint.formats.issues import ISSUES
-from memlint.lint.engine import INTERNAL_ERROR, Engine, internal_error
 from memlint.lint.measurements import folder_of, known
 from memlint.lint.outside_facts import Sources, context_facts, settings_of, sources
 from memlint.lint.plugin_choice import plug_in, plugged
 from memlint.lint.selection import check_selection, place_of
 from memlint.lint.session import UNREADABLE, Outcome, Session
-from memlint.lint.source_findings import RULES
 from memlint.lint.summary import run_report
 from memlint.lint.suppress import hidden
 from memlint.lint.what_if import what_if
@@ -30,9 +29,11 @@ from memlint.report.model import FileReport, location_key
 from memlint.repository.discovery import Found, discover
 from memlint.repository.globs import compile_globs, covers
 from memlint.repository.workspace import Workspace
+from memlint.rule_selectors import is_chosen
+from memlint.ruleset.engine import INTERNAL_ERROR, Engine, internal_error
 from memlint.ruleset.rule import Rule, RuleError
-from memlint.ruleset.selectors import is_chosen
 from memlint.ruleset.shipped import shipped
+from memlint.ruleset.source_findings import RULES
 from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED, Waiver
 from memlint.suppressions.directives import MALFORMED
@@ -78,7 +79,7 @@ class Linted(NamedTuple):
 
 
 def job(given: options.Options, fixes: bool = True) -> Job:
-    """Raises CommandError for what cannot be meant."""
+    """Raises UsageError for what cannot be meant."""
     stdin = "-" in given.paths
     plugins = plugged(given)
     return Job(
@@ -140,13 +141,13 @@ class Linter:
         )
 
     def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
-        """The shipped rules and those of `folders`. Raises CommandError for a broken one."""
+        """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
         if folders not in self._rules:
             try:
                 own = folders or extensions.rules
                 self._rules[folders] = _with_own(folders) if own else shipped()
             except RuleError as error:
-                raise CommandError(f"a rule cannot be used: {error}") from None
+                raise UsageError(f"a rule cannot be used: {error}") from None
         return self._rules[folders]
 
     def measured(self, path: str) -> tuple[Measurement, ...]:
@@ -187,7 +188,7 @@ class Linter:
             outcome = yield from self.session.stages(path, named, self.job.fixes)
             yield
             return self.judged(path, outcome)
-        except CommandError:
+        except UsageError:
             raise
         except Exception as error:
             place = Location(path, 1, 1, 1, 1)
@@ -220,7 +221,7 @@ class Linter:
         return not isinstance(self.session.workspace(path).context().read(name, path), Missing)
 
     def _refuse_missing(self, path: str, settings: FileSettings) -> None:
-        """Raises CommandError for a file or folder that settings name and that is not there.
+        """Raises UsageError for a file or folder that settings name and that is not there.
 
         Those of another commit may well name what the working tree has no more.
         """
@@ -230,7 +231,7 @@ class Linter:
         gone += [("companions", name) for name in settings.companions if not self._is_there(name, path)]
         for key, name in gone:
             word = "with" if key == "companions" else key
-            raise CommandError(f"{place_of(settings, key)}`{word}`: {_shown(name)} is not there")
+            raise UsageError(f"{place_of(settings, key)}`{word}`: {_shown(name)} is not there")
 
     def known(self, settings: FileSettings) -> tuple[tuple[str, str], ...]:
         """Every rule that a suppression may name."""
@@ -272,7 +273,7 @@ def _texts(outcome: Outcome, findings: tuple[Finding, ...]) -> dict[str, str]:
 
 
 def files(given: options.Options) -> list[Found]:
-    """The files to read, in order; a hook's named files are candidates. Raises CommandError for a root that is none."""
+    """The files to read, in order; a hook's named files are candidates. Raises UsageError for a root that is none."""
     plugged(given)
     roots = [_shown(path) for path in given.paths or ["."] if path != "-"]
     hook, force = getattr(given, "hook", False), given.force_exclude
@@ -281,7 +282,7 @@ def files(given: options.Options) -> list[Found]:
     found = [Found(stdin_name(given), named=True)] if "-" in given.paths else []
     for item in discover(roots, given.exclude):
         if item.error:
-            raise CommandError(f"{item.path}: {item.error}")
+            raise UsageError(f"{item.path}: {item.error}")
         if (not item.named or force) and settings_of(item.path, asked).excluded:
             continue
         if item.named and force and covers(cut, _from_here(item.path)):

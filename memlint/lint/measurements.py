@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from memlint.commands import CommandError
+from memlint.errors import UsageError
 from memlint.lint.session import project_root, real_folder
 from memlint.memory.card.calibration import FILE, Measurement, load
 from memlint.repository.upward import upward
@@ -41,10 +41,10 @@ def _measured(folder: str, root: str) -> str | None:
 
 @lru_cache(maxsize=1_024)
 def known(folder: str) -> tuple[Measurement, ...]:
-    """The measurements in `folder`. Raises CommandError for a file that is damaged or cannot be read."""
+    """The measurements in `folder`. Raises UsageError for a file that is damaged or cannot be read."""
     try:
         return load(folder)
     except ValueError as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     except OSError as error:
-        raise CommandError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
+        raise UsageError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.commands import CommandError, options
+from memlint.commands import options
+from memlint.errors import UsageError
 from memlint.formats.base import Missing, nothing_launched
 from memlint.hardware.model import Gpu
 from memlint.repository.workspace import Workspace
@@ -37,7 +38,7 @@ class Sources(NamedTuple):
 
 
 def sources(given: options.Options) -> Sources:
-    """The command line's share. Raises CommandError."""
+    """The command line's share. Raises UsageError."""
     gpu, count = options.gpu(given.gpu)
     return Sources(
         gpu,
@@ -54,13 +55,13 @@ def sources(given: options.Options) -> Sources:
 
 
 def settings_of(path: str, given: Sources) -> FileSettings:
-    """The settings that hold for a file. Raises CommandError with each mistake's place."""
+    """The settings that hold for a file. Raises UsageError with each mistake's place."""
     if given.isolated:
         return FileSettings(path)
     try:
         return effective(load_settings(path, given.settings_file), path)
     except SettingsError as error:
-        raise CommandError(f"settings: {error}") from None
+        raise UsageError(f"settings: {error}") from None
 
 
 def context_facts(
@@ -153,7 +154,7 @@ def _card(name: str) -> tuple[Gpu | None, int | None]:
     """A card that settings or a directive name. Unknown names are told there, and count as unsaid here."""
     try:
         return options.gpu(name)
-    except CommandError:
+    except UsageError:
         return None, None
 
 
@@ -175,7 +176,7 @@ def _companions(
         companion = read(name, document.path)
         if isinstance(companion, Missing):
             if must_exist:
-                raise CommandError(f"--with {name}: {companion.message}")
+                raise UsageError(f"--with {name}: {companion.message}")
             continue
         found.append(companion)
     return tuple(found)

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterable
 
-from memlint.commands import CommandError, options
+from memlint.commands import options
+from memlint.errors import UsageError
 from memlint.settings import SettingsError, named_plugins, user_plugins
 
 # Roots whose settings are asked for plug-ins: a hook names hundreds of files of one repository.
@@ -14,7 +15,7 @@ MOST_ROOTS = 64
 
 
 def named(given: options.Options) -> tuple[str, ...]:
-    """Plug-ins to load, in order; files by their full path. Raises CommandError.
+    """Plug-ins to load, in order; files by their full path. Raises UsageError.
 
     What a repository's settings name is only told unless --allow-plugins is given: Python there runs with the rights of
     whoever lints, and configs are often somebody else's.
@@ -25,7 +26,7 @@ def named(given: options.Options) -> tuple[str, ...]:
         own = [] if isolated else list(user_plugins())
         theirs = [] if isolated else list(_of_repositories(given))
     except SettingsError as error:
-        raise CommandError(f"settings: {error}") from None
+        raise UsageError(f"settings: {error}") from None
     if theirs and not getattr(given, "allow_plugins", False):
         left = [name for name in theirs if name not in (*asked, *own)]
         if left:
@@ -38,7 +39,7 @@ def named(given: options.Options) -> tuple[str, ...]:
 
 
 def plugged(given: options.Options) -> tuple[str, ...]:
-    """Loads what an invocation names, once: `--gpu` may be a plug-in's card. Raises CommandError."""
+    """Loads what an invocation names, once: `--gpu` may be a plug-in's card. Raises UsageError."""
     if not hasattr(given, "plugged"):
         names = named(given)
         plug_in(names)
@@ -48,7 +49,7 @@ def plugged(given: options.Options) -> tuple[str, ...]:
 
 
 def plug_in(names: tuple[str, ...]) -> None:
-    """Loads plug-ins. Raises CommandError for one that cannot be used."""
+    """Loads plug-ins. Raises UsageError for one that cannot be used."""
     if not names:
         return
     from memlint.plugins import PluginError, load
@@ -57,9 +58,9 @@ def plug_in(names: tuple[str, ...]) -> None:
     try:
         load(names)
     except RuleError as error:
-        raise CommandError(f"a rule cannot be used: {error}") from None
+        raise UsageError(f"a rule cannot be used: {error}") from None
     except PluginError as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _of_repositories(given: options.Options) -> Iterable[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.issues import ISSUES
-from memlint.lint.engine import INTERNAL_ERROR
 from memlint.lint.linter import Linter
 from memlint.lint.session import UNREADABLE
-from memlint.lint.source_findings import RULES
 from memlint.report.model import RuleFacts
+from memlint.ruleset.engine import INTERNAL_ERROR
+from memlint.ruleset.source_findings import RULES
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED
 from memlint.suppressions.directives import MALFORMED
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from memlint.commands import CommandError
+from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
-from memlint.ruleset.selectors import covers
+from memlint.rule_selectors import covers
 from memlint.settings import FileSettings
 
 
 def check_selection(settings: FileSettings, known: Sequence[tuple[str, str]], asked: Sequence[str] = ()) -> None:
-    """Raises CommandError for a word of the command line (`asked`) or of settings that names no rule."""
+    """Raises UsageError for a word of the command line (`asked`) or of settings that names no rule."""
     words = [("select", word) for word in settings.select] + [("ignore", word) for word in settings.ignore]
     words += [(f"severity.{word}", word) for word in settings.severity]
     for key, word in words:
@@ -20,7 +20,7 @@ def check_selection(settings: FileSettings, known: Sequence[tuple[str, str]], as
             near = nearest(word, _names(known))
             hint = f": did you mean {near}?" if near else "; `memlint rules --all` lists them"
             place = "" if word in asked else place_of(settings, key)
-            raise CommandError(f"{place}no rule is called {word!r}{hint}")
+            raise UsageError(f"{place}no rule is called {word!r}{hint}")
 
 
 def place_of(settings: FileSettings, key: str) -> str:

@@ -13,9 +13,9 @@ from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
-from memlint.lint.engine import Analysis, Engine
 from memlint.repository.upward import upward
 from memlint.repository.workspace import Workspace, on_disk
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.source.document import Document
 
 if TYPE_CHECKING:

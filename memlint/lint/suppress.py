@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.commands import CommandError, options
+from memlint.commands import options
+from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.lint.session import Outcome
 from memlint.settings import FileSettings
@@ -75,7 +76,7 @@ def _unusable(document: Document, is_there: Callable[[str, str], bool]) -> Itera
 def _unknown_card(name: str) -> str:
     try:
         options.gpu(name)
-    except CommandError as error:
+    except UsageError as error:
         return str(error)
     return ""
 

@@ -12,11 +12,11 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
+from memlint.expressions.facts import Facts
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed, Recognition
 from memlint.plugin_registry import Fault
 from memlint.report.model import Report
-from memlint.ruleset.facts import Facts
 from memlint.ruleset.rule import Hit
 from memlint.run import Run
 from memlint.source.document import Document

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from memlint._record import NamedTuple
 from memlint.formats.references import Files
-from memlint.lint.dependents import PATTERNS
+from memlint.repository.dependents import PATTERNS
 from memlint.repository.discovery import SUFFIXES
 from memlint.repository.git import SAFE, asked, git, names
 from memlint.repository.workspace import Workspace

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from memlint.commands import CommandError
+from memlint.errors import UsageError
 
 # Nothing in a repository's own configuration may start a program (core.fsmonitor) or change what is printed.
 SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color.ui=false")
@@ -14,11 +14,11 @@ TIMEOUT = 120  # seconds
 
 
 def git(folder: str, *arguments: str, data: bytes = b"") -> bytes:
-    """What git prints. Raises CommandError with git's own words where it fails."""
+    """What git prints. Raises UsageError with git's own words where it fails."""
     done = _run(folder, arguments, data)
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandError(f"git {arguments[0]}: {words[0] if words else f'exit code {done.returncode}'}")
+        raise UsageError(f"git {arguments[0]}: {words[0] if words else f'exit code {done.returncode}'}")
     return done.stdout
 
 
@@ -26,7 +26,7 @@ def asked(folder: str, *arguments: str) -> bytes:
     """What git prints, or nothing where it fails, is not there, or this is no repository."""
     try:
         done = _run(folder, arguments, b"")
-    except CommandError:
+    except UsageError:
         return b""
     return done.stdout if done.returncode == 0 else b""
 
@@ -44,9 +44,9 @@ def _run(folder: str, arguments: Sequence[str], data: bytes) -> subprocess.Compl
             env=environment,
         )
     except FileNotFoundError:
-        raise CommandError("git is not installed, or not on PATH") from None
+        raise UsageError("git is not installed, or not on PATH") from None
     except subprocess.TimeoutExpired:
-        raise CommandError(f"git {arguments[0]} took longer than {TIMEOUT} s") from None
+        raise UsageError(f"git {arguments[0]} took longer than {TIMEOUT} s") from None
 
 
 def names(output: bytes) -> tuple[str, ...]:

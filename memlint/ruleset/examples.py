@@ -11,8 +11,8 @@ from memlint.findings import Edit, Finding
 from memlint.formats import every
 from memlint.formats.base import Context
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, analyse
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.rule import Rule
 from memlint.run import UNKNOWN, Origin
 from memlint.source import load, redialect

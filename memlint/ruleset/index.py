@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
+from memlint.expressions.derived_facts import READERS
+from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.values import equal
-from memlint.ruleset.derived_facts import READERS
-from memlint.ruleset.facts import Evaluate, Facts
 from memlint.ruleset.rule import Atom, Body, Rule
 from memlint.run import Run, get
 

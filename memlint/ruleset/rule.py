@@ -10,8 +10,8 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form, build
+from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.render import Template
-from memlint.ruleset.facts import Evaluate, Facts
 
 PROFILES = ("default", "strict", "ci")
 # ("key", section, key): the section has the key. ("said", "section/key", value): the file gives it that value.

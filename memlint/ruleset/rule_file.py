@@ -14,12 +14,12 @@ from memlint.expressions.language import Program, compile_expression
 from memlint.expressions.parse import ExpressionError
 from memlint.expressions.render import Template
 from memlint.expressions.template import compile_template
+from memlint.expressions.vocabulary import SECTIONS, Vocabulary
 from memlint.expressions.yaml_place import locate, locate_key
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import schema_issues
 from memlint.ruleset.index import needs
 from memlint.ruleset.rule import PROFILES, Body, Compiled, FixTemplate, Rule, RuleError, Texts
-from memlint.ruleset.vocabulary import SECTIONS, Vocabulary
 from memlint.source.document import Document, Path
 
 SCHEMA = "rule.json"

@@ -7,11 +7,11 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form, build
+from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
 from memlint.findings import Edit, Fix
 from memlint.formats.base import Format, Parsed
 from memlint.memory.values import Estimate
-from memlint.ruleset.facts import Facts
 from memlint.ruleset.rule import FixTemplate
 from memlint.run import UNKNOWN, Run, replace
 

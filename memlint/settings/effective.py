@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.globs import compile_globs, covers
-from memlint.ruleset.selectors import is_chosen, rank
+from memlint.rule_selectors import is_chosen, rank
 from memlint.run import Origin
 from memlint.settings.meaning import size, strings, version
 from memlint.settings.model import PROFILES, FileSettings, Layer, Settings, Waiver, origin

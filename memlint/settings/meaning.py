@@ -9,7 +9,7 @@ from typing import Any
 
 from memlint._pattern import pattern
 from memlint.hardware import find, instance, suggestions
-from memlint.ruleset.selectors import is_selector
+from memlint.rule_selectors import is_selector
 from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
 from memlint.suppressions.dates import is_date

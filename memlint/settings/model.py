@@ -59,7 +59,7 @@ class Settings(NamedTuple):
 
 
 class Waiver(NamedTuple):
-    """A suppression by settings: `rules` as in `memlint.ruleset.selectors`, `pointer` and everything below it."""
+    """A suppression by settings: `rules` as in `memlint.rule_selectors`, `pointer` and everything below it."""
 
     rules: tuple[str, ...]
     pointer: Path

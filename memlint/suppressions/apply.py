@@ -12,7 +12,7 @@ from typing import Protocol
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
-from memlint.ruleset.selectors import covers
+from memlint.rule_selectors import covers
 from memlint.run import Origin
 from memlint.source import comments
 from memlint.source.document import Document, Path, Span

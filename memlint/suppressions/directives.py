@@ -14,7 +14,7 @@ from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.schema.suggest import nearest
-from memlint.ruleset.selectors import is_selector
+from memlint.rule_selectors import is_selector
 from memlint.source.document import Comment, Span
 from memlint.suppressions.dates import is_date
 
@@ -35,7 +35,7 @@ _WORD = pattern(r"[A-Za-z_-]*")
 
 
 class Suppression(NamedTuple):
-    """`rules`: selectors (`memlint.ruleset.selectors`). `until`: the last day it holds, or ""."""
+    """`rules`: selectors (`memlint.rule_selectors`). `until`: the last day it holds, or ""."""
 
     rules: tuple[str, ...]
     reason: str

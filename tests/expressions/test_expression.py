@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memlint.expressions.facts import StepLimit
 from memlint.expressions.language import ExpressionError, compile_expression
-from memlint.ruleset.facts import StepLimit
-from memlint.ruleset.vocabulary import Vocabulary
+from memlint.expressions.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Origin, Stack
 from tests.ruleset.names import NAMES, RUN, facts, value
 

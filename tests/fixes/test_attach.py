@@ -13,9 +13,9 @@ from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session
 from memlint.memory import estimate
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
 from tests.memory.runs import TINY

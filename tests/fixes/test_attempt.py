@@ -16,8 +16,8 @@ from memlint.fixes import attempt as module
 from memlint.fixes.attempt import attempt
 from memlint.fixes.edits import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
-from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 
 ROOT = Path(__file__).parents[2]

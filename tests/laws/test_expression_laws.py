@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.expressions.build import build
+from memlint.expressions.facts import Facts, StepLimit
 from memlint.expressions.functions import FUNCTIONS
 from memlint.expressions.language import ExpressionError, compile_expression
 from memlint.expressions.parse import MAX_LENGTH
 from memlint.expressions.render import render, words
 from memlint.expressions.template import compile_template
-from memlint.ruleset.facts import Facts, StepLimit
-from memlint.ruleset.vocabulary import Vocabulary
+from memlint.expressions.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Batch, Method, Run, Stack
 
 NAMES = Vocabulary()

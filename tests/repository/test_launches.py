@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from memlint import source
 from memlint.formats.base import Launch
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, analyse
 from memlint.repository.launch import index as launching
 from memlint.repository.launch import parse as launches
 from memlint.repository.launch.files import likeliest
 from memlint.repository.launch.index import Launching
 from memlint.repository.launch.words import commands
 from memlint.repository.workspace import in_memory, on_disk
+from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.shipped import shipped
 
 SFT = (

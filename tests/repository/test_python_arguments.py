@@ -9,10 +9,10 @@ import pytest
 from memlint.formats.base import Format, Issue
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.formats.trainer import format as trainer
-from memlint.lint.engine import analyse
 from memlint.repository import python_arguments as declared
 from memlint.repository.python_arguments import fields, python_files
 from memlint.repository.workspace import Workspace, in_memory, on_disk
+from memlint.ruleset.engine import analyse
 from memlint.ruleset.shipped import shipped
 
 ARGUMENTS = '''

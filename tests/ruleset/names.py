@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memlint.expressions.facts import Facts
 from memlint.expressions.language import compile_expression
+from memlint.expressions.vocabulary import Vocabulary
 from memlint.memory.values import Estimate, Phase
-from memlint.ruleset.facts import Facts
-from memlint.ruleset.vocabulary import Vocabulary
 from memlint.run import Batch, Run, Stack
 
 NAMES = Vocabulary()

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlint.expressions.facts import Facts
 from memlint.expressions.language import compile_expression
+from memlint.expressions.vocabulary import Vocabulary
 from memlint.ruleset import examples
-from memlint.ruleset.facts import Facts
 from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.index import Index, needs
 from memlint.ruleset.rule import Body, Compiled, Rule
 from memlint.ruleset.rule_file import parse_rule
 from memlint.ruleset.shipped import shipped
-from memlint.ruleset.vocabulary import Vocabulary
 from memlint.run import UNKNOWN, Run, replace
 from memlint.shipped_data import folder
 

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.vision_inputs import MODELS
 from memlint.architectures import from_config
 from memlint.architectures.resolve import resolve
-from memlint.ruleset.derived_facts import MODEL
-from memlint.ruleset.facts import Facts
+from memlint.expressions.derived_facts import MODEL
+from memlint.expressions.facts import Facts
 from memlint.run import UNKNOWN, Method, Model, Run, replace
 
 transformers = pytest.importorskip("transformers")

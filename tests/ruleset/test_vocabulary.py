@@ -9,12 +9,12 @@ import pytest
 
 from memlint.architectures import resolve
 from memlint.expressions.check import _SPECIAL
+from memlint.expressions.choices import CHOICES
+from memlint.expressions.derived_facts import READERS
+from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
+from memlint.expressions.vocabulary import FIELDS, Vocabulary, known_names
 from memlint.hardware import find
-from memlint.ruleset.choices import CHOICES
-from memlint.ruleset.derived_facts import READERS
-from memlint.ruleset.facts import Facts
-from memlint.ruleset.vocabulary import FIELDS, Vocabulary, known_names
 from memlint.run import UNKNOWN, Hardware, Model, Run, get
 
 # Fields whose values are no plain ones: rules read facts about them (readers.py) instead.

@@ -10,11 +10,11 @@ import posixpath
 from collections.abc import Sequence
 
 from memlint._record import NamedTuple
+from memlint.expressions.facts import Advice
 from memlint.findings import Finding
 from memlint.formats.base import Context, Launch, Missing, Parsed
 from memlint.formats.engine_files import claims, deepspeed_file, launch_file
 from memlint.formats.fields import as_int
-from memlint.ruleset.facts import Advice
 from memlint.run import LAUNCH, Origin, Run
 from memlint.source.document import Document
 

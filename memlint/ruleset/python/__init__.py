@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from memlint.ruleset.facts import Facts
+from memlint.expressions.facts import Facts
 from memlint.ruleset.python import fragmentation, needless_offload, newest_only, unfilled_auto
 from memlint.ruleset.rule import Hit
 

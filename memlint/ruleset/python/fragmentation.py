@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.memory import estimate
-from memlint.ruleset.facts import Facts
 from memlint.ruleset.rule import Hit
 from memlint.run import replace
 

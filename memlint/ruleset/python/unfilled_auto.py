@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.ruleset.facts import Facts
+from memlint.expressions.facts import Facts
 from memlint.ruleset.rule import Hit
 
 _CONFIG = """\

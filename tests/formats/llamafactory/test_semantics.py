@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from memlint.formats.llamafactory import format as llamafactory
-from memlint.lint.engine import analyse
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import analyse
 from memlint.run import UNKNOWN, Origin, Quantization
 from tests.formats.llamafactory.files import BASE, MODELS, context, document, field, messages, parse, run_of
 

@@ -10,9 +10,9 @@ import pytest
 from memlint.fixes.attach import express
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
-from memlint.lint.engine import Analysis, Engine
 from memlint.lint.session import Session
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
 from memlint.run import get
 
 BASE: dict[str, Any] = {

@@ -13,20 +13,20 @@ from typing import Any
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
 from memlint._stages import Stages, finished
+from memlint.expressions.facts import Facts, Under
 from memlint.expressions.render import render
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
-from memlint.lint.format_findings import issue_findings
-from memlint.lint.source_findings import problem_findings
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, as_launched, is_own, noted
-from memlint.ruleset.facts import Facts, Under
+from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.rule import Body, Hit, Rule, concerns
 from memlint.ruleset.rule_fixes import Situation, fixes_of
+from memlint.ruleset.source_findings import problem_findings
 from memlint.run import UNKNOWN, Run, Stack
 from memlint.source import redialect
 from memlint.source.document import Document

@@ -10,9 +10,9 @@ from typing import Any
 
 import memlint.memory.adapters as adapters
 from memlint.architectures.model import Architecture, parameters
+from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
-from memlint.ruleset.facts import Facts
 from memlint.run import LAUNCH, UNKNOWN
 
 Reader = Callable[[Facts], Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.lint.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
+from memlint.expressions.facts import Facts
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
-from memlint.ruleset.facts import Facts
+from memlint.ruleset.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
 from memlint.ruleset.rule import Hit, Rule
 from memlint.ruleset.rule_file import parse_rule
 from memlint.run import Origin, Run

@@ -17,11 +17,11 @@ from typing import Any
 from memlint import run as schema
 from memlint.expressions import kinds as types
 from memlint.expressions.check import CONSTANTS, Entry, Name
+from memlint.expressions.choices import CHOICES
+from memlint.expressions.derived_facts import READERS
 from memlint.expressions.kinds import Type, list_of, of
+from memlint.expressions.vocabulary_schema import Section, key_type, nearest_key
 from memlint.formats.schema.suggest import nearest
-from memlint.ruleset.choices import CHOICES
-from memlint.ruleset.derived_facts import READERS
-from memlint.ruleset.vocabulary_schema import Section, key_type, nearest_key
 
 PHASES = (
     *("load", "forward", "backward", "optimizer_step", "evaluation", "save"),
