@@ -243,9 +243,9 @@ def _in_one_kernel(known: Model) -> Model:
         layer._replace(mlp=layer.mlp._replace(activation="gelu_pytorch_tanh"))
         if layer.mlp.activation == "gelu_new"
         else layer
-        for layer in architecture.kinds
+        for layer in architecture.layer_types
     )
-    return known._replace(architecture=architecture._replace(kinds=kinds))
+    return known._replace(architecture=architecture._replace(layer_types=kinds))
 
 
 def torchtune(row: Row) -> Run:

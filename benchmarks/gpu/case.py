@@ -160,14 +160,14 @@ def train(case: Case, folder: str) -> dict[str, Any]:
             meter.close("forward")
             return loss
 
-    class Moments(transformers.TrainerCallback):  # type: ignore[misc]
+    class PeakCandidates(transformers.TrainerCallback):  # type: ignore[misc]
         def on_pre_optimizer_step(self, *given: Any, **named: Any) -> None:
             meter.close("backward")
 
         def on_optimizer_step(self, *given: Any, **named: Any) -> None:
             meter.close("optimizer_step")
 
-    trainer = Metered(model=model, args=arguments(case, folder), train_dataset=data, callbacks=[Moments()],
+    trainer = Metered(model=model, args=arguments(case, folder), train_dataset=data, callbacks=[PeakCandidates()],
         eval_dataset=Tokens(case.evaluate * 2, case.sequence_length, 256) if case.evaluate else None)  # fmt: skip
     trainer.train()
     if case.evaluate:

@@ -39,12 +39,12 @@ def count(config: Mapping[str, Any]) -> Architecture:
         class_name=type(model).__name__,
         hidden_size=int(getattr(text, "hidden_size", 0) or 0),
         vocab_size=int(getattr(text, "vocab_size", 0) or 0),
-        kinds=tuple(
+        layer_types=tuple(
             Layer(Attention("none"), Mlp("none"), class_name=classes[index], weights=weights)
             for weights, index in kinds.items()
         ),
-        pattern=tuple(pattern),
-        outside=outside,
+        layer_type_ids=tuple(pattern),
+        non_layer_weights=outside,
         dtype=weights_dtype(config),
         stored=stored_weights(config),
         unmodelled=UNMODELLED,

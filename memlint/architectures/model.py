@@ -1,6 +1,6 @@
 """What the estimator must know of a model: its layers as building blocks, and every parameter tensor.
 
-A model is `pattern`, a list of indexes into `kinds` (its distinct decoder layers), plus what stands
+A model is `layer_type_ids`, a list of indexes into `layer_types` (its distinct decoder layers), plus what stands
 outside of the layers and any vision or audio towers. Counts are exact: the sum over `Weight`s is
 what transformers counts for the same configuration.
 """
@@ -75,7 +75,9 @@ class Mlp(NamedTuple):
     expert_hidden_size: int = 0  # what experts read and write where it is not the layer's width (Nemotron 3)
     shared_intermediate_size: int = 0  # shared expert(s), 0 = none
     router_dtype: str = ""
-    beside: bool = False  # experts beside a dense MLP of `intermediate_size`, each with norms of its own (Gemma 4)
+    parallel_experts: bool = (
+        False  # experts beside a dense MLP of `intermediate_size`, each with norms of its own (Gemma 4)
+    )
 
 
 class Layer(NamedTuple):
@@ -87,7 +89,7 @@ class Layer(NamedTuple):
     class_name: str = ""  # the transformers class FSDP wraps: LlamaDecoderLayer
     residual_scale: bool = False
     weights: tuple[Weight, ...] = ()
-    scan: Attention | None = None  # a state-space mixer beside the attention (Falcon-H1)
+    parallel_ssm: Attention | None = None  # a state-space mixer beside the attention (Falcon-H1)
 
 
 class Tower(NamedTuple):
@@ -133,10 +135,10 @@ class Architecture(NamedTuple):
     class_name: str  # LlamaForCausalLM
     hidden_size: int
     vocab_size: int
-    kinds: tuple[Layer, ...]
-    pattern: tuple[int, ...]  # kinds[pattern[i]] is layer i
-    outside: tuple[Weight, ...]  # embeddings, positions, final norm, head
-    tied_embeddings: bool = False  # the head shares the embedding's tensor (then no head in `outside`)
+    layer_types: tuple[Layer, ...]
+    layer_type_ids: tuple[int, ...]  # layer_types[layer_type_ids[i]] is layer i
+    non_layer_weights: tuple[Weight, ...]  # embeddings, positions, final norm, head
+    tied_embeddings: bool = False  # the head shares the embedding's tensor (then no head in `non_layer_weights`)
     max_positions: int = 0
     dtype: str = "bfloat16"  # the checkpoint's dtype
     embedding_scale: bool = False  # embeddings multiplied by a constant (Gemma)
@@ -193,8 +195,10 @@ def count(weights: tuple[Weight, ...]) -> int:
 
 def parameters(architecture: Architecture) -> int:
     """All parameters, as `sum(p.numel() for p in model.parameters())` gives (tied tensors once)."""
-    per_kind = [layer_parameters(kind) for kind in architecture.kinds]
+    per_kind = [layer_parameters(kind) for kind in architecture.layer_types]
     towers = sum(
         count(t.weights) + t.layers * count(t.layer_weights) + count(t.projector_weights) for t in architecture.towers
     )
-    return count(architecture.outside) + sum(per_kind[index] for index in architecture.pattern) + towers
+    return (
+        count(architecture.non_layer_weights) + sum(per_kind[index] for index in architecture.layer_type_ids) + towers
+    )

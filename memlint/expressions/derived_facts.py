@@ -114,12 +114,16 @@ def _undivided(facts: Facts) -> Any:
 
 
 def _first_layer(read: Callable[[Any], Any]) -> Reader:
-    return _of_architecture(lambda model: read(model.kinds[model.pattern[0]]) if model.pattern else UNKNOWN)
+    return _of_architecture(
+        lambda model: read(model.layer_types[model.layer_type_ids[0]]) if model.layer_type_ids else UNKNOWN
+    )
 
 
 def _sliding_window(model: Architecture) -> int:
     """The largest window if every attention layer has one, 0 where some layer sees the whole sequence."""
-    windows = [kind.attention.sliding_window for kind in model.kinds if kind.attention.kind in ("attention", "mla")]
+    windows = [
+        kind.attention.sliding_window for kind in model.layer_types if kind.attention.kind in ("attention", "mla")
+    ]
     return max(windows) if windows and all(windows) else 0
 
 
@@ -131,12 +135,12 @@ def _modules(model: Architecture) -> tuple[str, ...]:
 
     Experts count as linears too: they are modules in transformers 4 and parameters in 5.
     """
-    owners = [*(kind.weights for kind in model.kinds), model.outside]
+    owners = [*(kind.weights for kind in model.layer_types), model.non_layer_weights]
     for tower in model.towers:
         owners += [tower.weights, tower.layer_weights, tower.projector_weights]
     names = [weight.name.split(".") for weights in owners for weight in weights]
     found = [parts[-2] for parts in names if len(parts) > 1 and parts[-1] in ("weight", "bias")]
-    found += _EXPERT_LINEARS if any(kind.mlp.experts for kind in model.kinds) else ()
+    found += _EXPERT_LINEARS if any(kind.mlp.experts for kind in model.layer_types) else ()
     return tuple(dict.fromkeys((*found, "lm_head", "embed_out")))
 
 
@@ -160,7 +164,7 @@ def _adapted_in_tower(facts: Facts) -> Any:
 
 
 def _layer_classes(model: Architecture) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(kind.class_name for kind in model.kinds if kind.class_name))
+    return tuple(dict.fromkeys(kind.class_name for kind in model.layer_types if kind.class_name))
 
 
 MODEL: dict[str, Reader] = {
@@ -171,17 +175,17 @@ MODEL: dict[str, Reader] = {
     "model.class_name": _of_architecture(lambda model: model.class_name),
     "model.dtype": _of_architecture(lambda model: model.dtype),
     "model.hidden_size": _of_architecture(lambda model: model.hidden_size),
-    "model.layers": _of_architecture(lambda model: len(model.pattern)),
+    "model.layers": _of_architecture(lambda model: len(model.layer_type_ids)),
     "model.heads": _first_layer(lambda layer: layer.attention.heads),
     "model.kv_heads": _first_layer(lambda layer: layer.attention.kv_heads),
     "model.head_dim": _first_layer(lambda layer: layer.attention.head_dim),
     "model.largest_head_dim": _of_architecture(
-        lambda model: max((kind.attention.head_dim for kind in model.kinds), default=0)
+        lambda model: max((kind.attention.head_dim for kind in model.layer_types), default=0)
     ),
     "model.modules": _of_architecture(_modules),
     "model.pixels_per_token": _of_architecture(_pixels_per_token),
     "model.adapted_in_tower": _adapted_in_tower,
-    "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.kinds), default=0)),
+    "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.layer_types), default=0)),
     "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
@@ -190,7 +194,9 @@ MODEL: dict[str, Reader] = {
     "model.supports_liger": _of_architecture(lambda model: model.supports_liger),
     "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
     "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),
-    "model.attention_softcap": _of_architecture(lambda model: any(kind.attention.softcap for kind in model.kinds)),
+    "model.attention_softcap": _of_architecture(
+        lambda model: any(kind.attention.softcap for kind in model.layer_types)
+    ),
     "model.stored_method": _of_architecture(lambda model: model.stored.method),
     "model.stored_bits": _of_architecture(lambda model: model.stored.bits),
     "model.encoder_decoder": _of_architecture(lambda model: model.encoder_decoder),

@@ -109,7 +109,9 @@ class Arguments(NamedTuple):
         return ("no", "yes")[value] if isinstance(value, bool) else ""
 
 
-def told(section: Section, defaults: Mapping[str, Any], source: str, world_size: int | None = None) -> Arguments:
+def read_arguments(
+    section: Section, defaults: Mapping[str, Any], source: str, world_size: int | None = None
+) -> Arguments:
     """The arguments that `section` gives, over `defaults`. `source` names the framework and version of the defaults."""
     given = {key: value for key, value in section.value.items() if value is not None}
     values = {**defaults, **given}
@@ -136,7 +138,7 @@ def arguments(
     defaults = {**_DEFAULTS, "optim": default_optimizer(versions), **(overrides or {})}
     transformers = versions.get("transformers", (5, 23))
     named = source or f"transformers {'.'.join(map(str, transformers))} TrainingArguments"
-    return told(section, defaults, named, world_size)
+    return read_arguments(section, defaults, named, world_size)
 
 
 def default_optimizer(versions: Mapping[str, Version]) -> str:

@@ -15,11 +15,11 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Walk
-from memlint.memory.estimate_cache import Kept
+from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
-from memlint.memory.releases import told_apart
+from memlint.memory.releases import canonical_stack
 from memlint.memory.step import compares, step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
@@ -46,14 +46,14 @@ else:
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
 
 
-_ESTIMATES = Kept(512)  # of a few KB each
+_ESTIMATES = EstimateCache(512)  # of a few KB each
 # What an estimate rests on beside the model: everything but the file's format and path, related files and origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 
 def estimate(run: Run) -> Estimate:
     """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
-    run = run._replace(stack=told_apart(run))
+    run = run._replace(stack=canonical_stack(run))
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_as(run), _is_known)
     return found
 
@@ -66,7 +66,7 @@ def _is_known(found: Estimate) -> bool:
 def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
     try:
-        return _estimate(as_it_attends(unsloth.as_it_runs(run) if run.stack.use_unsloth else run), simulated)
+        return _estimate(with_effective_attention(unsloth.as_patched(run) if run.stack.use_unsloth else run), simulated)
     except Missing as missing:
         return unknown(UnknownField(missing.field, _why(run, missing)))
 
@@ -89,7 +89,7 @@ _SDPA_SINCE = {
 }
 
 
-def as_it_attends(run: Run) -> Run:
+def with_effective_attention(run: Run) -> Run:
     """The run with eager attention where its transformers had no sdpa for its model."""
     architecture = run.model.architecture
     family = getattr(architecture, "family", "")
@@ -191,7 +191,7 @@ class Placed(NamedTuple):
     trainable: int
 
 
-_PLACED = Kept(64)
+_PLACED = EstimateCache(64)
 
 
 def _placed(run: Run) -> Placed:
@@ -324,7 +324,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
         raise Missing("model.architecture", architecture.unmodelled)
-    for layer in architecture.kinds:
+    for layer in architecture.layer_types:
         if layer.attention.kind not in _MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
             raise Missing("model.architecture", reason)

@@ -15,7 +15,7 @@ from memlint.run import Model
 _ARCHITECTURE = Model._fields.index("architecture")
 
 
-class Kept:
+class EstimateCache:
     """The last answers by what they rest on. Architectures are told apart by identity, as hashing one costs more."""
 
     __slots__ = ("_known", "_size")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlint.architectures.model import Architecture, Attention, Layer
 from memlint.memory.loss import kind_of
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
-from memlint.memory.step import Step, step, stretches
+from memlint.memory.step import Step, segments, step
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
@@ -29,7 +29,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
         parts["activations"] += max(1, run.evaluation.num_beams) * cache_bytes(
-            shared.architecture, batch, shared.tokens.length + new, shared.regime.half or _HALF
+            shared.architecture, batch, shared.tokens.length + new, shared.kernels.half or _HALF
         )
     return phase("evaluation", parts)
 
@@ -61,7 +61,7 @@ def forward_without_gradients(
     run = shared.run
     free = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
     peak = cached = logits = 0
-    found = stretches(shared._replace(run=free), units, state)
+    found = segments(shared._replace(run=free), units, state)
     for part in found if head else found[:-1]:
         own = part.sizes.largest(part.profile.forward)
         if cached + own + part.gathered_forward > peak:
@@ -87,12 +87,16 @@ def beside_the_policy(shared: Step, units: tuple[Unit, ...], state: ModelState, 
 
 def cache_bytes(architecture: Architecture, sequences: int, length: int, width: int) -> int:
     """Key-value cache of `sequences` of `length` tokens."""
-    return sequences * sum(_layer_cache(architecture.kinds[kind], length) for kind in architecture.pattern) * width
+    return (
+        sequences
+        * sum(_layer_cache(architecture.layer_types[kind], length) for kind in architecture.layer_type_ids)
+        * width
+    )
 
 
 def _layer_cache(layer: Layer, length: int) -> int:
     """Elements one sequence caches in a layer: keys and values, a window of them, or MLA's latent."""
-    beside = _mixer_cache(layer.scan, length) if layer.scan is not None else 0
+    beside = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
     return _mixer_cache(layer.attention, length) + beside
 
 

@@ -1,4 +1,4 @@
-"""The stretch behind the last decoder layer: final norm, output projection, loss."""
+"""The segment behind the last decoder layer: final norm, output projection, loss."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import lru_cache
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Mode, Profile
 from memlint.memory.autograd.tape import Tape, Value, WeightGradient
-from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 from memlint.run import Run
@@ -42,10 +42,10 @@ class LossShape(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> Profile:
+def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShape) -> Profile:
     """Profile from the last layer's output to the loss; its own output is the scalar loss."""
-    tape = Tape(True, in_place=regime.in_kernels)
-    context = Context(tape, regime, dict(roles.linears), Value.outside("rope", 2), Value.outside("rope", 2))
+    tape = Tape(True, in_place=kernels.in_kernels)
+    context = Context(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     normed = _final_norm(context, roles, loss, x)
     tape.drop(x)
@@ -55,7 +55,7 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
         return _fused(context, loss, normed)
     logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
     if loss.upcast_head:
-        half, logits = logits, ops.cast(tape, logits, SINGLE)
+        half, logits = logits, ops.cast(tape, logits, FP32_BYTES)
         tape.drop(half)
     if loss.smoothing:
         logits, found = _smoothed(tape, loss, logits)
@@ -64,7 +64,7 @@ def head_profile(roles: Roles, regime: Regime, mode: Mode, loss: LossShape) -> P
     if loss.stage == "logps":
         found = _log_probabilities(tape, loss, logits)
         tape.drop(normed)
-        return _finish(tape, loss, Value.outside("scalar", SINGLE), found)
+        return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
     found = _cross_entropy(context, loss, logits)
     tape.drop(normed)  # the base model's output lives until the forward returns
     return _finish(tape, loss, logits, found)
@@ -127,11 +127,11 @@ def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Va
     if loss.norm == "centred":
         return norm.centred(context.tape, x, roles.norm, "rows")
     if loss.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
     if loss.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
-    if context.regime.liger:
-        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+    if context.kernels.liger:
+        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
@@ -158,14 +158,14 @@ def _cross_entropy(context: Context, loss: LossShape, logits: Value) -> Value:
     if loss.as_they_are:
         return _in_own_dtype(context, logits)
     tape = context.tape
-    single = ops.cast(tape, logits, SINGLE)
-    shifted = _shifted(tape, single) if loss.shifted_copy else ops.cast(tape, single, SINGLE)
+    single = ops.cast(tape, logits, FP32_BYTES)
+    shifted = _shifted(tape, single) if loss.shifted_copy else ops.cast(tape, single, FP32_BYTES)
     if loss.kind == "fused_ce":
         found = _over_logits(tape, shifted)
         tape.drop(single, shifted)
         return found
     log_probabilities = ops.unary_by_result(tape, shifted)
-    found = tape.new("scalar", SINGLE)
+    found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     tape.drop(log_probabilities, single, shifted)
     return found
@@ -175,9 +175,9 @@ def _in_own_dtype(context: Context, logits: Value) -> Value:
     """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
     tape = context.tape
     shifted = _shifted(tape, logits)
-    read = ops.cast(tape, shifted, SINGLE if context.regime.half else shifted.width)
+    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.half else shifted.width)
     log_probabilities = ops.unary_by_result(tape, read)
-    found = tape.new("scalar", SINGLE)
+    found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     tape.drop(log_probabilities, read, shifted)
     return found
@@ -186,14 +186,14 @@ def _in_own_dtype(context: Context, logits: Value) -> Value:
 def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all fp32 logits stay until the loss is made
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620)."""
-    single = ops.cast(tape, logits, SINGLE)
+    single = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
     sliced = _part(tape, single)
     log_probabilities = ops.unary_by_result(tape, sliced)
-    found = tape.new("scalar", SINGLE)
+    found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     if loss.reference:  # its fp32 logits and their log-softmax
-        tape.spike(("logits", SINGLE), ("logits", SINGLE))
+        tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
     tape.drop(log_probabilities, single, sliced)
     return found
 
@@ -202,14 +202,14 @@ def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]
     """LabelSmoother on the model's output (transformers 5.23 trainer_pt_utils.py): a contiguous copy of all tokens but
     the last, its log-softmax and that negated, both saved. In half precision the sum's gradient is a tensor of its own;
     on fake tensors the gather's is scattered out of place."""
-    width = SINGLE if loss.outputs_to_fp32 else logits.width
+    width = FP32_BYTES if loss.outputs_to_fp32 else logits.width
     output = ops.cast(tape, logits, width)
     tape.drop(logits)
     shifted = _shifted(tape, output)
     log_probabilities = ops.unary_by_result(tape, shifted)
     negated = ops.scale(tape, log_probabilities)
-    found = tape.new("scalar", SINGLE)
-    beside = (("logits", width),) * ((width < SINGLE) + (not tape.in_place))
+    found = tape.new("scalar", FP32_BYTES)
+    beside = (("logits", width),) * ((width < FP32_BYTES) + (not tape.in_place))
     tape.node((found,), (negated,), (negated,), beside)
     tape.drop(shifted, log_probabilities, negated)
     return output, found
@@ -232,7 +232,7 @@ def _shifted(tape: Tape, single: Value) -> Value:
 
 def _over_logits(tape: Tape, logits: Value) -> Value:
     """A fused kernel that writes the gradient over the logits it read (Unsloth's and Liger's cross entropy)."""
-    found = tape.new("scalar", SINGLE)
+    found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (logits,), (logits,), aliases=True)
     return found
 
@@ -245,7 +245,7 @@ def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value, made: tupl
     in_autocast = tape.now(minus=found)
     tape.end_autocast()
     if loss.outputs_to_fp32 and not loss.stage:
-        converted = ops.cast(tape, logits, SINGLE)
+        converted = ops.cast(tape, logits, FP32_BYTES)
         tape.drop(logits)
         logits = converted
     forward = tape.take_moments()
@@ -267,9 +267,9 @@ def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
     Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
     """
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     head = context.linears["head"].weight
-    copies = (("logits_chunk", SINGLE),) * (3 if loss.kind == "chunked" else 1)
+    copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
     if loss.kind != "chunked":
         copies += (("logits_chunk", half or normed.width),)
     inside = copies + (((head.extent, half),) if half and half != head.width else ())
@@ -283,11 +283,11 @@ def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
         if head.trains:
             made.append(tape.new(head.extent, head.width))
     tape.spike(*inside)
-    found = tape.new("scalar", SINGLE)
+    found = tape.new("scalar", FP32_BYTES)
     again = inside if loss.kind == "chunked" else ()
     tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), again, weights=gradients)
     tape.drop(normed)
-    return _finish(tape, loss, Value.outside("scalar", SINGLE), found, tuple(made))
+    return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(made))
 
 
 def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
@@ -296,8 +296,8 @@ def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
     (trl 1.16 reward_trainer.py: AutoModelForSequenceClassification)."""
     tape = context.tape
     if loss.stage == "value":
-        tape.spike(("logits", normed.width), ("logits", SINGLE))
-    found = tape.new("scalar", SINGLE)
+        tape.spike(("logits", normed.width), ("logits", FP32_BYTES))
+    found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (normed,), (normed,))
     tape.drop(normed)
-    return _finish(tape, loss, Value.outside("scalar", SINGLE), found)
+    return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)

@@ -74,7 +74,7 @@ def is_layerwise(run: Run) -> bool:
     return run.optimizer.layerwise or bool(entry_of(run.optimizer).get("layerwise"))
 
 
-def waits(run: Run) -> bool:
+def step_lags_one_gradient(run: Run) -> bool:
     """Whether a layer-wise step happens one gradient late (LOMO's hooks see the parameters before)."""
     return bool(entry_of(run.optimizer).get("waits"))
 

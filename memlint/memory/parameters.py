@@ -45,11 +45,11 @@ def units(run: Run) -> tuple[Unit, ...]:
     before, after = _outside(architecture)
     if run.method.stage == "rm" and run.stack.framework != "llamafactory":  # a score of one number instead
         after = tuple(weight for weight in after if weight.kind != "head")
-    found = [Unit("embedding", builder.tensors(before, builder.outside))]
+    found = [Unit("embedding", builder.tensors(before, builder.non_layer_weights))]
     for tower in architecture.towers:
         found += _tower(tower, builder)
     found += _layers(builder)
-    found.append(Unit("head", builder.tensors(after, builder.outside) + builder.untied_head(before)))
+    found.append(Unit("head", builder.tensors(after, builder.non_layer_weights) + builder.untied_head(before)))
     if run.method.kind == "prefix":
         found[0] = found[0]._replace(tensors=found[0].tensors + builder.prefix())
     return tuple(found)
@@ -80,7 +80,7 @@ def trainable_layers(run: Run, count: int) -> frozenset[int]:
 def _outside(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
     before: list[Weight] = []
     after: list[Weight] = []
-    for weight in architecture.outside:
+    for weight in architecture.non_layer_weights:
         leads = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name
         (before if leads else after).append(weight)
     return tuple(before), tuple(after)
@@ -91,7 +91,7 @@ def _layers(builder: _Builder) -> list[Unit]:
     architecture = builder.architecture
     known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
     found: list[Unit] = []
-    keys = zip(architecture.pattern, map(builder.layer_mode, range(len(architecture.pattern))))
+    keys = zip(architecture.layer_type_ids, map(builder.layer_mode, range(len(architecture.layer_type_ids))))
     index = 0
     for key, equal in groupby(keys):
         repeat = len(list(equal))
@@ -126,7 +126,7 @@ class _Builder:
         self.full = method.kind == "full"
         self.trainable_dtype = self._trainable_dtype()
         blockwise = run.optimizer.badam_mode != "" and method.kind in ("full", "freeze")
-        self.outside = self.full and not method.freeze_language_model and not blockwise
+        self.non_layer_weights = self.full and not method.freeze_language_model and not blockwise
         self.tower_trains = self.full and not method.freeze_vision_tower
         self.projector_trains = (self.full or method.kind == "freeze") and not method.freeze_multi_modal_projector
         self.transformed = frozenset(method.layers_to_transform)
@@ -136,7 +136,7 @@ class _Builder:
             # activations reach down to the block: the first one, where the default order begins, needs most.
             self.unfrozen = frozenset((0,))
         elif method.kind == "freeze":
-            self.unfrozen = trainable_layers(run, len(architecture.pattern))
+            self.unfrozen = trainable_layers(run, len(architecture.layer_type_ids))
         quantization = run.model.quantization
         self.skipped = architecture.stored.skipped if quantization.prequantized else quantization.skipped
         self.quantizes = quantization.method != "none"
@@ -163,7 +163,7 @@ class _Builder:
         return mode
 
     def _patterns_matching(self, index: int) -> tuple[str, ...]:
-        kind = self.architecture.kinds[self.architecture.pattern[index]]
+        kind = self.architecture.layer_types[self.architecture.layer_type_ids[index]]
         stack = self.architecture.stack
         return tuple(w.name for w in kind.weights if self._unfrozen_by_pattern(f"{stack}.{index}.{w.name}"))
 
@@ -172,8 +172,8 @@ class _Builder:
 
     def layer_tensors(self, kind: int, index: int) -> tuple[Tensor, ...]:
         """One decoder layer's tensors."""
-        trains = self.outside or index in self.unfrozen
-        weights = self.architecture.kinds[kind].weights
+        trains = self.non_layer_weights or index in self.unfrozen
+        weights = self.architecture.layer_types[kind].weights
         return self.tensors(weights, trains, f"{self.architecture.stack}.{index}", index)
 
     def tensors(
@@ -257,8 +257,8 @@ class _Builder:
 
     def prefix(self) -> tuple[Tensor, ...]:
         """Prefix tuning's key and value per layer and virtual token (peft 0.21.2 tuners/prefix_tuning/model.py)."""
-        kind = self.architecture.kinds[self.architecture.pattern[0]].attention
-        width = 2 * len(self.architecture.pattern) * kind.kv_heads * kind.head_dim
+        kind = self.architecture.layer_types[self.architecture.layer_type_ids[0]].attention
+        width = 2 * len(self.architecture.layer_type_ids) * kind.kv_heads * kind.head_dim
         shape = (self.run.method.rank, width)
         dtype = self.run.method.adapter_dtype
         count = numel(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._lazy import Lazy
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import Step, stretches
+from memlint.memory.step import Step, segments
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
@@ -20,15 +20,15 @@ _BUFFERS = 1024  # rotary tables' frequencies
 
 def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
     """load, forward, backward, optimizer_step, save."""
-    found = walk(stretches(shared, units, state), _masks_until_loss(shared))
+    found = walk(segments(shared, units, state), _masks_until_loss(shared))
     return _phases(state, found, inputs_bytes(shared)), found
 
 
 def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
     """The same when every token is an image's and goes through a vision tower first."""
     before = towers.imaged(shared, units, state)
-    embedding, *rest = stretches(shared, units, state, flowing=True)
-    found = walk([embedding, *before.stretches, *rest], _masks_until_loss(shared) + before.outputs)
+    embedding, *rest = segments(shared, units, state, input_requires_grad=True)
+    found = walk([embedding, *before.segments, *rest], _masks_until_loss(shared) + before.outputs)
     return _phases(state, found, inputs_bytes(shared) + before.inputs)
 
 
@@ -45,7 +45,7 @@ def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]
 def inputs_bytes(shared: Step) -> int:
     """Token ids and labels (int64), the rotary cosine and sine, and masks that recomputation reads again."""
     tokens = shared.tokens
-    shape = shared.architecture.kinds[0].attention if shared.architecture.kinds else None
+    shape = shared.architecture.layer_types[0].attention if shared.architecture.layer_types else None
     rope = 0
     if shape is not None and shape.rotary_fraction:
         turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
@@ -57,7 +57,7 @@ def inputs_bytes(shared: Step) -> int:
 def _rotaries(shared: Step) -> int:
     """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
     models/gemma3/modeling_gemma3.py:549)."""
-    kinds = shared.architecture.kinds
+    kinds = shared.architecture.layer_types
     if not kinds[0].class_name.startswith("Gemma3Decoder"):
         return 1
     return len({kind.attention.sliding_window > 0 for kind in kinds})
@@ -65,9 +65,9 @@ def _rotaries(shared: Step) -> int:
 
 def masks_bytes(shared: Step) -> int:
     """Eager attention's masks: one for whole attention, one for windows."""
-    if not shared.regime.mask:
+    if not shared.kernels.mask:
         return 0
-    attentions = (kind.attention for kind in shared.architecture.kinds)
+    attentions = (kind.attention for kind in shared.architecture.layer_types)
     windows = {shape.sliding_window > 0 for shape in attentions if shape.kind in ("attention", "mla")}
     return rounded(shared.tokens.count * shared.tokens.length * shared.width) * len(windows)
 

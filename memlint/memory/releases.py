@@ -15,13 +15,13 @@ from memlint.run import Run, Stack
 
 # From these releases on, nothing in this folder changes for a model of attention and dense MLPs alone.
 _SETTLED = {"transformers": (4, 52), "torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
-# Later ones count for these: for their attention (estimate.py, `as_it_attends`), for their loss (loss.py,
+# Later ones count for these: for their attention (estimate.py, `with_effective_attention`), for their loss (loss.py,
 # `_MASKED_COPY`), for adapters of their experts; and for every model under Unsloth (unsloth.py, `_loss_in_chunks`).
 _LATER = frozenset(("gemma2", "vaultgemma", "gemma3", "shieldgemma2")) | FUSED_EXPERTS.keys()
 _PLAIN = ("attention", "mla")
 
 
-def told_apart(run: Run) -> Stack:
+def canonical_stack(run: Run) -> Stack:
     """The stack with every release that makes no difference to this run's memory left out: the newest.
 
     Equal ones are one object, so that what is found by identity (recent.py) is found again.
@@ -48,5 +48,5 @@ def _settled(stack: Stack, plain: bool) -> Stack:
 def _is_plain(architecture: object) -> bool:
     if not isinstance(architecture, Architecture) or architecture.family in _LATER:
         return False
-    layers = architecture.kinds
-    return all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.scan) for one in layers)
+    layers = architecture.layer_types
+    return all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.parallel_ssm) for one in layers)

@@ -1,4 +1,4 @@
-"""From a run to the stretches of its training step."""
+"""From a run to the segments of its training step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Layer
 from memlint.memory.autograd.profile import Mode, Profile
 from memlint.memory.autograd.tape import Weight
-from memlint.memory.autograd.walk import Sizes, Stretch
+from memlint.memory.autograd.walk import Segment, Sizes
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
-from memlint.memory.layers.kernel_config import Regime
+from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.loss import (
     FUSED,
     LossShape,
@@ -43,12 +43,12 @@ _LIGER_LAYERS = (
 
 
 class Step(NamedTuple):
-    """What the stretches of one step share."""
+    """What the segments of one step share."""
 
     run: Run
     architecture: Architecture
     tokens: Tokens
-    regime: Regime
+    kernels: KernelConfig
     width: int  # bytes of one element of the residual stream
     counts: dict[str, int]
     vocabulary: int
@@ -81,7 +81,7 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
         kept = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
         counts["logits"] = min(counts["logits"], kept * vocabulary)
-    return Step(run, architecture, tokens, regime(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
+    return Step(run, architecture, tokens, kernels(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
 
 
 def sequences_each(run: Run) -> int:
@@ -103,7 +103,7 @@ def _embedding(unit: Unit) -> Tensor:
     raise Missing("model.architecture", "this architecture names no token embedding")
 
 
-def regime(run: Run, simulated: bool) -> Regime:
+def kernels(run: Run, simulated: bool) -> KernelConfig:
     """How the step computes."""
     precision = run.precision
     compute = precision.compute
@@ -121,7 +121,7 @@ def regime(run: Run, simulated: bool) -> Regime:
     experts = _experts(run)
     eager = implementation == "eager"
     liger = liger_layers(run)
-    found = Regime(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
+    found = KernelConfig(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
     found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
     own = not run.stack.use_unsloth
     found = found._replace(softmax_as_given=_softmax_as_given(run), gated_kernel=own, unpacked=_unpacked(run))
@@ -187,19 +187,21 @@ def liger_layers(run: Run) -> str:
     return "beside" if family in _LIGER_BESIDE else "in_place"
 
 
-def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool = False) -> list[Stretch]:
-    """Embedding, layers, head, in the order of the forward. `flowing`: the first layer's input wants a gradient."""
-    found = [_embedding_stretch(shared, units[0], state.units[0])]
+def segments(
+    shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
+) -> list[Segment]:
+    """Embedding, layers, head, in the order of the forward. `input_requires_grad`: of the first layer."""
+    found = [_embedding_segment(shared, units[0], state.units[0])]
     lora_dropout = shared.run.method.dropout > 0
     cached: dict[tuple[int, int], tuple[Roles, tuple[Sizes, Sizes]]] = {}
-    flowing = flowing or _trains(units[0])
+    input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
             continue
-        kind = shared.architecture.pattern[unit.layer_index]
+        kind = shared.architecture.layer_type_ids[unit.layer_index]
         key = (kind, id(unit.tensors))
         if key not in cached:
-            shape = shared.architecture.kinds[kind]
+            shape = shared.architecture.layer_types[kind]
             counts = dict(shared.counts)
             inner = parallel.activation_divisors(shared.run).inner
             inside = elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size)
@@ -207,10 +209,10 @@ def stretches(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing:
             counts.update(extents(unit.tensors, shared.tokens.count))
             cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
         for run, one in _alternating(shared, unit):
-            found += _layer_stretches(shared._replace(run=run), one, placed, *cached[key], flowing)
+            found += _layer_segments(shared._replace(run=run), one, placed, *cached[key], input_requires_grad)
             shared = shared._replace(width=found[-1].profile.width)
-        flowing = flowing or _trains(unit)
-    found.append(_head_stretch(shared, units, state, flowing))
+        input_requires_grad = input_requires_grad or _trains(unit)
+    found.append(_head_segment(shared, units, state, input_requires_grad))
     return found
 
 
@@ -229,12 +231,12 @@ def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
     return [(off if index % every else run, unit._replace(repeat=1, layer_index=index)) for index in layers]
 
 
-def _layer_stretches(
-    shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], flowing: bool
-) -> list[Stretch]:
+def _layer_segments(
+    shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], input_requires_grad: bool
+) -> list[Segment]:
     """The first layer of a run of equal ones may have an input that wants no gradient, or a narrower one: what 4-bit
     layers add to a half-precision stream behind fp32 norms is fp32."""
-    shape = shared.architecture.kinds[shared.architecture.pattern[unit.layer_index]]
+    shape = shared.architecture.layer_types[shared.architecture.layer_type_ids[unit.layer_index]]
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
@@ -243,7 +245,7 @@ def _layer_stretches(
             False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
         )
     moved = checkpoint.offload or shared.run.offload.activations != "none"
-    mode = Mode(shared.width, flowing or checkpointed, checkpointed, checkpoint.reentrant, moved)
+    mode = Mode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
     first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
     follows = mode._replace(width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit))
     if follows == mode or unit.repeat == 1:
@@ -261,9 +263,9 @@ def _layer(
     placed: UnitState,
     unit: Unit,
     repeat: int,
-) -> Stretch:
-    profile = layer_profile(shape, parts, shared.regime, mode)
-    found = stretch_of(profile, sizes[stays(shared.run, placed)], placed, repeat)
+) -> Segment:
+    profile = layer_profile(shape, parts, shared.kernels, mode)
+    found = segment_of(profile, sizes[autograd_owns_grads(shared.run, placed)], placed, repeat)
     return found._replace(left_behind=_left_behind(shared, unit, mode))
 
 
@@ -285,13 +287,13 @@ def _left_behind(shared: Step, unit: Unit, mode: Mode) -> int:
     return 2 * rounded(shared.counts["hidden"] * shared.width)
 
 
-def stays(run: Run, placed: UnitState) -> bool:
+def autograd_owns_grads(run: Run, placed: UnitState) -> bool:
     """Whether gradients stay where autograd put them, rather than in what the engine made of them."""
     return placed.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
-def stretch_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Stretch:
-    return Stretch(
+def segment_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Segment:
+    return Segment(
         profile,
         sizes,
         repeat,
@@ -303,7 +305,7 @@ def stretch_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 
     )
 
 
-def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
+def _embedding_segment(shared: Step, unit: Unit, placed: UnitState) -> Segment:
     tensor = _embedding(unit)
     architecture = shared.architecture
     tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY)
@@ -313,13 +315,13 @@ def _embedding_stretch(shared: Step, unit: Unit, placed: UnitState) -> Stretch:
     )
     counts = dict(shared.counts)
     counts["w:embedding"] = tensor.numel
-    profile = embedding_profile(weight, shape, shared.regime.in_kernels)
+    profile = embedding_profile(weight, shape, shared.kernels.in_kernels)
     if tied:
-        return stretch_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return stretch_of(profile, Sizes(counts, stays(shared.run, placed)), placed, 1)
+        return segment_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
+    return segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
 
 
-def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flowing: bool) -> Stretch:
+def _head_segment(shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
     """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first. A copy of either
     (`modules_to_save`) goes its own way, and the other keeps the base."""
     tensors, placed = units[-1].tensors, state.units[-1]
@@ -331,12 +333,12 @@ def _head_stretch(shared: Step, units: tuple[Unit, ...], state: ModelState, flow
             placed = placed._replace(gradient_kept=placed.gradient_kept + state.units[0].gradient_kept)
     counts = dict(shared.counts)
     counts.update(extents(tensors, shared.tokens.count))
-    mode = Mode(shared.width, flowing or shared.run.checkpointing.mode not in ("none", ""))
-    profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.regime, mode, _loss(shared))
+    mode = Mode(shared.width, input_requires_grad or shared.run.checkpointing.mode not in ("none", ""))
+    profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.kernels, mode, _loss(shared))
     if state.gathered_at_loss:
         gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
         placed = placed._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    found = stretch_of(profile, Sizes(counts, stays(shared.run, placed)), placed, 1)
+    found = segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
     return found._replace(left_behind=_kept_logits(shared, tensors))
 
 
@@ -346,7 +348,7 @@ def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
     if not run.loss.keeps_logits or kind_of(run) in FUSED:
         return 0
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
-    width = shared.regime.half or (BYTES.get(head.dtype, 2) if head else 2)
+    width = shared.kernels.half or (BYTES.get(head.dtype, 2) if head else 2)
     wide = run.precision.outputs_to_fp32 or upcasts_head(run)
     return rounded(shared.counts["logits"] * (4 if wide else width))
 
@@ -372,7 +374,7 @@ def _loss(shared: Step) -> LossShape:
 
 
 def _final_norm(architecture: Architecture) -> str:
-    last = architecture.kinds[architecture.pattern[-1]]
+    last = architecture.layer_types[architecture.layer_type_ids[-1]]
     return "centred" if last.class_name.startswith("Cohere") else last.norm
 
 

@@ -77,7 +77,7 @@ def _missing(reason: str) -> Missing:
     return Missing("stack.use_unsloth", reason)
 
 
-def as_it_runs(run: Run) -> Run:
+def as_patched(run: Run) -> Run:
     """The run as the newest release computes it where memory is short; other runs as they are."""
     if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind != "lora":
         return run
@@ -104,7 +104,7 @@ def as_it_runs(run: Run) -> Run:
 
 def ends(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, that releases leave possible. `found`: the phases of `run`, which went
-    through `as_it_runs`."""
+    through `as_patched`."""
     central = max(phase.allocated_bytes for phase in found)
     return min(_least(run, units, state), central), max(_most(run, units, state), central)
 
@@ -137,8 +137,8 @@ def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
         harder = replace(harder, {"precision.outputs_to_fp32": False})  # nothing is returned to be made fp32
         evaluated = replace(evaluated, {"loss.kind": "cut"})
         shared = _in_chunks(shared._replace(run=harder), state)
-    regime = shared.regime._replace(norms_in_place=False, expands_keys=True, adds_apart=_adds_apart(run))
-    shared = shared._replace(regime=regime)
+    kernels = shared.kernels._replace(norms_in_place=False, expands_keys=True, adds_apart=_adds_apart(run))
+    shared = shared._replace(kernels=kernels)
     return _peak(shared, evaluated, units, state)
 
 

@@ -27,7 +27,7 @@ class Tensor(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A stretch of the model: the embedding, one decoder layer, the head, a tower or one of its layers."""
+    """A segment of the model: the embedding, one decoder layer, the head, a tower or one of its layers."""
 
     name: str  # embedding, layer, head, tower, projector
     tensors: tuple[Tensor, ...]

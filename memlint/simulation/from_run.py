@@ -8,7 +8,7 @@ from typing import Any
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Layer, parameters
-from memlint.memory.estimate import as_it_attends
+from memlint.memory.estimate import with_effective_attention
 from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
@@ -32,7 +32,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
     return Settings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
-        attention=str(as_it_attends(run).attention.implementation or "sdpa"),
+        attention=str(with_effective_attention(run).attention.implementation or "sdpa"),
         trained="lora" if lora else run.method.kind,
         adapter=_adapter(run) if lora else None,
         trainable_layers=run.method.freeze_trainable_layers,
@@ -108,7 +108,7 @@ def _require(run: Run) -> None:
 
 def _has_experts(run: Run) -> bool:
     architecture = run.model.architecture
-    return bool(architecture) and any(layer.mlp.kind == "moe" for layer in architecture.kinds)
+    return bool(architecture) and any(layer.mlp.kind == "moe" for layer in architecture.layer_types)
 
 
 def _known(value: Any, name: str) -> Any:
@@ -175,9 +175,9 @@ def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]] | No
     or does not count the same parameters."""
     from transformers import CONFIG_MAPPING
 
-    if architecture.family not in CONFIG_MAPPING or len(architecture.kinds) != 1:
+    if architecture.family not in CONFIG_MAPPING or len(architecture.layer_types) != 1:
         return None
-    config = _config(architecture, architecture.kinds[0])
+    config = _config(architecture, architecture.layer_types[0])
     if parameters(from_config(config)) != parameters(architecture):
         return None
     return CONFIG_MAPPING[architecture.family].__name__, config
@@ -189,7 +189,7 @@ def _config(architecture: Architecture, layer: Layer) -> dict[str, Any]:
         "architectures": [architecture.class_name],
         "hidden_size": architecture.hidden_size,
         "vocab_size": architecture.vocab_size,
-        "num_hidden_layers": len(architecture.pattern),
+        "num_hidden_layers": len(architecture.layer_type_ids),
         "num_attention_heads": layer.attention.heads,
         "num_key_value_heads": layer.attention.kv_heads,
         "head_dim": layer.attention.head_dim,

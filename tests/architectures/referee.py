@@ -33,9 +33,9 @@ def tensors(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
 
 def listed(architecture: Architecture, model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
     """The same from memlint's block list, with layers put where the model's modules have them."""
-    found = {weight.name: weight.shape for weight in architecture.outside}
-    for index, prefix in zip(architecture.pattern, _layers(architecture, model), strict=True):
-        for weight in architecture.kinds[index].weights:
+    found = {weight.name: weight.shape for weight in architecture.non_layer_weights}
+    for index, prefix in zip(architecture.layer_type_ids, _layers(architecture, model), strict=True):
+        for weight in architecture.layer_types[index].weights:
             for copy in range(weight.copies):
                 found[f"{prefix}.{weight.name.replace('*', str(copy))}"] = weight.shape
     for tower in architecture.towers:
@@ -44,7 +44,7 @@ def listed(architecture: Architecture, model: torch.nn.Module) -> dict[str, tupl
 
 
 def _layers(architecture: Architecture, model: torch.nn.Module) -> list[str]:
-    classes = {kind.class_name for kind in architecture.kinds}
+    classes = {kind.class_name for kind in architecture.layer_types}
     modules = model.named_modules()
     return [name for name, module in modules if type(module).__name__ in classes and re.search(r"\.\d+$", name)]
 

@@ -28,7 +28,9 @@ def test_tensors_of_a_known_family_agree_with_its_block_list() -> None:
     config = {"model_type": "llama", **SMALL}
     counted, listed = exact.count(config), from_config(config)
     assert parameters(counted) == parameters(listed)
-    assert {weight.name for weight in counted.kinds[0].weights} == {weight.name for weight in listed.kinds[0].weights}
+    assert {weight.name for weight in counted.layer_types[0].weights} == {
+        weight.name for weight in listed.layer_types[0].weights
+    }
 
 
 def test_only_on_request() -> None:

@@ -35,6 +35,6 @@ def test_lora_on_all_linear_layers(family: str) -> None:
         warnings.simplefilter("ignore")
         model = get_peft_model(referee.build(family, values), LoraConfig(r=RANK, target_modules="all-linear"))
     architecture = from_config({"model_type": family, **values})
-    layers = [architecture.kinds[index] for index in architecture.pattern]
+    layers = [architecture.layer_types[index] for index in architecture.layer_type_ids]
     linear = [weight for layer in layers for weight in layer.weights if weight.kind == "linear"]
     assert sum(RANK * sum(weight.shape) for weight in linear) == model.get_nb_trainable_parameters()[0]

@@ -72,7 +72,7 @@ def test_names_that_mean_a_listed_model(name: str, canonical: str) -> None:
 def test_a_model_tuned_from_another_has_its_shape_by_inference(name: str, base: str) -> None:
     resolution = resolve(name)
     assert resolution.architecture is not None
-    assert resolution.architecture.pattern == resolve(base).architecture.pattern
+    assert resolution.architecture.layer_type_ids == resolve(base).architecture.layer_type_ids
     assert resolution.architecture.hidden_size == resolve(base).architecture.hidden_size
     assert "tuned from" in resolution.inferred
 

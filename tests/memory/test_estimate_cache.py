@@ -9,7 +9,7 @@ import pytest
 from memlint.architectures import from_config
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_as
-from memlint.memory.estimate_cache import Kept
+from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.parameters import Missing
 from memlint.run import Origin, replace
 from tests.memory import runs
@@ -43,7 +43,7 @@ def _keeps(found: object) -> bool:
 
 def test_values_that_cannot_be_compared_are_estimated_all_the_same() -> None:
     run = runs.run(method__targets=["q_proj"])
-    known = Kept(4)
+    known = EstimateCache(4)
 
     assert estimate(run).allocated_bytes == estimate(runs.run()).allocated_bytes
     assert known.get(run.model, (run.method,), lambda: 7, _keeps) == 7
@@ -51,7 +51,7 @@ def test_values_that_cannot_be_compared_are_estimated_all_the_same() -> None:
 
 
 def test_no_more_are_kept_than_room_is_for() -> None:
-    known = Kept(20)
+    known = EstimateCache(20)
     model = runs.run().model
     for number in range(22):
         assert known.get(model, (number,), lambda number=number: number + 1, _keeps) == number + 1
@@ -61,7 +61,7 @@ def test_no_more_are_kept_than_room_is_for() -> None:
 
 
 def test_what_is_not_to_be_kept_or_fails_is_asked_again() -> None:
-    known = Kept(4)
+    known = EstimateCache(4)
     model = runs.run().model
     answers = iter((3, 5))
 

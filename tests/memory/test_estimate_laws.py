@@ -70,7 +70,7 @@ def test_checkpointing_never_takes_more(changes: dict[str, Any], model: dict[str
     with_it = allocated(replace(case, {"checkpointing.mode": "full"}))
     length, batch = case.sequence.length, case.batch.micro_batch_size
     assert isinstance(length, int) and isinstance(batch, int)
-    inputs = 4 * 2 * batch * length * 256 * (case.model.architecture.pattern.__len__() + 2)
+    inputs = 4 * 2 * batch * length * 256 * (case.model.architecture.layer_type_ids.__len__() + 2)
     mask = 4 * 2 * batch * length * length
     assert with_it <= without + inputs + mask
 

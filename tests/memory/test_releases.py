@@ -11,7 +11,7 @@ from memlint.architectures import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_as
-from memlint.memory.releases import told_apart
+from memlint.memory.releases import canonical_stack
 from memlint.memory.values import Estimate
 from memlint.run import Run, Stack, replace
 
@@ -68,7 +68,7 @@ def test_what_is_left_out_of_a_stack_makes_no_difference(family: str) -> None:
         alike: dict[Stack, Estimate] = {}
         for versions in STACKS:
             one = replace(run, versions)
-            stack = told_apart(one)
+            stack = canonical_stack(one)
             if stack not in alike:
                 alike[stack] = estimate_as(one._replace(stack=stack))
             assert estimate_as(one) == alike[stack], versions
@@ -82,7 +82,7 @@ def test_ordinary_models_have_one_estimate_since_transformers_4_52() -> None:
     run = run_of(members()["llama"], Step("lora", False, "sdpa"))
     old, new = (replace(run, {"stack.transformers": version}) for version in ((4, 52), (5, 23)))
 
-    assert told_apart(old) is told_apart(new)
+    assert canonical_stack(old) is canonical_stack(new)
     assert estimate(old) is estimate(new)
 
 
@@ -90,5 +90,5 @@ def test_experts_are_told_apart_by_the_release_that_stacked_them() -> None:
     run = run_of(members()["qwen3_moe"], Step("lora", False, "sdpa"))
     old, new = (replace(run, {"stack.transformers": version}) for version in ((4, 57), (5, 23)))
 
-    assert told_apart(old) != told_apart(new)
+    assert canonical_stack(old) != canonical_stack(new)
     assert estimate(old).allocated_bytes != estimate(new).allocated_bytes

@@ -11,7 +11,7 @@ from memlint.hardware import find
 from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.parameters import units
-from memlint.memory.step import step, stretches
+from memlint.memory.step import segments, step
 from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Origin, Run
 from tests.memory.runs import LORA, run
@@ -72,20 +72,20 @@ def test_the_central_figure_lies_between_the_ends(
     assert low < top
 
 
-def _layer(made: Run, **regime: bool) -> tuple[float, float]:
+def _layer(made: Run, **kernels: bool) -> tuple[float, float]:
     """KiB a token of a layer's forward and of its backward."""
-    run_ = unsloth.as_it_runs(made)
+    run_ = unsloth.as_patched(made)
     found = units(run_)
     shared = step(run_, found)
-    shared = shared._replace(regime=shared.regime._replace(**regime))
+    shared = shared._replace(kernels=shared.kernels._replace(**kernels))
     state = ModelState(0, 0, 0, 0, tuple(UnitState() for _ in found), 0, 0)
-    layer = stretches(shared, found, state)[1]
+    layer = segments(shared, found, state)[1]
     each = 1024 * made.sequence.length  # type: ignore[operator]
     return tuple(layer.sizes.largest(one) / each for one in (layer.profile.forward, layer.profile.backward))
 
 
 @pytest.mark.parametrize(
-    ("base", "regime", "expected"),
+    ("base", "kernels", "expected"),
     [
         ({}, {}, (116.1, 160.8)),  # 2025.9.11 on 16 bits
         (BNB, {}, (117.8, 164.2)),
@@ -94,14 +94,14 @@ def _layer(made: Run, **regime: bool) -> tuple[float, float]:
     ids=["in 16 bits", "in 4 bits", "before addmm"],
 )
 def test_layers_keep_what_unsloths_functions_keep(
-    base: dict[str, object], regime: dict[str, bool], expected: tuple[float, float]
+    base: dict[str, object], kernels: dict[str, bool], expected: tuple[float, float]
 ) -> None:
     """kernels/fast_lora.py of these releases ran on fake tensors: LoRA_QKV, LoRA_W and LoRA_MLP with stand-ins for
     Triton's kernels, layers checkpointed as UnslothCheckpointFunction does, 65,536 tokens, rank 32."""
     made = run(
         LAYER, **{**UNSLOTH, **base, "method__rank": 32, "sequence__length": 65536, "batch__micro_batch_size": 1}
     )
-    assert _layer(made, **regime) == pytest.approx(expected, rel=0.02)
+    assert _layer(made, **kernels) == pytest.approx(expected, rel=0.02)
 
 
 def test_checkpoints_wait_on_the_host_or_stay() -> None:
@@ -151,8 +151,8 @@ def test_dynamic_copies_hold_a_quarter_of_the_layers_in_16_bits() -> None:
 
 
 def test_biases_keep_pefts_code_for_queries_keys_and_values() -> None:
-    assert unsloth.as_it_runs(run({"model_type": "qwen2"}, **UNSLOTH)).method.fused_adapters == ("o", "mlp")
-    assert unsloth.as_it_runs(run({"model_type": "qwen3"}, **UNSLOTH)).method.fused_adapters == ("qkv", "o", "mlp")
+    assert unsloth.as_patched(run({"model_type": "qwen2"}, **UNSLOTH)).method.fused_adapters == ("o", "mlp")
+    assert unsloth.as_patched(run({"model_type": "qwen3"}, **UNSLOTH)).method.fused_adapters == ("qkv", "o", "mlp")
 
 
 def test_a_mask_at_evaluation_brings_scores() -> None:

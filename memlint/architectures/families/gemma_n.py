@@ -166,7 +166,7 @@ def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
             experts=experts,
             experts_per_token=c.integer("top_k_experts", 8),
             expert_intermediate_size=size,
-            beside=True,
+            parallel_experts=True,
         )
     return Layer(mixer, mlp, "rms_gemma", 4, class_name=f"{_gemma4_name(c)}TextDecoderLayer", weights=weights)
 

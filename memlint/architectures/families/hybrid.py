@@ -209,7 +209,7 @@ def falcon_h1(c: Config) -> Architecture:
     return decoder(
         c,
         "FalconH1ForCausalLM",
-        lambda _: made._replace(scan=scan),
+        lambda _: made._replace(parallel_ssm=scan),
         final_norm="final_layernorm",
         embedding_scale=True,
         logits_scale=True,

@@ -79,11 +79,11 @@ def language_model(
     tied = _tied(c, text)
     settled = Config({**text.values, "tie_word_embeddings": tied}, family, text.defaults, text.aliases)
     built = build(settled)
-    outside = tuple(weight._replace(name=_moved(weight.name, prefix)) for weight in built.outside)
-    kinds = built.kinds
+    outside = tuple(weight._replace(name=_moved(weight.name, prefix)) for weight in built.non_layer_weights)
+    kinds = built.layer_types
     if layer_class:
         kinds = tuple(kind_._replace(class_name=layer_class) for kind_ in kinds)
-    return built._replace(outside=outside, kinds=kinds)
+    return built._replace(non_layer_weights=outside, layer_types=kinds)
 
 
 def _moved(name: str, prefix: str) -> str:
@@ -98,7 +98,9 @@ def _tied(c: Config, text: Config) -> bool:
 
 
 def _whole(c: Config, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
-    return text._replace(family=c.family, class_name=class_name, towers=parts, outside=text.outside + extra)
+    return text._replace(
+        family=c.family, class_name=class_name, towers=parts, non_layer_weights=text.non_layer_weights + extra
+    )
 
 
 def _two_linear(hidden: int, inside: int, bias: bool, prefix: str = "") -> Weights:
@@ -180,7 +182,7 @@ def llava_next(c: Config) -> Architecture:
         "llava_onevision": "LlavaOnevisionForConditionalGeneration",
     }[c.family]
     tower = built.towers[0]._replace(max_tiles=5 if c.family != "llava_onevision" else 10)
-    return built._replace(class_name=class_name, outside=(*built.outside, newline), towers=(tower,))
+    return built._replace(class_name=class_name, non_layer_weights=(*built.non_layer_weights, newline), towers=(tower,))
 
 
 def vipllava(c: Config) -> Architecture:
@@ -274,14 +276,14 @@ def llama4(c: Config) -> Architecture:
     text = language_model(c, "llama4_text", prefix="language_model.model.")
     outside = tuple(
         weight._replace(name=f"language_model.{weight.name}") if weight.name.startswith("lm_head") else weight
-        for weight in text.outside
+        for weight in text.non_layer_weights
     )
     vision = nested(c, "vision_config")
     weights = linear("linear_1", text.hidden_size, vision.integer("vision_output_dim"))
     seen = _llama4_tower(vision)
     tokens = int((seen.image_size // seen.patch_size) ** 2 * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
     tower = _projected(seen, weights, "multi_modal_projector", tokens_per_image=tokens, max_tiles=17)
-    return _whole(c, "Llama4ForConditionalGeneration", text._replace(outside=outside), tower)
+    return _whole(c, "Llama4ForConditionalGeneration", text._replace(non_layer_weights=outside), tower)
 
 
 def _llama4_tower(c: Config) -> Tower:
@@ -557,7 +559,11 @@ def mllama(c: Config) -> Architecture:
     tower, end = _mllama_towers(vision)
     tower = tower._replace(projector_weights=projector, projector_prefix="model")
     return _whole(
-        c, "MllamaForConditionalGeneration", built._replace(outside=(embedding, *built.outside[1:])), tower, end
+        c,
+        "MllamaForConditionalGeneration",
+        built._replace(non_layer_weights=(embedding, *built.non_layer_weights[1:])),
+        tower,
+        end,
     )
 
 

@@ -49,9 +49,9 @@ def opt(c: Config) -> Architecture:
         learned_positions=True,
         tied=True,
     )
-    embedding = Weight(built.outside[0].name, (built.vocab_size, width), "embedding")
+    embedding = Weight(built.non_layer_weights[0].name, (built.vocab_size, width), "embedding")
     head = () if c.flag("tie_word_embeddings") else linear("lm_head", built.vocab_size, width, kind="head")
-    return built._replace(outside=(embedding, *built.outside[1:], *head), tied_embeddings=not head)
+    return built._replace(non_layer_weights=(embedding, *built.non_layer_weights[1:], *head), tied_embeddings=not head)
 
 
 def bloom(c: Config) -> Architecture:

@@ -77,9 +77,9 @@ def chatglm(c: Config) -> Architecture:
         class_name="ChatGLMForConditionalGeneration",
         hidden_size=hidden,
         vocab_size=vocabulary,
-        kinds=(block,),
-        pattern=(0,) * c.layers("num_layers"),
-        outside=outside,
+        layer_types=(block,),
+        layer_type_ids=(0,) * c.layers("num_layers"),
+        non_layer_weights=outside,
         max_positions=c.integer("seq_length", 0, 0),
     )
 

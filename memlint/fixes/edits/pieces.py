@@ -1,6 +1,6 @@
 """A text under several patches, one after the other, told as patches of the text it began as.
 
-A piece is a stretch of the original (start, end) or new text. Each patch is placed in the text as it
+A piece is a segment of the original (start, end) or new text. Each patch is placed in the text as it
 stands; at the end the pieces say what became of the original.
 """
 

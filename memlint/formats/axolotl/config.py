@@ -12,7 +12,7 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, as_bool, as_int, interpolated
 from memlint.formats.schema.validate import compiled_schema
-from memlint.formats.training_arguments import Arguments, told
+from memlint.formats.training_arguments import Arguments, read_arguments
 from memlint.formats.versions import Evidence, evidence
 from memlint.run import Origin
 
@@ -150,8 +150,8 @@ def config_of(section: Section, context: Context) -> Config:
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
     versions, given_away = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
-    own = told(plain, _DEFAULTS, named)
-    hf = told(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
+    own = read_arguments(plain, _DEFAULTS, named)
+    hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
     return Config(plain, own, hf, context, versions, held, given_away)
 
 

@@ -293,7 +293,9 @@ def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
     if compiled is None or not kinds:
         return None
     modules = [tuple(sorted({weight.name.rpartition(".")[0] for weight in kind.weights})) for kind in kinds]
-    layers = {index: modules[architecture.pattern[index]] for index in _asked(pattern, architecture.pattern)}
+    layers = {
+        index: modules[architecture.layer_type_ids[index]] for index in _asked(pattern, architecture.layer_type_ids)
+    }
     matched = {index: _named(compiled, names, index) for index, names in layers.items()}
     found = frozenset(name for names in matched.values() for name in names)
     alike = all(found.intersection(names) == set(matched[index]) for index, names in layers.items())
@@ -371,8 +373,10 @@ def _names_one(text: str, architecture: Any) -> bool:
     kinds = getattr(architecture, "kinds", ())
     if compiled is None or not kinds:
         return True
-    inside = (f"{at}.{weight.name}" for at, kind in enumerate(architecture.pattern) for weight in kinds[kind].weights)
-    outside = (weight.name for weight in architecture.outside)
+    inside = (
+        f"{at}.{weight.name}" for at, kind in enumerate(architecture.layer_type_ids) for weight in kinds[kind].weights
+    )
+    outside = (weight.name for weight in architecture.non_layer_weights)
     return any(map(compiled.search, (*outside, *(f"{architecture.stack}.{name}" for name in inside))))
 
 

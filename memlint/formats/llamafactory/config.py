@@ -9,7 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, interpolated
 from memlint.formats.schema.validate import compiled_schema
-from memlint.formats.training_arguments import Arguments, arguments, told
+from memlint.formats.training_arguments import Arguments, arguments, read_arguments
 from memlint.formats.versions import llamafactory_versions
 from memlint.run import Origin
 
@@ -86,7 +86,7 @@ def config(section: Section, context: Context, role: str) -> Config:
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
     versions, given_away = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
-    own = told(plain, _defaults(), named)
+    own = read_arguments(plain, _defaults(), named)
     return Config(plain, own, arguments(plain, versions), context, versions, held, role=role, given_away=given_away)
 
 

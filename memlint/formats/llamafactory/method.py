@@ -85,7 +85,7 @@ def _freeze(fields: Fields, config: Config) -> None:
     config.put(fields, "method.freeze_extra_modules", "freeze_extra_modules", extra)
     config.put(fields, "method.use_llama_pro", "use_llama_pro", config.own.flag("use_llama_pro"))
     if config.tuning == "lora" and config.architecture is not None:
-        _expanded(fields, layers, len(config.architecture.pattern))
+        _expanded(fields, layers, len(config.architecture.layer_type_ids))
 
 
 def _expanded(fields: Fields, trained: int, layers: int) -> None:

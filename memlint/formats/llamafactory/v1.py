@@ -21,7 +21,7 @@ from memlint.formats.llamafactory.parallel import (
 from memlint.formats.llamafactory.tables import LIGER_MODELS_V1
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.training_arguments import Arguments, told
+from memlint.formats.training_arguments import Arguments, read_arguments
 from memlint.formats.versions import NEWEST
 from memlint.run import Origin, Quantization
 from memlint.source.document import Document
@@ -84,8 +84,8 @@ def _view(document: Document, context: Context, role: str) -> Config:
     if isinstance(value.get("model"), str):
         defaults["model_name_or_path"] = value["model"]
     plain = section._replace(value=value)
-    own = told(plain, defaults, named)
-    return Config(plain, own, told(plain, {}, named), context, versions, held, role=role)
+    own = read_arguments(plain, defaults, named)
+    return Config(plain, own, read_arguments(plain, {}, named), context, versions, held, role=role)
 
 
 def _plugin(view: Config, key: str) -> Section:
@@ -291,7 +291,7 @@ def _deepspeed_arguments(view: Config) -> Arguments:
         "max_grad_norm": view.own.number("max_grad_norm") or 1.0,
         "optim": "adamw_torch",
     }
-    return told(view.section._replace(value={}), filled, view.own.source)
+    return read_arguments(view.section._replace(value={}), filled, view.own.source)
 
 
 def _fsdp2(fields: Fields, view: Config, plugin: Section) -> None:

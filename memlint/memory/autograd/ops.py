@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from memlint.memory.autograd.tape import Storage, Tape, Value, Weight, WeightGradient
 
-SINGLE = 4  # bytes of fp32
+FP32_BYTES = 4  # bytes of fp32
 
 
 def cast(tape: Tape, x: Value, width: int) -> Value:
@@ -54,8 +54,8 @@ def multiply(tape: Tape, a: Value, b: Value) -> Value:
 
 def multiply_by_row(tape: Tape, x: Value, factor: Value) -> Value:
     """`x * factor` in fp32 with one factor a row: the factor's gradient is a full product before its sum."""
-    found = tape.new(x.extent, SINGLE)
-    tape.node((found,), (x, factor), (x, factor), ((x.extent, SINGLE),), computed=SINGLE)
+    found = tape.new(x.extent, FP32_BYTES)
+    tape.node((found,), (x, factor), (x, factor), ((x.extent, FP32_BYTES),), computed=FP32_BYTES)
     return found
 
 
@@ -95,7 +95,7 @@ def unary(tape: Tape, x: Value, temporaries: int = 0) -> Value:
 
 def unary_in_single(tape: Tape, x: Value) -> Value:
     """The same on `x.float()`."""
-    single = cast(tape, x, SINGLE)
+    single = cast(tape, x, FP32_BYTES)
     found = unary(tape, single)
     tape.drop(single)
     return found

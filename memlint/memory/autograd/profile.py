@@ -1,25 +1,25 @@
-"""The result of recording one stretch of the model (the embedding, a decoder layer, the head)."""
+"""The result of recording one segment of the model (the embedding, a decoder layer, the head)."""
 
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.memory.autograd.tape import Moments, Tape, Value
+from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 
 
 class Profile(NamedTuple):
-    """Live bytes of one stretch, to be evaluated for a batch and model size.
+    """Live bytes of one segment, to be evaluated for a batch and model size.
 
-    Moments are candidates for a peak, counted from what earlier stretches hold, with the stretch's own input
+    PeakCandidates are candidates for a peak, counted from what earlier segments hold, with the segment's own input
     included. `held_forward` is what stays until the forward ends (autocast's cached casts included), `held`
     what stays until the backward comes; neither includes the output. `after` is what stays when the backward
     is done: the input's gradient and the parameters' gradients.
     """
 
-    forward: Moments
-    held_forward: Moments
-    held: Moments
-    backward: Moments
-    after: Moments
+    forward: PeakCandidates
+    held_forward: PeakCandidates
+    held: PeakCandidates
+    backward: PeakCandidates
+    after: PeakCandidates
     width: int = 0  # bytes of one element of a layer's output
 
 

@@ -1,4 +1,4 @@
-"""A record of one stretch of forward code, as autograd keeps it, and its backward.
+"""A record of one segment of forward code, as autograd keeps it, and its backward.
 
 Blocks (norms, projections, attention, ...) are written as calls on a `Tape`, in the order in which the
 framework runs them. The tape follows PyTorch's rules: a tensor lives while Python code holds it or a
@@ -52,7 +52,7 @@ class Value:
         self.gradient: Storage | None = None
 
     @classmethod
-    def outside(cls, extent: str, width: int) -> Value:
+    def external(cls, extent: str, width: int) -> Value:
         """A tensor that someone else counts."""
         return cls(Storage(0), extent, width, False)
 
@@ -97,7 +97,7 @@ class Unit(NamedTuple):
     kept: bool
 
 
-class Moments(NamedTuple):
+class PeakCandidates(NamedTuple):
     """Live sets as counts of `units`; `packed` holds one per moment, a counter a unit (see `counters`).
 
     `units` is the recording's own list, the same for all of its moments, so that it is sized once. For arithmetic, the
@@ -217,7 +217,7 @@ class Tape:
     # -- backward ---------------------------------------------------------------------------
 
     def arriving(self, output: Value) -> Storage:
-        """The gradient of `output`, which the stretch above left; every moment so far is counted with it."""
+        """The gradient of `output`, which the segment above left; every moment so far is counted with it."""
         gradient = Storage(self.unit(output.extent, output.width))
         self.live += gradient.unit
         self.moments = {moment + gradient.unit for moment in self.moments}
@@ -315,7 +315,7 @@ class Tape:
 
     # -- results ----------------------------------------------------------------------------
 
-    def take_moments(self) -> Moments:
+    def take_moments(self) -> PeakCandidates:
         """The peaks since the last call, without those that another one dominates."""
         guard = _lowest_bits(len(self._units)) << (_FIELD - 1)
         front: list[int] = []
@@ -328,17 +328,17 @@ class Tape:
         self.moments = set()
         return self._pack(front)
 
-    def now(self, minus: Value | None = None) -> Moments:
+    def now(self, minus: Value | None = None) -> PeakCandidates:
         """What is live now, without `minus`."""
         return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
 
-    def _pack(self, moments: list[int]) -> Moments:
+    def _pack(self, moments: list[int]) -> PeakCandidates:
         ordered = _in_order(moments, len(self._units))
         rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip((0, *ordered), ordered)]
         changes = [change for row in rows for change in row] + [(0, 0), (0, 0)]  # `itemgetter` of one gives no tuple
         pick = itemgetter(*[index for index, _ in changes])
         ends = tuple(accumulate(len(row) for row in rows))
-        return Moments(self._listed, tuple(ordered), pick, tuple(number for _, number in changes), ends)
+        return PeakCandidates(self._listed, tuple(ordered), pick, tuple(number for _, number in changes), ends)
 
 
 def counters(packed: int, units: int = 0) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The walk over a model's stretches: forward from first to last, backward from last to first."""
+"""The walk over a model's segments: forward from first to last, backward from last to first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KEPT, KERNEL, Moments, counters
+from memlint.memory.autograd.tape import KEPT, KERNEL, PeakCandidates, counters
 from memlint.memory.storage import ALIGNMENT, rounded
 
 _LOW_BITS = ALIGNMENT - 1
@@ -29,7 +29,7 @@ class Sizes:
         """Bytes of one tensor."""
         return rounded(self.counts[extent] * width)
 
-    def listed(self, moments: Moments) -> list[int]:
+    def listed(self, moments: PeakCandidates) -> list[int]:
         """Bytes of all units of a recording, as the allocator rounds them; profiles outlive `Sizes`, so their identity
         is a key."""
         found = self._bytes.get(id(moments.units))
@@ -42,7 +42,7 @@ class Sizes:
             self._bytes[id(moments.units)] = found
         return found
 
-    def largest(self, moments: Moments) -> int:
+    def largest(self, moments: PeakCandidates) -> int:
         """Bytes of the largest moment."""
         found = self._largest.get(id(moments))
         if found is None:
@@ -51,7 +51,7 @@ class Sizes:
             self._largest[id(moments)] = found
         return found
 
-    def parts(self, moments: Moments) -> dict[str, int]:
+    def parts(self, moments: PeakCandidates) -> dict[str, int]:
         """The largest moment by component: gradients, temporaries, logits, activations."""
         units = self.listed(moments)
         levels = [0, *accumulate(map(mul, moments.pick(units), moments.numbers))]
@@ -72,7 +72,7 @@ def component(extent: str) -> str:
     return "logits" if extent.startswith("logits") else "activations"
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """One unit of the walk and `repeat` - 1 equal ones behind it."""
 
     profile: Profile
@@ -84,7 +84,7 @@ class Stretch(NamedTuple):
     gradient_kept: int = 0
     gradient_end: int = 0
     left_behind: int = 0  # activations that its backward does not free
-    waiting: int = 0  # activations of another stretch that are there while it runs
+    waiting: int = 0  # activations of another segment that are there while it runs
 
 
 class Peak(NamedTuple):
@@ -102,7 +102,7 @@ class Level(NamedTuple):
     held: int
     gradients: int
     gathered: int
-    ended: bool = False  # behind the stretch's backward: nothing of its own is alive any more
+    ended: bool = False  # behind the segment's backward: nothing of its own is alive any more
 
 
 class Walk(NamedTuple):
@@ -115,28 +115,28 @@ class Walk(NamedTuple):
     scores: int  # one layer's fp32 attention scores
 
 
-def walk(stretches: Sequence[Stretch], during_layers: int = 0) -> Walk:
+def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
     """Peaks of the forward and the backward. `during_layers`: bytes that the model lets go of before its head."""
-    forward, held = _forward(stretches, during_layers)
-    backward = _backward(stretches, sum(held))
-    counts = stretches[-1].sizes.counts
-    scores = max((part.sizes.counts.get("scores", 0) for part in stretches), default=0)
+    forward, held = _forward(segments, during_layers)
+    backward = _backward(segments, sum(held))
+    counts = segments[-1].sizes.counts
+    scores = max((part.sizes.counts.get("scores", 0) for part in segments), default=0)
     return Walk(
-        _peak(stretches, forward, backward=False),
+        _peak(segments, forward, backward=False),
         sum(held),
-        _peak(stretches, backward, backward=True),
+        _peak(segments, backward, backward=True),
         4 * counts["logits"],
         4 * scores,
     )
 
 
-def _forward(stretches: Sequence[Stretch], during_layers: int) -> tuple[Level, list[int]]:
+def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[Level, list[int]]:
     best = Level(-1, 0, 0, 0, 0)
     level = 0
     held = []
-    for index, part in enumerate(stretches):
+    for index, part in enumerate(segments):
         stays = part.sizes.largest(part.profile.held_forward)
-        below = level + (part.repeat - 1) * stays + (during_layers if index < len(stretches) - 1 else 0) + part.waiting
+        below = level + (part.repeat - 1) * stays + (during_layers if index < len(segments) - 1 else 0) + part.waiting
         total = below + part.sizes.largest(part.profile.forward) + part.gathered_forward
         if total > best.total:
             best = Level(total, index, below, 0, part.gathered_forward)
@@ -145,11 +145,11 @@ def _forward(stretches: Sequence[Stretch], during_layers: int) -> tuple[Level, l
     return best, held
 
 
-def _backward(stretches: Sequence[Stretch], held: int) -> Level:
+def _backward(segments: Sequence[Segment], held: int) -> Level:
     best = Level(-1, 0, 0, 0, 0)
     gradients = left = 0
-    for index in range(len(stretches) - 1, -1, -1):
-        part = stretches[index]
+    for index in range(len(segments) - 1, -1, -1):
+        part = segments[index]
         one = part.sizes.largest(part.profile.held)
         held -= part.repeat * one
         own = part.sizes.largest(part.profile.backward) + part.gathered_backward + part.gradient_live
@@ -168,8 +168,8 @@ def _backward(stretches: Sequence[Stretch], held: int) -> Level:
     return best
 
 
-def _peak(stretches: Sequence[Stretch], level: Level, backward: bool) -> Peak:
-    part = stretches[level.position]
+def _peak(segments: Sequence[Segment], level: Level, backward: bool) -> Peak:
+    part = segments[level.position]
     parts = part.sizes.parts(part.profile.backward if backward else part.profile.forward)
     if level.ended:
         parts = dict.fromkeys(parts, 0)

@@ -106,7 +106,7 @@ def _scores(run: Run, details: Mapping[str, int]) -> int:
     if "attention_scores_bytes" in details:
         return details["attention_scores_bytes"]
     architecture = run.model.architecture
-    heads = max((layer.attention.heads for layer in architecture.kinds), default=0) if architecture else 0
+    heads = max((layer.attention.heads for layer in architecture.layer_types), default=0) if architecture else 0
     return 4 * _tokens(run) * _length(run) * (heads or _DEFAULT_HEADS)
 
 

@@ -90,8 +90,8 @@ def _accumulated(run: Run, units: tuple[Unit, ...]) -> int:
 
 def _one_tile(architecture: Architecture, tiles: int) -> Architecture:
     """The architecture with as much of its MLPs as one tile of the sequence takes."""
-    kinds = tuple(kind._replace(mlp=_tile(kind.mlp, tiles)) for kind in architecture.kinds)
-    return architecture._replace(kinds=kinds)
+    kinds = tuple(kind._replace(mlp=_tile(kind.mlp, tiles)) for kind in architecture.layer_types)
+    return architecture._replace(layer_types=kinds)
 
 
 def _tile(mlp: Mlp, tiles: int) -> Mlp:
@@ -102,8 +102,8 @@ def _tile(mlp: Mlp, tiles: int) -> Mlp:
 
 def has_own_kernels(run: Run) -> bool:
     """Whether layers may run kernels that nobody spoke of."""
-    layers = run.model.architecture.kinds
-    kinds = {mixer.kind for layer in layers for mixer in (layer.attention, layer.scan) if mixer is not None}
+    layers = run.model.architecture.layer_types
+    kinds = {mixer.kind for layer in layers for mixer in (layer.attention, layer.parallel_ssm) if mixer is not None}
     said = run.stack.linear_attention
     return ("mamba2" in kinds and said in ("", "fla")) or ("gated_delta" in kinds and not said)
 

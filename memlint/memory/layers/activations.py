@@ -7,19 +7,19 @@ from functools import lru_cache
 from memlint._record import NamedTuple
 from memlint.architectures.model import Layer
 from memlint.memory.autograd.profile import Mode, Profile, finish
-from memlint.memory.autograd.tape import Moments, Tape, Value
+from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 from memlint.memory.layers.decoder_layer import layer as decoder_layer
 from memlint.memory.layers.fused_adapter import with_fused
-from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.parameter_roles import Roles
 
 
 @lru_cache(maxsize=512)
-def layer_profile(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
+def layer_profile(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
     """One decoder layer's profile."""
     if mode.checkpoint:
-        return _checkpointed(shape, roles, regime, mode)
-    tape, x, y, returned = _forward(shape, roles, regime, mode, grad=True)
+        return _checkpointed(shape, roles, kernels, mode)
+    tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
     tape.drop(x, *returned)
     return finish(tape, y)
 
@@ -27,19 +27,19 @@ def layer_profile(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
 Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the output, what is returned beside it
 
 
-def _forward(shape: Layer, roles: Roles, regime: Regime, mode: Mode, grad: bool) -> Recording:
-    tape = Tape(grad, in_place=regime.in_kernels)
-    cos, sin = Value.outside("rope", mode.width), Value.outside("rope", mode.width)
-    linears = with_fused(dict(roles.linears), regime, shape)
-    context = Context(tape, regime, linears, cos, sin, shape.class_name)
+def _forward(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode, grad: bool) -> Recording:
+    tape = Tape(grad, in_place=kernels.in_kernels)
+    cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
+    linears = with_fused(dict(roles.linears), kernels, shape)
+    context = Context(tape, kernels, linears, cos, sin, shape.class_name)
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned)
 
 
-def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Profile:
+def _checkpointed(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
     """Forward without autograd that keeps the input or moves it; in backward the forward again, then its backward."""
-    first, x, y, returned = _forward(shape, roles, regime, mode, grad=False)
+    first, x, y, returned = _forward(shape, roles, kernels, mode, grad=False)
     if mode.offload:
         first.drop(x)
     for value in returned:  # what the layer before returned is alive until this one is done
@@ -49,20 +49,20 @@ def _checkpointed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> Pro
     held_forward = first.now(minus=y)
     first.end_autocast()
     held = first.now(minus=y)
-    again = _recomputed(shape, roles, regime, mode._replace(input_needs_gradient=True, offload=False))
+    again = _recomputed(shape, roles, kernels, mode._replace(input_needs_gradient=True, offload=False))
     return Profile(forward, held_forward, held, again.backward, again.after, again.width)
 
 
 class _Again(NamedTuple):
-    backward: Moments
-    after: Moments
+    backward: PeakCandidates
+    after: PeakCandidates
     width: int
 
 
 @lru_cache(maxsize=512)
-def _recomputed(shape: Layer, roles: Roles, regime: Regime, mode: Mode) -> _Again:
+def _recomputed(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> _Again:
     """The backward's part, which is the same wherever the input waited."""
-    again, x, y, returned = _forward(shape, roles, regime, mode, grad=True)
+    again, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
     arriving = again.arriving(y)
     again.end_autocast()
     zeros = [again.new(value.extent, value.width) for value in returned if mode.reentrant]

@@ -6,7 +6,7 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.families.variants as variants
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import Attention
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
 from memlint.memory.layers.kernel_config import Context
 from memlint.memory.layers.mlp import multiplied
@@ -43,7 +43,7 @@ def attention(
         tape.drop(mixed)
         mixed = normed
     if gate is not None:
-        mixed = _opened(context, mixed, gate)
+        mixed = apply_output_gate(context, mixed, gate)
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
     return found
@@ -83,7 +83,7 @@ def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
     return query, gate
 
 
-def _opened(context: Context, mixed: Value, gate: Value) -> Value:
+def apply_output_gate(context: Context, mixed: Value, gate: Value) -> Value:
     """`mixed * sigmoid(gate)`."""
     tape = context.tape
     share = ops.unary_by_result(tape, gate)
@@ -96,7 +96,7 @@ def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None,
     if shape.qk_norm == "none":
         return x
     rows = rows if shape.qk_norm == "head" else "rows"
-    if context.regime.liger:
+    if context.kernels.liger:
         found = norm.liger_rms(context.tape, x, weight, rows)
     else:
         found = norm.rms(context.tape, x, weight, rows, gemma)
@@ -117,7 +117,7 @@ def _by_image(context: Context, shape: Attention, query: Value, key: Value, valu
     """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
     comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
     tape = context.tape
-    whole = not context.code.startswith(variants.ATTENDS_BY_IMAGE) or context.regime.attention.startswith("flash")
+    whole = not context.code.startswith(variants.ATTENDS_BY_IMAGE) or context.kernels.attention.startswith("flash")
     if whole:
         return core(context, shape, query, key, value)
     parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
@@ -129,17 +129,17 @@ def _by_image(context: Context, shape: Attention, query: Value, key: Value, valu
 
 def core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
     """Scores times values, by implementation; the result has extent "mixed"."""
-    if context.regime.attention in FLASH:
+    if context.kernels.attention in FLASH:
         return _flash(context, shape, query, key, value)
     return _eager(context, shape, query, key, value)
 
 
 def _flash(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
     """FlashAttention keeps q, k, v, the output and one fp32 log-sum-exp per row and head."""
-    tape, regime = context.tape, context.regime
-    width = regime.half or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
+    tape, kernels = context.tape, context.kernels
+    width = kernels.half or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
-    if regime.expands_keys and shape.kv_heads != shape.heads:
+    if kernels.expands_keys and shape.kv_heads != shape.heads:
         given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
         tape.drop(*given)
     found = _flash_core(context, shape, *cast)
@@ -148,17 +148,17 @@ def _flash(context: Context, shape: Attention, query: Value, key: Value, value: 
 
 
 def _flash_core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
-    tape, regime = context.tape, context.regime
+    tape, kernels = context.tape, context.kernels
     found = tape.new("mixed", query.width)
-    logsumexp = tape.new("head_rows", SINGLE)
+    logsumexp = tape.new("head_rows", FP32_BYTES)
     temporaries: tuple[tuple[str, int], ...] = ()
-    if regime.in_kernels:
+    if kernels.in_kernels:
         # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
-        temporaries = ((KERNEL + "query", SINGLE), (KERNEL + "head_rows", SINGLE))
+        temporaries = ((KERNEL + "query", FP32_BYTES), (KERNEL + "head_rows", FP32_BYTES))
         if shape.kv_heads != shape.heads:
             temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
     kept = [query, key, value, found, logsumexp]
-    if regime.bias and regime.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
+    if kernels.bias and kernels.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         kept.append(tape.new("bias", query.width))
     tape.node((found,), (query, key, value), kept, temporaries)
     tape.drop(logsumexp, *kept[5:])
@@ -172,7 +172,7 @@ def _eager(context: Context, shape: Attention, query: Value, key: Value, value: 
     keys = ops.copy(tape, key, "query") if repeated else _same(key)
     values = ops.copy(tape, value, "mixed") if repeated else _same(value)
     weights = _probabilities(context, shape, query, keys)
-    product = ops.product(tape, weights, values, "mixed", context.regime.half)
+    product = ops.product(tape, weights, values, "mixed", context.kernels.half)
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
@@ -185,15 +185,15 @@ def _same(x: Value) -> Value:
 
 def _probabilities(context: Context, shape: Attention, query: Value, keys: Value) -> Value:
     tape = context.tape
-    raw = ops.product(tape, query, keys, "scores", context.regime.half)
+    raw = ops.product(tape, query, keys, "scores", context.kernels.half)
     scores = ops.scale(tape, raw)
     tape.drop(raw)
     if shape.softcap:
         scores = _softcap(tape, scores)
     if (
-        context.regime.mask
+        context.kernels.mask
     ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
-        masked = ops.add(tape, scores, Value.outside("scores", context.cos.width))
+        masked = ops.add(tape, scores, Value.external("scores", context.cos.width))
         tape.drop(scores)
         scores = masked
     if context.code.startswith(variants.JOINED_SINKS):
@@ -216,7 +216,7 @@ def _with_sinks(tape: Tape, context: Context, scores: Value) -> Value:
     apart = ops.scale(tape, joined)
     tape.drop(scores, joined)
     whole = tape.new("scores", apart.width)
-    inside = ((KERNEL + "scores", apart.width),) if context.regime.in_kernels else ()
+    inside = ((KERNEL + "scores", apart.width),) if context.kernels.in_kernels else ()
     tape.node((whole,), (apart,), (whole,), inside)
     tape.drop(apart)
     found = ops.part(tape, whole, "scores")
@@ -242,13 +242,13 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    as_given = context.regime.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
-    given = as_given and not context.regime.half
-    direct = given or (context.regime.in_kernels and not context.regime.bfloat16)
-    width = scores.width if given else SINGLE
+    as_given = context.kernels.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
+    given = as_given and not context.kernels.half
+    direct = given or (context.kernels.in_kernels and not context.kernels.bfloat16)
+    width = scores.width if given else FP32_BYTES
     single = _same(scores) if direct else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
-    inside = ((KERNEL + "scores", width),) if context.regime.in_kernels else ()
+    inside = ((KERNEL + "scores", width),) if context.kernels.in_kernels else ()
     tape.node((found,), (single,), (found,), inside)
     tape.drop(single)
     return found

@@ -46,7 +46,7 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     normed = _norm(context, shape, roles, middle)
     fed = _feed(context, shape, roles, normed)
     tape.drop(normed)
-    if shape.mlp.beside:
+    if shape.mlp.parallel_experts:
         fed = _with_experts(context, shape, roles, middle, fed)
     fed = _scaled(context, roles, _post(context, shape, roles, fed))
     found = ops.add(tape, middle, fed)
@@ -142,11 +142,11 @@ def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.class_name.startswith("Cohere"):
         return norm.centred(context.tape, x, roles.norm, "rows")
     if shape.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.regime.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
     if shape.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.regime.half)
-    if context.regime.liger:
-        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.regime.norms_in_place)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+    if context.kernels.liger:
+        return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_single(shape))
 
 
@@ -170,8 +170,8 @@ def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return delta.delta_net(context, shape.attention, x, roles.convolution, roles.norm)
     if shape.attention.kind == "mamba2":
         return mamba2.mamba2(context, shape.attention, x, roles.convolution, roles.norm)
-    if shape.scan is not None:
-        return _side_by_side(context, shape, shape.scan, roles, x)
+    if shape.parallel_ssm is not None:
+        return _side_by_side(context, shape, shape.parallel_ssm, roles, x)
     if shape.attention.kind == "conv":
         return short_conv.short_conv(context, x, roles.convolution)
     return _attend(context, shape, roles, x)
@@ -198,19 +198,21 @@ def _attend(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     context.inner_norm = roles.norm
     turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
     scales = _scales_in_single(shape)
-    return _dropped(context, shape, attention.attention(context, shape.attention, x, roles.head_norm, turns, scales))
+    return _residual_dropout(
+        context, shape, attention.attention(context, shape.attention, x, roles.head_norm, turns, scales)
+    )
 
 
 def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
-    if shape.mlp.beside:
+    if shape.mlp.parallel_experts:
         return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
         return moe.mixture(context, shape.mlp, roles, x)
     shared = "shared_" if shape.mlp.shared_intermediate_size else ""  # Granite's hybrid without experts
-    return _dropped(context, shape, mlp(context, shape.mlp, x, shared))
+    return _residual_dropout(context, shape, mlp(context, shape.mlp, x, shared))
 
 
-def _dropped(context: Context, shape: Layer, x: Value) -> Value:
+def _residual_dropout(context: Context, shape: Layer, x: Value) -> Value:
     """Residual dropout, on what attention and MLP add alike (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
     if not shape.mlp.dropout:
         return x

@@ -38,8 +38,8 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
 def of_layer(layer: Layer, tokens: Tokens, hidden: int) -> dict[str, int]:
     """Extents inside of one decoder layer."""
     found = _attention(layer, tokens)
-    if layer.scan is not None:
-        found |= _mamba2(layer.scan, tokens)
+    if layer.parallel_ssm is not None:
+        found |= _mamba2(layer.parallel_ssm, tokens)
     _mlp(found, layer, tokens.count, hidden)
     return found
 

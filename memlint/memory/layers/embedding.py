@@ -1,4 +1,4 @@
-"""The stretch before the first decoder layer."""
+"""The segment before the first decoder layer."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Layer
 from memlint.memory.autograd.tape import Value, WeightGradient
-from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.parameter_roles import Linear
 
 _QUERY, *_FOLLOWING = ("query", "key", "value")
@@ -23,10 +23,10 @@ _GROUPS = {"qkv": (_QUERY, *_FOLLOWING), "o": ("output",), "mlp": _MLP}
 _Sizes = tuple[tuple[str, int], ...]
 
 
-def with_fused(linears: dict[str, Linear], regime: Regime, shape: Layer) -> dict[str, Linear]:
+def with_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: Layer) -> dict[str, Linear]:
     """`linears` with those marked that a kernel runs: a group is patched where all of it has plain adapters."""
     found = dict(linears)
-    for group in regime.fused_adapters:
+    for group in kernels.fused_adapters:
         parts = _GROUPS[group]
         if _has_code(group, shape) and all(_is_adapted(linears.get(part)) for part in parts):
             found.update((part, linears[part]._replace(fused=True)) for part in parts)
@@ -72,7 +72,7 @@ def fused_mlp(context: Context, x: Value, extent: str) -> Value:
 
 def _inputs(context: Context, linear: Linear, x: Value) -> tuple[Value, ...]:
     """The input as the products read it and, with dropout, what adapters read: one for the whole group."""
-    given = ops.cast(context.tape, x, context.regime.half or x.width)
+    given = ops.cast(context.tape, x, context.kernels.half or x.width)
     return (given, ops.dropout(context.tape, given)) if linear.dropout else (given,)
 
 
@@ -80,7 +80,7 @@ def _output(context: Context, part: str, extent: str, x: Value) -> Value:
     """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
     found = context.tape.new(extent, x.width)
     context.tape.spike(*_whole(context, part, x.width))
-    added = ((extent, x.width),) if context.regime.adds_apart else ()
+    added = ((extent, x.width),) if context.kernels.adds_apart else ()
     context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width), *added)
     return found
 
@@ -117,7 +117,7 @@ def _record(
         outputs,
         inputs,
         (*inputs, *kept, *casts),
-        (*remade, *ranks, *whole, *(added if context.regime.adds_apart else ())),
+        (*remade, *ranks, *whole, *(added if context.kernels.adds_apart else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
         late=late,
     )

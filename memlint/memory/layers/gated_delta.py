@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Attention
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight
 from memlint.memory.layers.kernel_config import Context
 from memlint.memory.layers.norm import reciprocal_root
@@ -27,7 +27,7 @@ def delta_net(context: Context, shape: Attention, x: Value, convolution: Weight 
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined, gate, rates, decays, named = _projected(context, x)
-    fused = context.regime.delta == "fla"  # causal_conv1d keeps its input alone
+    fused = context.kernels.delta == "fla"  # causal_conv1d keeps its input alone
     convolved = (depthwise if fused else activated)(context, joined, convolution)
     tape.drop(joined)
     beta = ops.unary_by_result(tape, rates)
@@ -62,7 +62,7 @@ def _projected(context: Context, x: Value) -> tuple[Value, Value, Value, Value, 
 
 def _decay(tape: Tape, x: Value) -> Value:
     """`-exp(A_log) * softplus(a.float() + dt_bias)`: fp32, one number a token and head."""
-    single = ops.cast(tape, x, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
     shifted = ops.scale(tape, single)
     tape.drop(single)
     soft = ops.unary(tape, shifted)
@@ -81,7 +81,7 @@ def _written_out(
     queries = ops.copy(tape, query, QUERY) if repeated else tape.view(query, QUERY)
     keys = ops.copy(tape, key, QUERY) if repeated else tape.view(key, QUERY)
     singles = [_single(tape, one) for one in (queries, keys, value)]
-    rate, fade = ops.cast(tape, beta, SINGLE), ops.copy(tape, decay)
+    rate, fade = ops.cast(tape, beta, FP32_BYTES), ops.copy(tape, decay)
     tape.drop(queries, keys)
     unit = [_unit_length(tape, one) for one in singles[:2]]
     tape.drop(*singles[:2])
@@ -99,7 +99,7 @@ def _written_out(
 
 def _single(tape: Tape, x: Value) -> Value:
     """`x.transpose(1, 2).to(float32, contiguous)`: a copy also of what is fp32."""
-    return ops.cast(tape, x, SINGLE) if x.width != SINGLE else ops.copy(tape, x)
+    return ops.cast(tape, x, FP32_BYTES) if x.width != FP32_BYTES else ops.copy(tape, x)
 
 
 def _unit_length(tape: Tape, x: Value) -> Value:
@@ -115,8 +115,8 @@ def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, f
     query, key, value = padded
     v_beta, k_beta = ops.multiply_by_row(tape, value, rate), ops.multiply_by_row(tape, key, rate)
     cumulated = ops.scale(tape, fade)
-    apart = tape.new(PAIRS, SINGLE)
-    tape.node((apart,), (cumulated,), (), ((PAIRS, SINGLE),))
+    apart = tape.new(PAIRS, FP32_BYTES)
+    tape.node((apart,), (cumulated,), (), ((PAIRS, FP32_BYTES),))
     masked = ops.scale(tape, apart)
     tape.drop(apart)
     pairwise = ops.unary_by_result(tape, masked)
@@ -128,7 +128,7 @@ def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, f
     kept = _rows_by_loop(context)
     values = _solved(tape, system, v_beta, kept)
     faded_keys = _solved(tape, system, decayed, ())
-    core = tape.new(MIXED, SINGLE)
+    core = tape.new(MIXED, FP32_BYTES)
     again = ops.unary_by_result(tape, cumulated)
     queries = ops.multiply_by_row(tape, query, again)
     tape.drop(query, again)
@@ -143,7 +143,7 @@ def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, f
 
 def _times_pairs(context: Context, a: Value, b: Value, pairwise: Value) -> Value:
     tape = context.tape
-    product = ops.product(tape, a, b, PAIRS, context.regime.half)
+    product = ops.product(tape, a, b, PAIRS, context.kernels.half)
     found = ops.multiply(tape, product, pairwise)
     tape.drop(product)
     return found
@@ -151,34 +151,34 @@ def _times_pairs(context: Context, a: Value, b: Value, pairwise: Value) -> Value
 
 def _solved(tape: Tape, system: Value, right: Value, kept: tuple[Value, ...]) -> Value:
     """`solve_triangular(system, right)` keeps the system and its result; the system's gradient is a product first."""
-    found = tape.new(right.extent, SINGLE)
-    tape.node((found,), (right, system), (system, found, *kept), ((PAIRS, SINGLE),))
+    found = tape.new(right.extent, FP32_BYTES)
+    tape.node((found,), (right, system), (system, found, *kept), ((PAIRS, FP32_BYTES),))
     return found
 
 
 def _rows_by_loop(context: Context) -> tuple[Value, ...]:
     """transformers before 5.17 inverts the system row by row, and every row keeps copies of those above it."""
-    if context.regime.delta != "loop" or not context.tape.grad:
+    if context.kernels.delta != "loop" or not context.tape.grad:
         return ()
-    return (context.tape.new("delta_rows", SINGLE),)
+    return (context.tape.new("delta_rows", FP32_BYTES),)
 
 
 def _scan(context: Context, given: tuple[Value, ...], cumulated: Value) -> Value:
     """The loop over chunks. Each step keeps the state it began with and the values it added; under autocast what its
     products read, in half precision (the state twice, the values twice). A slice's gradient is as large as the whole
     before it is added."""
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     if not tape.grad:
-        tape.spike(*(("delta_state", SINGLE),) * 2)
-        return tape.new(MIXED, SINGLE)
-    states, added = tape.new(STATES, SINGLE), tape.new(MIXED, SINGLE)
+        tape.spike(*(("delta_state", FP32_BYTES),) * 2)
+        return tape.new(MIXED, FP32_BYTES)
+    states, added = tape.new(STATES, FP32_BYTES), tape.new(MIXED, FP32_BYTES)
     kept: list[Value] = [states, added, *given]
     if half:
         kept = [states]
         kept += [tape.new(STATES, half), tape.new(STATES, half), tape.new(MIXED, half), tape.new(MIXED, half)]
         kept += [tape.new(one.extent, half) for one in given[1:]]
-    found = tape.new(MIXED, SINGLE)
-    tape.node((found,), (*given, cumulated), kept, ((MIXED, SINGLE), (MIXED, SINGLE)), computed=SINGLE)
+    found = tape.new(MIXED, FP32_BYTES)
+    tape.node((found,), (*given, cumulated), kept, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), computed=FP32_BYTES)
     tape.drop(states, added, *(kept[1:] if half else ()))
     return found
 
@@ -190,7 +190,7 @@ def _kernel(
     backward computes the states of all chunks again."""
     tape, width = context.tape, query.width
     kept = [tape.new(one.extent, width) for one in (query, key, value)]
-    kept += [tape.new(ROWS, SINGLE), tape.new(PAIRS, width)]
+    kept += [tape.new(ROWS, FP32_BYTES), tape.new(PAIRS, width)]
     tape.spike((QUERY, width), (MIXED, width), (MIXED, width), (STATES, width))
     found = tape.new(MIXED, width)
     inside = ((STATES, width),) * 2 + ((QUERY, width),) * 2 + ((MIXED, width),) * 3
@@ -202,13 +202,13 @@ def _kernel(
 def _gated_norm(context: Context, x: Value, gate: Value, weight: Weight | None) -> Value:
     """`(weight * norm(x)) * silu(gate.float())`, back in x's dtype (Qwen3_5RMSNormGated)."""
     tape = context.tape
-    if context.regime.delta == "fla":
+    if context.kernels.delta == "fla":
         found = tape.new(MIXED, x.width)
-        root = tape.new(ROWS, SINGLE)
+        root = tape.new(ROWS, FP32_BYTES)
         tape.node((found,), (x, gate), (x, gate, root))
         tape.drop(root)
         return found
-    single = ops.cast(tape, x, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
     root = reciprocal_root(tape, single, ROWS)
     normed = ops.multiply_by_row(tape, single, root)
     tape.drop(single, root)

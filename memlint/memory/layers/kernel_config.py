@@ -7,7 +7,7 @@ from memlint.memory.autograd.tape import Tape, Value, Weight
 from memlint.memory.parameter_roles import Linear
 
 
-class Regime(NamedTuple):
+class KernelConfig(NamedTuple):
     """`half`: bytes of autocast's dtype, 0 without autocast.
 
     `in_kernels`: count what kernels allocate for themselves and cast what FlashAttention casts (a real CUDA
@@ -35,23 +35,23 @@ class Regime(NamedTuple):
 
 
 class Context:
-    """A tape, the regime, and the layer's projections by part.
+    """A tape, the kernels, and the layer's projections by part.
 
     `code`: the layer's class name; `returned`: attention weights that the layer returns beside its output;
     `inner_norm`: the weight of norms inside of attention and MLP; `waiting`: projections that came of another's call.
     """
 
-    __slots__ = ("code", "cos", "inner_norm", "linears", "regime", "returned", "sin", "tape", "waiting")
+    __slots__ = ("code", "cos", "inner_norm", "kernels", "linears", "returned", "sin", "tape", "waiting")
 
     def __init__(
-        self, tape: Tape, regime: Regime, linears: dict[str, Linear], cos: Value, sin: Value, code: str = ""
+        self, tape: Tape, kernels: KernelConfig, linears: dict[str, Linear], cos: Value, sin: Value, code: str = ""
     ) -> None:
         self.code = code
         self.returned: list[Value] = []
         self.inner_norm: Weight | None = None
         self.waiting: dict[str, Value] = {}
         self.tape = tape
-        self.regime = regime
+        self.kernels = kernels
         self.linears = linears
         self.cos = cos
         self.sin = sin

@@ -11,7 +11,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.families.variants as variants
 from memlint.architectures.model import Attention
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight
 from memlint.memory.layers.kernel_config import Context
 from memlint.memory.layers.mlp import multiplied
@@ -29,7 +29,7 @@ def mamba2(context: Context, shape: Attention, x: Value, convolution: Weight | N
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined = _joined(context, x)
-    if context.regime.scan == "kernel":
+    if context.kernels.scan == "kernel":
         normed = _kernel(tape, joined)
     else:
         normed = _written_out(context, shape, joined, convolution, inner)
@@ -68,10 +68,10 @@ def _scan(context: Context, value: Value, before: Value, after: Value, steps: Va
     """mamba2_chunk_scan, op by op; the names of its Python variables hold them until it returns."""
     tape = context.tape
     step = _softplus(tape, steps)
-    whole = ops.cast(tape, value, SINGLE)
+    whole = ops.cast(tape, value, FP32_BYTES)
     keys, queries = _per_head(tape, before), _per_head(tape, after)
     skipped = ops.copy(tape, whole)
-    residual = tape.new(INNER, SINGLE)
+    residual = tape.new(INNER, FP32_BYTES)
     tape.node((residual,), (skipped,), (skipped,) if trains else ())  # times D
     tape.drop(skipped)
     grown = ops.multiply_by_row(tape, whole, step)
@@ -115,7 +115,7 @@ def _softplus(tape: Tape, steps: Value) -> Value:
 
 def _per_head(tape: Tape, x: Value) -> Value:
     """`x.float().repeat_interleave(...)`."""
-    single = ops.cast(tape, x, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
     found = ops.copy(tape, single, STATE_ROWS)
     tape.drop(single)
     return found
@@ -123,8 +123,8 @@ def _per_head(tape: Tape, x: Value) -> Value:
 
 def _segment_sum(tape: Tape, decay: Value) -> Value:
     """`exp(segment_sum(A))`: the masked copy, its sums and the masked sums stand together."""
-    spread = tape.new(PAIRS, SINGLE)
-    tape.node((spread,), (decay,), (), ((PAIRS, SINGLE),))
+    spread = tape.new(PAIRS, FP32_BYTES)
+    tape.node((spread,), (decay,), (), ((PAIRS, FP32_BYTES),))
     summed = ops.scale(tape, spread)
     masked = ops.scale(tape, summed)
     tape.drop(spread, summed)
@@ -138,7 +138,7 @@ def _einsum(context: Context, a: Value, b: Value, extent: str, copied: tuple[str
     what the product reads."""
     tape = context.tape
     laid = [ops.copy(tape, x) if name in copied else tape.view(x) for name, x in (("a", a), ("b", b))]
-    found = ops.product(tape, laid[0], laid[1], extent, context.regime.half)
+    found = ops.product(tape, laid[0], laid[1], extent, context.kernels.half)
     tape.drop(*laid)
     return found
 
@@ -166,10 +166,10 @@ def _gated_norm(tape: Tape, x: Value, gate: Value, weight: Weight | None) -> Val
 
 def _kernel(tape: Tape, joined: Value) -> Value:
     """mamba_ssm's fused kernel keeps its input and the scan's output, and computes the rest again."""
-    tape.spike((CONVOLVED, joined.width), (STATES, SINGLE), (INNER, joined.width))
+    tape.spike((CONVOLVED, joined.width), (STATES, FP32_BYTES), (INNER, joined.width))
     found = tape.new(INNER, joined.width)
     kept = tape.new(INNER, joined.width)
-    inside = ((CONVOLVED, joined.width), (STATES, SINGLE), (STATES, SINGLE))
+    inside = ((CONVOLVED, joined.width), (STATES, FP32_BYTES), (STATES, FP32_BYTES))
     tape.node((found,), (joined,), (joined, kept), inside)
     tape.drop(kept)
     return found

@@ -29,7 +29,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     if not prefix and linear is not None and linear.fused:
         return fused_mlp(context, x, extent)
     gate = project(context, prefix + "gate", x, extent)
-    if not prefix and context.regime.liger and context.regime.gated_kernel:
+    if not prefix and context.kernels.liger and context.kernels.gated_kernel:
         return _one_product(context, gate, x, extent)
     gate = multiplied(context, gate)
     active = activate(context, shape.activation, gate)
@@ -102,8 +102,8 @@ def activate(context: Context, name: str, x: Value) -> Value:
     """
     tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        wide = name == "gelu_new" and context.regime.half and context.regime.in_kernels
-        return _gelu_by_parts(tape, x, ops.SINGLE if wide else x.width)
+        wide = name == "gelu_new" and context.kernels.half and context.kernels.in_kernels
+        return _gelu_by_parts(tape, x, ops.FP32_BYTES if wide else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
     if name == "relu2":
@@ -129,8 +129,8 @@ def _relu_squared(context: Context, x: Value) -> Value:
     """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
     tape = context.tape
     positive = ops.unary_by_result(tape, x)
-    wide = context.regime.half and context.regime.in_kernels
-    base = ops.cast(tape, positive, ops.SINGLE if wide else x.width)
+    wide = context.kernels.half and context.kernels.in_kernels
+    base = ops.cast(tape, positive, ops.FP32_BYTES if wide else x.width)
     found = ops.unary(tape, base, 2)
     tape.drop(positive, base)
     return found
@@ -140,7 +140,7 @@ def _xielu(context: Context, x: Value) -> Value:
     """`where(x > 0, a * x * x + b * x, (expm1(min(x, eps)) - x) * c + b * x)` with a and c that train (transformers
     5.23 activations.py, XIELUActivation without its CUDA kernel); fp32 under autocast, as softplus and expm1 are."""
     tape, extent = context.tape, x.extent
-    width = ops.SINGLE if context.regime.half else x.width
+    width = ops.FP32_BYTES if context.kernels.half else x.width
     trains = context.linears["down"].weight.trains
     mask = tape.new(extent, 1)
     first = tape.new(extent, width)

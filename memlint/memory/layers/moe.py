@@ -5,7 +5,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.families.variants as variants
 from memlint.architectures.model import Mlp
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
 from memlint.memory.layers.kernel_config import Context
 from memlint.memory.layers.mlp import activate, mlp
@@ -36,7 +36,7 @@ def _in_their_space(context: Context, shape: Mlp, roles: Roles, x: Value, scores
     """The experts, between a projection into a smaller space and one back where they have one (transformers 5.23
     models/nemotron_h/modeling_nemotron_h.py:741-754, NemotronHMoE.forward)."""
     tape = context.tape
-    run_experts = loop if context.regime.experts == "loop" else _experts
+    run_experts = loop if context.kernels.experts == "loop" else _experts
     if not shape.expert_hidden_size:
         return run_experts(context, shape, dict(roles.experts), x, scores)
     narrow = project(context, "fc1_latent_proj", x, "routed")
@@ -56,7 +56,7 @@ def _shared(context: Context, shape: Mlp, x: Value) -> Value:
 def _every(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
     """Llama 4: all tokens once for each expert, batched products, the shared expert, and the sum over the experts
     (transformers 5.23 models/llama4/modeling_llama4.py, Llama4TextMoe and Llama4TextExperts)."""
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     repeated = tape.new("chosen_hidden", x.width)
     tape.node((repeated,), (x,))
     routed = _weighted(tape, repeated, scores)
@@ -105,14 +105,14 @@ def _route(context: Context, roles: Roles, x: Value) -> Value:
     """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
     in_single = context.code.startswith(variants.SINGLE_SCORES)
-    in_single = in_single or (not context.regime.half and context.code.startswith(variants.SINGLE_PRODUCT))
-    logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.regime.half)
-    single = ops.cast(tape, logits, SINGLE)
+    in_single = in_single or (not context.kernels.half and context.code.startswith(variants.SINGLE_PRODUCT))
+    logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.kernels.half)
+    single = ops.cast(tape, logits, FP32_BYTES)
     probabilities = ops.unary_by_result(tape, single)
     tape.drop(single)
-    chosen, indexes = tape.new("chosen", SINGLE), tape.new("chosen", _INDEX)
+    chosen, indexes = tape.new("chosen", FP32_BYTES), tape.new("chosen", _INDEX)
     tape.node((chosen,), (probabilities,), (indexes,))
-    found = ops.cast(tape, chosen, SINGLE if in_single else logits.width)
+    found = ops.cast(tape, chosen, FP32_BYTES if in_single else logits.width)
     tape.drop(chosen, indexes, probabilities, logits)
     return found
 
@@ -175,9 +175,9 @@ def _product(context: Context, x: Value, weight: Weight | None, extent: str, hel
     """`held`: stacks that experts unpacked, which stay until they are done; or the whole weight that the code has in a
     name until it gives that to another (`selected_weights`)."""
     given = weight or Weight("w:experts", x.width)
-    if given.quantized and context.regime.unpacked:
+    if given.quantized and context.kernels.unpacked:
         return _unpacked(context, x, given, extent, held)
-    if context.regime.experts != "copied" or given.adapted:
+    if context.kernels.experts != "copied" or given.adapted:
         return grouped(context.tape, x, weight, extent, held)
     return _copied(context.tape, x, given, extent)
 
@@ -186,7 +186,7 @@ def _unpacked(context: Context, x: Value, packed: Weight, extent: str, held: lis
     """All experts of a packed stack, unpacked where the parameter is read and cached until the experts are done; the
     product saves them for its input's gradient (bitsandbytes 0.50.2 nn/parametrize.py:40 and 133, axolotl 0.19.0
     monkeypatch/moe_quant.py:24). 8 bits are multiplied twice, into fp32 (bitsandbytes 0.50.2 _ops.py:121)."""
-    tape, width = context.tape, context.regime.unpacked
+    tape, width = context.tape, context.kernels.unpacked
     if packed.width:
         tape.spike((packed.extent, width), (packed.extent, width))
     stack = tape.new(packed.extent, width)
@@ -228,7 +228,9 @@ def grouped(tape: Tape, x: Value, weight: Weight | None, extent: str, named: lis
 def _folded(tape: Tape, given: Value, held: Weight, extent: str, named: list[Value]) -> Value:
     """With LoRA on stacked experts the product reads W + B A, made whole (peft 0.21.2 _LoraFactorsProxy)."""
     whole = tape.new(held.extent, held.width, requires_grad=True)
-    gradients = tuple(WeightGradient(held.extent + branch, held.width, ops.SINGLE) for branch in (".lora_A", ".lora_B"))
+    gradients = tuple(
+        WeightGradient(held.extent + branch, held.width, ops.FP32_BYTES) for branch in (".lora_A", ".lora_B")
+    )
     tape.node((whole,), (), weights=gradients)
     tape.drop(*named)
     named[:] = [whole]

@@ -22,7 +22,7 @@ def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, sco
     node that saves them, and the last expert is recorded operation by operation.
     """
     tape = context.tape
-    half = context.regime.half or x.width
+    half = context.kernels.half or x.width
     total = _others(tape, shape, experts, x, half)
     rows = tape.new("expert", _INDEX)
     chosen = tape.new("expert_hidden", x.width)

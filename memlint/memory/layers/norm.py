@@ -7,13 +7,13 @@ to fp32, and that copy and the reciprocal root are what backward reads.
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
 
 
 def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = False) -> Value:
     """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
-    single = ops.cast(tape, x, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
     root = reciprocal_root(tape, single, rows)
     normed = ops.multiply(tape, single, root)
     tape.drop(single, root)
@@ -32,7 +32,7 @@ def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: 
     """Liger's kernel: keeps its input as it is and one fp32 number a row; the gradient is written over the arriving one
     but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
     found = tape.new(x.extent, x.width)
-    root = tape.new(rows, SINGLE)
+    root = tape.new(rows, FP32_BYTES)
     trains = weight is not None and weight.trains
     gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
     tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_arriving=True)
@@ -42,9 +42,9 @@ def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: 
 
 def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> Value:
     """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row. `squares`: full tensors in the backward of the square."""
-    square = tape.new(single.extent, SINGLE)
-    tape.node((square,), (single,), (single,), ((single.extent, SINGLE),) * squares)  # pow, then times 2
-    mean = tape.new(rows, SINGLE)
+    square = tape.new(single.extent, FP32_BYTES)
+    tape.node((square,), (single,), (single,), ((single.extent, FP32_BYTES),) * squares)  # pow, then times 2
+    mean = tape.new(rows, FP32_BYTES)
     tape.node((mean,), (square,))
     tape.drop(square)
     shifted = ops.add(tape, mean, mean)
@@ -55,7 +55,7 @@ def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> V
 
 
 def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) -> Value:
-    scaled = ops.scale_by_weight(tape, weight._replace(width=SINGLE), normed) if weight else ops.scale(tape, normed)
+    scaled = ops.scale_by_weight(tape, weight._replace(width=FP32_BYTES), normed) if weight else ops.scale(tape, normed)
     if weight and not weight.trains:
         pass
     tape.drop(normed)
@@ -66,9 +66,9 @@ def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) ->
 
 def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> Value:
     """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
-    given = ops.cast(tape, x, SINGLE if half else x.width)
+    given = ops.cast(tape, x, FP32_BYTES if half else x.width)
     found = tape.new(x.extent, given.width)
-    mean, deviation = tape.new(rows, SINGLE), tape.new(rows, SINGLE)
+    mean, deviation = tape.new(rows, FP32_BYTES), tape.new(rows, FP32_BYTES)
     trains = weight is not None and weight.trains
     gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
     tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
@@ -78,7 +78,7 @@ def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> 
 
 def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
     """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
-    single = ops.cast(tape, x, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
     normed = layer(tape, single, None, rows, half)
     tape.drop(single)
     found = ops.cast(tape, normed, x.width)
@@ -88,8 +88,8 @@ def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
 
 def centred(tape: Tape, x: Value, weight: Weight | None, rows: str) -> Value:
     """LayerNorm written out in fp32 (transformers 5.23 models/cohere/modeling_cohere.py, CohereLayerNorm)."""
-    single = ops.cast(tape, x, SINGLE)
-    mean = tape.new(rows, SINGLE)
+    single = ops.cast(tape, x, FP32_BYTES)
+    mean = tape.new(rows, FP32_BYTES)
     tape.node((mean,), (single,))
     apart = ops.subtract(tape, single, mean)
     root = reciprocal_root(tape, apart, rows)

@@ -19,7 +19,7 @@ def project(context: Context, part: str, x: Value, extent: str) -> Value:
         return fused_projection(context, part, x, extent)
     if linear.rotation is not None:
         return _rotated(context, linear, linear.rotation, x, extent)
-    result = ops.linear(context.tape, x, linear.weight, extent, context.regime.half)
+    result = ops.linear(context.tape, x, linear.weight, extent, context.kernels.half)
     if linear.down is None:
         return result
     return _with_lora(context, linear, x, result, extent)
@@ -33,7 +33,7 @@ _KEPT_BLOCKS = (4, 7)
 def _rotated(context: Context, linear: Linear, rotation: Weight, x: Value, extent: str) -> Value:
     """`W (R x)` with R block-diagonal (peft 0.21.2 tuners/oft/layer.py, Linear.forward): each projection keeps its
     input as the product read it, and the rotated one passes through the adapter's dtype."""
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     given = ops.cast(tape, x, rotation.width)
     read = ops.cast(tape, given, half or given.width)
     blocks = [tape.new(linear.rank, read.width) for _ in range(_KEPT_BLOCKS[half > 0])]
@@ -57,7 +57,7 @@ def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent
     adapted projection keeps a copy of its input of its own. Over bitsandbytes layers it is not cast under autocast.
     """
     assert linear.down is not None and linear.up is not None
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     given = ops.cast(tape, x, linear.down.width if linear.casts or not half else x.width)
     dropped = ops.dropout(tape, given) if linear.dropout else given
     if linear.magnitude is not None:
@@ -77,7 +77,7 @@ def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent
 def _low_rank(context: Context, linear: Linear, x: Value, extent: str) -> Value:
     """`B(A(x))`."""
     assert linear.down is not None and linear.up is not None
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     low = ops.linear(tape, x, linear.down, linear.rank, half)
     high = ops.linear(tape, low, linear.up, extent, half)
     tape.drop(low)
@@ -109,7 +109,7 @@ def _weight_norm(context: Context, linear: Linear, width: int) -> tuple[Value, .
     """`norm(W + scaling * B A)`; what stays until the layer returns: the identity as the product read it, B A, W."""
     assert linear.down is not None
     tape, base, extent = context.tape, linear.weight, linear.weight.extent
-    half = context.regime.half or linear.down.width
+    half = context.kernels.half or linear.down.width
     identity = tape.new("eye:" + linear.rank[len("rank:") :], linear.down.width)
     read = ops.cast(tape, identity, half)
     product = tape.new(extent, half)
@@ -118,7 +118,7 @@ def _weight_norm(context: Context, linear: Linear, width: int) -> tuple[Value, .
     tape.drop(product)
     made = [read, both]
     if base.quantized:
-        whole = tape.new(extent, context.regime.half or width)
+        whole = tape.new(extent, context.kernels.half or width)
         made.append(ops.cast(tape, whole, width))
         tape.drop(whole)
     elif base.width != width:
@@ -136,7 +136,7 @@ def _without_bias(context: Context, linear: Linear, result: Value) -> Value:
 def _base_again(context: Context, linear: Linear, x: Value, extent: str) -> Value:
     """`F.linear(x, W)` on W as the norm read it: its autocast copy is kept for the input's gradient."""
     tape, base = context.tape, linear.weight
-    given = ops.cast(tape, x, context.regime.half or x.width)
+    given = ops.cast(tape, x, context.kernels.half or x.width)
     found = tape.new(extent, given.width)
     copied = base.quantized or base.width != x.width or given.width != x.width
     kept = (tape.new(base.extent, given.width),) if copied else ()

@@ -11,12 +11,12 @@ from memlint.memory.layers.kernel_config import Context
 def rotate(context: Context, x: Value, fraction: float, in_single: bool = False) -> Value:
     """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
-    if context.regime.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
+    if context.kernels.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
         return tape.view(x)
     if context.code.startswith(variants.ROTATES_AS_COMPLEX):
         return _as_complex(context, x)
     if in_single:
-        single = ops.cast(tape, x, ops.SINGLE)
+        single = ops.cast(tape, x, ops.FP32_BYTES)
         turned = rotate(context, single, fraction)
         tape.drop(single)
         back = ops.cast(tape, turned, x.width)
@@ -41,8 +41,8 @@ def rotate(context: Context, x: Value, fraction: float, in_single: bool = False)
 def _as_complex(context: Context, x: Value) -> Value:
     """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
     tape = context.tape
-    single = ops.cast(tape, x, ops.SINGLE)
-    turned = ops.scale_by_constant(tape, single, Value.outside("rope", ops.SINGLE))
+    single = ops.cast(tape, x, ops.FP32_BYTES)
+    turned = ops.scale_by_constant(tape, single, Value.external("rope", ops.FP32_BYTES))
     tape.drop(single)
     found = ops.cast(tape, turned, x.width)
     tape.drop(turned)
@@ -52,7 +52,7 @@ def _as_complex(context: Context, x: Value) -> Value:
 def _rotate_all(context: Context, x: Value) -> Value:
     tape, cos, sin = context.tape, context.cos, context.sin
     if context.code.startswith(variants.SINGLE_COSINE):
-        cos = sin = Value.outside("rope", ops.SINGLE)
+        cos = sin = Value.external("rope", ops.FP32_BYTES)
     straight = ops.scale_by_constant(tape, x, cos)
     half = _rotate_half(tape, x)
     crossed = ops.scale_by_constant(tape, half, sin)

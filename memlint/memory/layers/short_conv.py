@@ -37,7 +37,7 @@ def activated(context: Context, x: Value, weight: Weight | None) -> Value:
 
 def depthwise(context: Context, x: Value, weight: Weight | None) -> Value:
     """A convolution over time, channel by channel: keeps its input as it read it."""
-    tape, half = context.tape, context.regime.half
+    tape, half = context.tape, context.kernels.half
     gradients = (WeightGradient(weight.extent, weight.width, weight.width),) if weight and weight.trains else ()
     given = ops.cast(tape, x, half or (weight.width if weight else x.width))
     found = tape.new(x.extent, given.width)

@@ -85,7 +85,9 @@ def _unit_state(run: Run, unit: Unit, size: int, stays: bool, viewed: bool, accu
     dtype = run.precision.grad_dtype
     waiting = max((rounded(t.numel * BYTES[dtype or t.dtype]) for t in unit.tensors if t.trainable), default=0)
     step = optimizer.largest_step(run, unit.tensors)
-    return UnitState(gradient_live=step + (waiting if optimizer.waits(run) else 0), gradient_end=step + waiting)
+    return UnitState(
+        gradient_live=step + (waiting if optimizer.step_lags_one_gradient(run) else 0), gradient_end=step + waiting
+    )
 
 
 def _in_single(units: tuple[Unit, ...]) -> tuple[Unit, ...]:

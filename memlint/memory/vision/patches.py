@@ -12,10 +12,10 @@ from functools import lru_cache
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile, finish
 from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
 
@@ -42,14 +42,14 @@ class Entry(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def entry_profile(entry: Entry, regime: Regime) -> tuple[Profile, int]:
+def entry_profile(entry: Entry, kernels: KernelConfig) -> tuple[Profile, int]:
     """The profile, and the bytes of one element of the layers' residual stream."""
-    tape = Tape(True, in_place=regime.in_kernels)
-    x = _convolved(tape, entry, regime)
+    tape = Tape(True, in_place=kernels.in_kernels)
+    x = _convolved(tape, entry, kernels)
     if entry.gathered:
         x = _taken(tape, x, ops.copy(tape, x))
     if entry.norm_first:
-        x = _normed(tape, entry, regime, x)
+        x = _normed(tape, entry, kernels, x)
     if entry.class_token is not None:
         x = _with_class_token(tape, x, entry.class_token)
     if entry.interpolated and entry.positions is not None:
@@ -59,7 +59,7 @@ def entry_profile(entry: Entry, regime: Regime) -> tuple[Profile, int]:
     if entry.reordered:
         x = _taken(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
     if not entry.norm_first:
-        x = _normed(tape, entry, regime, x)
+        x = _normed(tape, entry, kernels, x)
     if entry.asks and entry.asks_late:
         _ask(x)
     return finish(tape, x), x.width
@@ -71,31 +71,31 @@ def _adding(entry: Entry) -> Callable[[Tape, Value, Weight], Value]:
     return _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
 
 
-def _normed(tape: Tape, entry: Entry, regime: Regime, x: Value) -> Value:
+def _normed(tape: Tape, entry: Entry, kernels: KernelConfig, x: Value) -> Value:
     if entry.norm_kind == "layer":
-        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", regime.half))
+        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.half))
     return _taken(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
 
 
-def _convolved(tape: Tape, entry: Entry, regime: Regime) -> Value:
+def _convolved(tape: Tape, entry: Entry, kernels: KernelConfig) -> Value:
     """`patch_embedding(pixel_values.to(weight.dtype))`: each patch is one row of a product. Pixels arrive in fp32 and
     are counted with the step's inputs."""
-    nowhere = Value.outside("rope", SINGLE)
-    context = Context(tape, regime, {"patches": entry.convolution}, nowhere, nowhere)
+    nowhere = Value.external("rope", FP32_BYTES)
+    context = Context(tape, kernels, {"patches": entry.convolution}, nowhere, nowhere)
     weight = entry.convolution.weight
     if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
-        pixels = ops.copy(tape, Value.outside("pixels", SINGLE if regime.half else weight.width or SINGLE))
+        pixels = ops.copy(tape, Value.external("pixels", FP32_BYTES if kernels.half else weight.width or FP32_BYTES))
     else:
-        pixels = Value.outside("pixels", SINGLE)
+        pixels = Value.external("pixels", FP32_BYTES)
         for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
             pixels = _taken(tape, pixels, ops.copy(tape, pixels))
-        pixels = _taken(tape, pixels, ops.cast(tape, pixels, weight.width or SINGLE))
+        pixels = _taken(tape, pixels, ops.cast(tape, pixels, weight.width or FP32_BYTES))
     if entry.chosen:
         pixels = _taken(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
-    if weight.trains and regime.half not in (0, weight.width):
-        tape.cached_cast(weight, regime.half).holders += 1  # a convolution's backward reads its weight in any case
+    if weight.trains and kernels.half not in (0, weight.width):
+        tape.cached_cast(weight, kernels.half).holders += 1  # a convolution's backward reads its weight in any case
     if entry.asks and not entry.asks_late:
         _ask(x)
     return x
@@ -148,11 +148,11 @@ def _with_axes(tape: Tape, x: Value, positions: Weight) -> Value:
 
 def _with_sampled(tape: Tape, x: Value, positions: Weight) -> Value:
     """`x + grid_sample(table.float(), grid).to(table.dtype)` (models/glm4v/modeling_glm4v.py:223-264)."""
-    table = tape.cached_cast(positions, SINGLE) if positions.width != SINGLE else None
-    sampled = tape.new("hidden", SINGLE)
+    table = tape.cached_cast(positions, FP32_BYTES) if positions.width != FP32_BYTES else None
+    sampled = tape.new("hidden", FP32_BYTES)
     kept = (table,) if table is not None else ()
     if positions.trains:
-        gradient = (WeightGradient(positions.extent, SINGLE, positions.width),)
+        gradient = (WeightGradient(positions.extent, FP32_BYTES, positions.width),)
         tape.node((sampled,), (), kept, weights=gradient)
     if table is not None and not positions.trains:
         tape.release(table)
@@ -175,10 +175,10 @@ def _interpolated(tape: Tape, x: Value, positions: Weight) -> Value:
     the weights are fp32."""
     looked_up = tape.new("hidden*4", positions.width)
     _trained(tape, looked_up, positions)
-    weighted = tape.new("hidden*4", SINGLE)
-    tape.node((weighted,), (looked_up,), computed=SINGLE)
+    weighted = tape.new("hidden*4", FP32_BYTES)
+    tape.node((weighted,), (looked_up,), computed=FP32_BYTES)
     tape.drop(looked_up)
-    summed = tape.new("hidden", SINGLE)
+    summed = tape.new("hidden", FP32_BYTES)
     tape.node((summed,), (weighted,), aliases=True)
     tape.drop(weighted)
     cast = ops.cast(tape, summed, x.width)

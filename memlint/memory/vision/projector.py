@@ -11,10 +11,10 @@ from functools import lru_cache
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
-from memlint.memory.autograd.ops import SINGLE
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
-from memlint.memory.layers.kernel_config import Context, Regime
+from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
@@ -53,27 +53,27 @@ class Exit(NamedTuple):
     post_norm: bool = False
     last_norm: Weight | None = None  # behind the tower's layers (SigLIP)
     deep: tuple[tuple[Linears, Weight | None], ...] = ()
-    flowing: bool = True  # the tower's output wants a gradient
+    input_requires_grad: bool = True  # the tower's output wants a gradient
     asks: bool = True  # and so do the embeddings
     leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
 
 
 @lru_cache(maxsize=64)
-def exit_profile(shape: Exit, regime: Regime) -> Profile:
+def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     """Norms, merging, projection, and the features in the place of the image tokens' embeddings.
 
     The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
     LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
     """
-    tape = Tape(True, in_place=regime.in_kernels)
-    x = tape.new("hidden", shape.width, shape.flowing)
-    deep = [_merged(tape, shape, regime, x, *each) for each in shape.deep]
-    last = _last_norm(tape, shape, regime, x)
+    tape = Tape(True, in_place=kernels.in_kernels)
+    x = tape.new("hidden", shape.width, shape.input_requires_grad)
+    deep = [_merged(tape, shape, kernels, x, *each) for each in shape.deep]
+    last = _last_norm(tape, shape, kernels, x)
     tape.drop(x)
-    features = _projected(tape, shape, regime, last)
+    features = _projected(tape, shape, kernels, last)
     waiting = [features, *deep]
     features = _joined(tape, shape, features, waiting)
-    found = _in_place_of_tokens(tape, shape, regime, features, deep)
+    found = _in_place_of_tokens(tape, shape, kernels, features, deep)
     forward, held_forward = tape.take_moments(), tape.now(minus=found)
     tape.end_autocast()
     tape.drop(*waiting)
@@ -84,61 +84,61 @@ def exit_profile(shape: Exit, regime: Regime) -> Profile:
     return Profile(forward, held_forward, held, tape.take_moments(), tape.now())
 
 
-def _last_norm(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
     if not shape.post_norm:
         return tape.view(x)
     if shape.path.last_kind == "rms":
         return norm.rms(tape, x, shape.last_norm, "rows")
-    return norm.layer(tape, x, shape.last_norm, "rows", regime.half)
+    return norm.layer(tape, x, shape.last_norm, "rows", kernels.half)
 
 
-def _normed(tape: Tape, kind: str, weight: Weight | None, regime: Regime, x: Value) -> Value:
+def _normed(tape: Tape, kind: str, weight: Weight | None, kernels: KernelConfig, x: Value) -> Value:
     if not kind:
         return x
     if kind == "layer":
-        found = norm.layer(tape, x, weight, "rows", regime.half)
+        found = norm.layer(tape, x, weight, "rows", kernels.half)
     else:
         found = norm.rms(tape, x, weight, "rows", kind == "rms_gemma")
     tape.drop(x)
     return found
 
 
-def _projected(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+def _projected(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
     """Takes `x`."""
     path = shape.path
     if path.placed:
-        x = _placed(tape, regime, x)
+        x = _placed(tape, kernels, x)
     if path.gated:
-        return _gated(tape, shape, regime, x)
+        return _gated(tape, shape, kernels, x)
     if path.norm_first:
-        x = _normed(tape, path.norm_kind, shape.norm, regime, x)
+        x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
     for _ in range(path.shuffles):
         x = _taken(tape, x, ops.copy(tape, x, "patches"))
     if path.pooled:
         x = _taken(tape, x, _pooled(tape, x))
     if not path.norm_first:
-        x = _normed(tape, path.norm_kind, shape.norm, regime, x)
-    x = _linears(tape, shape.linears, path, regime, x)
+        x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
+    x = _linears(tape, shape.linears, path, kernels, x)
     return _taken(tape, x, ops.scale(tape, x)) if path.reordered else x
 
 
-def _placed(tape: Tape, regime: Regime, x: Value) -> Value:
+def _placed(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     """Padding is filled with zeros, a one-hot matrix gathers patches, the rest is fp32 (transformers 5.23
     models/gemma4/modeling_gemma4.py, Gemma4VisionPooler and Gemma4VisionModel.forward). Takes `x`."""
     width = x.width
     x = _taken(tape, x, ops.scale(tape, x))
-    tape.spike(("assigned", 8), ("assigned", SINGLE))
-    tape.spike(("assigned", SINGLE), ("assigned", SINGLE))
-    shares = tape.new("assigned", SINGLE)
-    single = ops.cast(tape, x, SINGLE)
-    found = ops.product(tape, shares, single, "slots", regime.half)
+    tape.spike(("assigned", 8), ("assigned", FP32_BYTES))
+    tape.spike(("assigned", FP32_BYTES), ("assigned", FP32_BYTES))
+    shares = tape.new("assigned", FP32_BYTES)
+    single = ops.cast(tape, x, FP32_BYTES)
+    found = ops.product(tape, shares, single, "slots", kernels.half)
     tape.drop(single)
     tape.spike(("assigned", 1))
     found = _taken(tape, found, ops.cast(tape, found, width))
     tape.drop(shares, x)
-    found = _taken(tape, found, ops.cast(tape, found, SINGLE))
+    found = _taken(tape, found, ops.cast(tape, found, FP32_BYTES))
     found = _taken(tape, found, ops.scale(tape, found))
-    real = tape.new("pooled", SINGLE)
+    real = tape.new("pooled", FP32_BYTES)
     tape.node((real,), (found,))
     tape.drop(found)
     for _ in range(2):  # standardised by buffers
@@ -146,15 +146,15 @@ def _placed(tape: Tape, regime: Regime, x: Value) -> Value:
     return _taken(tape, real, ops.cast(tape, real, width))
 
 
-def _gated(tape: Tape, shape: Exit, regime: Regime, x: Value) -> Value:
+def _gated(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
     """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
     models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
-    nowhere = Value.outside("rope", SINGLE)
-    context = Context(tape, regime, dict(shape.linears), nowhere, nowhere)
+    nowhere = Value.external("rope", FP32_BYTES)
+    context = Context(tape, kernels, dict(shape.linears), nowhere, nowhere)
     tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
     for name in ("downsample", "first"):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
-    x = _normed(tape, shape.path.norm_kind, shape.norm, regime, x)
+    x = _normed(tape, shape.path.norm_kind, shape.norm, kernels, x)
     x = _taken(tape, x, activate(context, "gelu", x))
     gate = project(context, "gate", x, "out:gate")
     active = _taken(tape, gate, activate(context, "silu", gate))
@@ -171,9 +171,9 @@ def _pooled(tape: Tape, x: Value) -> Value:
     return found
 
 
-def _linears(tape: Tape, linears: Linears, path: Path, regime: Regime, x: Value) -> Value:
-    nowhere = Value.outside("rope", SINGLE)
-    context = Context(tape, regime, dict(linears), nowhere, nowhere)
+def _linears(tape: Tape, linears: Linears, path: Path, kernels: KernelConfig, x: Value) -> Value:
+    nowhere = Value.external("rope", FP32_BYTES)
+    context = Context(tape, kernels, dict(linears), nowhere, nowhere)
     for index, (name, _) in enumerate(linears):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
         if path.straight <= index < len(linears) - 1:
@@ -181,9 +181,9 @@ def _linears(tape: Tape, linears: Linears, path: Path, regime: Regime, x: Value)
     return x
 
 
-def _merged(tape: Tape, shape: Exit, regime: Regime, x: Value, linears: Linears, weight: Weight | None) -> Value:
+def _merged(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Weight | None) -> Value:
     """A merger of its own for the features of one layer (Qwen3VLVisionPatchMerger with `use_postshuffle_norm`)."""
-    return _linears(tape, linears, shape.path, regime, _normed(tape, "layer", weight, regime, tape.view(x)))
+    return _linears(tape, linears, shape.path, kernels, _normed(tape, "layer", weight, kernels, tape.view(x)))
 
 
 def _joined(tape: Tape, shape: Exit, features: Value, waiting: list[Value]) -> Value:
@@ -197,7 +197,7 @@ def _joined(tape: Tape, shape: Exit, features: Value, waiting: list[Value]) -> V
     return features
 
 
-def _in_place_of_tokens(tape: Tape, shape: Exit, regime: Regime, features: Value, deep: list[Value]) -> Value:
+def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features: Value, deep: list[Value]) -> Value:
     """`inputs_embeds.masked_scatter(mask, features)`.
 
     Its CUDA kernel counts the mask's ones in int64 beside a contiguous mask; its backward selects by mask, which lists
@@ -208,7 +208,7 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, regime: Regime, features: Value
     embeds = tape.new("embeds", shape.embeds, shape.asks)
     found = tape.new("embeds", shape.embeds)
     listed: tuple[tuple[str, int], ...] = ()
-    if regime.in_kernels:
+    if kernels.in_kernels:
         tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
         if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
             tape.spike((KERNEL + "embeds", 24), (KERNEL + "embeds", shape.embeds))

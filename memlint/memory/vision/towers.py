@@ -1,4 +1,4 @@
-"""A vision tower that runs with gradients: its stretches of the step, with images in the place of every token.
+"""A vision tower that runs with gradients: its segments of the step, with images in the place of every token.
 
 What a tower's layers keep follows from their operations, like a decoder layer's; how many patches go through them
 follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/vision_steps.py.
@@ -16,12 +16,12 @@ import memlint.memory.vision.tower_ends as tower_ends
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Tower
 from memlint.memory.autograd.profile import Mode
-from memlint.memory.autograd.walk import Sizes, Stretch
+from memlint.memory.autograd.walk import Segment, Sizes
 from memlint.memory.layers.activations import layer_profile
-from memlint.memory.layers.kernel_config import Regime
+from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.parameter_roles import extents, roles
 from memlint.memory.parameters import Missing
-from memlint.memory.step import Step, stays, stretch_of
+from memlint.memory.step import Step, autograd_owns_grads, segment_of
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
@@ -66,7 +66,7 @@ class Imaged(NamedTuple):
     """A step's part before the language model, bytes. `inputs` lives through forward and backward, `outputs` until the
     language model's layers are done."""
 
-    stretches: list[Stretch]
+    segments: list[Segment]
     inputs: int
     outputs: int
 
@@ -93,12 +93,12 @@ def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
 
 
 def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
-    """The vision tower's stretches when every token is an image's; where the towers are known."""
+    """The vision tower's segments when every token is an image's; where the towers are known."""
     parts = _parts(shared.architecture.towers[0], units, state)
     counts = _counts(shared, parts.tower)
     masked = tower_ends.is_packed(parts.tower) or tower_ends.is_padded(parts.tower)
-    regime = shared.regime._replace(liger=False, mask=shared.regime.mask and masked)
-    regime = regime._replace(bias=tower_ends.is_padded(parts.tower) and regime.attention == "sdpa")
+    kernels = shared.kernels._replace(liger=False, mask=shared.kernels.mask and masked)
+    kernels = kernels._replace(bias=tower_ends.is_padded(parts.tower) and kernels.attention == "sdpa")
     ends = tower_ends.ends(parts.outside.unit.tensors)
     early, late = tower_ends.shared_out(parts.outside.state, ends)
     # transformers 5.23 asks for it at every model's input embeddings (modeling_utils.py:2150, the convolution in a
@@ -107,20 +107,24 @@ def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     asks = (
         asked and shared.run.stack.framework != "llamafactory" and not parts.tower.layer_class.startswith(_NEVER_ASKED)
     )
-    profile, width = entry_profile(tower_ends.entry(parts.tower, ends.before, asks), regime)
-    sizes = Sizes({**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, stays(shared.run, early))
-    found = [stretch_of(profile, sizes, early)]
+    profile, width = entry_profile(tower_ends.entry(parts.tower, ends.before, asks), kernels)
+    sizes = Sizes(
+        {**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, autograd_owns_grads(shared.run, early)
+    )
+    found = [segment_of(profile, sizes, early)]
     mode = _mode(shared, parts, width, asks or tower_ends.trains(ends.before))
     if mode is None:
         parts, mode = parts._replace(layers=_frozen(parts.layers)), Mode(width, False)
-    found += _layers(shared, parts, counts, regime, mode)
+    found += _layers(shared, parts, counts, kernels, mode)
     flows = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     waiting = rounded(counts["embeds"] * shared.width)  # the tokens' embeddings, and in the backward their gradient
     waiting += _chosen(parts.tower, counts, ends)
     found = [part._replace(waiting=waiting) for part in found]
     embeds = tower_ends.trains(units[0].tensors)
-    given = Exit(width=width, embeds=shared.width, flowing=flows, asks=asked or embeds, leaf=asked and not embeds)
-    found.append(_exit(shared, parts, counts, regime, given, ends, late))
+    given = Exit(
+        width=width, embeds=shared.width, input_requires_grad=flows, asks=asked or embeds, leaf=asked and not embeds
+    )
+    found.append(_exit(shared, parts, counts, kernels, given, ends, late))
     outputs = rounded(counts["hidden"] * width)
     if shared.architecture.family in _HOLDS_ALL and not mode.checkpoint:
         outputs *= parts.tower.layers + 1
@@ -197,7 +201,7 @@ def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
     return Mode(width, flows or recomputed, recomputed, checkpoint.reentrant)
 
 
-def _layers(shared: Step, parts: Parts, counts: dict[str, int], regime: Regime, mode: Mode) -> Iterator[Stretch]:
+def _layers(shared: Step, parts: Parts, counts: dict[str, int], kernels: KernelConfig, mode: Mode) -> Iterator[Segment]:
     """Runs of layers whose attention sees as much; the first layer's input may want no gradient."""
     (unit, placed), tower = parts.layers, parts.tower
     profiled, shape = roles(unit.tensors, shared.run.method.dropout > 0), _shape(tower)
@@ -205,12 +209,12 @@ def _layers(shared: Step, parts: Parts, counts: dict[str, int], regime: Regime, 
     for whole, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
         repeat = len(list(group))
         own["scores"] = _scores(shared, parts, counts, _seen(shared, tower, counts, whole), mode)
-        sizes = Sizes(dict(own), stays(shared.run, placed))
+        sizes = Sizes(dict(own), autograd_owns_grads(shared.run, placed))
         if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
-            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed)
+            yield segment_of(layer_profile(shape, profiled, kernels, mode), sizes, placed)
             mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
         if repeat:
-            yield stretch_of(layer_profile(shape, profiled, regime, mode), sizes, placed, repeat)
+            yield segment_of(layer_profile(shape, profiled, kernels, mode), sizes, placed, repeat)
 
 
 def _scores(shared: Step, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
@@ -234,11 +238,11 @@ def _exit(
     shared: Step,
     parts: Parts,
     counts: dict[str, int],
-    regime: Regime,
+    kernels: KernelConfig,
     given: Exit,
     ends: tower_ends.Ends,
     late: UnitState,
-) -> Stretch:
+) -> Segment:
     """`given`: widths, and what asks for gradients; `late`: gradients of what stands behind the layers."""
     unit, placed = parts.projector
     path = tower_ends.PATHS[shared.architecture.family]
@@ -247,7 +251,7 @@ def _exit(
     shape = tower_ends.filled(given, parts.tower, path, ends.behind, unit.tensors, shared.run.method.dropout > 0)
     sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
     placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
-    return stretch_of(exit_profile(shape, regime), Sizes(sizes, stays(shared.run, placed)), placed)
+    return segment_of(exit_profile(shape, kernels), Sizes(sizes, autograd_owns_grads(shared.run, placed)), placed)
 
 
 def _chosen(tower: Tower, counts: dict[str, int], ends: tower_ends.Ends) -> int:
@@ -271,15 +275,15 @@ def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> i
     found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * shared.tokens.count)
     # Places differ by sequence, and with them the language model's rotation.
     if tower.layer_class.startswith(_PLACES_BY_SEQUENCE):
-        text = shared.architecture.kinds[0].attention.head_dim * shared.width
+        text = shared.architecture.layer_types[0].attention.head_dim * shared.width
         found += 2 * rounded((shared.tokens.count - shared.tokens.length) * text)
     if tower.layer_class.startswith(_ROTATES):
         found += 2 * rounded(counts["rows"] * tower.hidden_size // max(1, tower.heads) * 4)
     if tower_ends.is_chosen(tower):
         found += _mask(counts)
     if tower_ends.is_padded(tower):  # each patch's row and column, and the mask
-        flash = shared.regime.attention.startswith("flash")
+        flash = shared.kernels.attention.startswith("flash")
         found += rounded(16 * counts["rows"]) + (0 if flash else rounded(counts["bias"] * width))
-    if tower_ends.is_packed(tower) and not shared.regime.attention.startswith("flash"):
+    if tower_ends.is_packed(tower) and not shared.kernels.attention.startswith("flash"):
         found += rounded(counts["rows"] * counts["rows"] * width)
     return found

@@ -855,7 +855,7 @@ def test_layers_are_named_where_their_family_has_them() -> None:
     architecture = from_config(config)
     value = {**PLAIN, "unfrozen_parameters": ["transformer.blocks.[0-7]."]}
     found = estimate(run_of(parsed_of(value, architecture, gpus=1)))
-    layer = sum(numel(weight.shape) * weight.copies for weight in architecture.kinds[0].weights)
+    layer = sum(numel(weight.shape) * weight.copies for weight in architecture.layer_types[0].weights)
     assert found.trainable_parameters == 8 * layer
 
 

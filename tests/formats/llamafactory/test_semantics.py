@@ -347,7 +347,7 @@ def test_every_field_that_is_set_says_where_it_comes_from() -> None:
 
 
 def test_llama_pro_adapts_its_expanded_blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MODELS, "llama", MODELS["llama"]._replace(pattern=(0,) * 8))
+    monkeypatch.setitem(MODELS, "llama", MODELS["llama"]._replace(layer_type_ids=(0,) * 8))
     run = run_of("use_llama_pro: true\nfreeze_trainable_layers: 2\n")
     assert run.method.layers_to_transform == (3, 7)  # model_utils/misc.py:67
 

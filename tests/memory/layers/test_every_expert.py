@@ -39,8 +39,11 @@ def test_memory_grows_with_the_experts_that_there_are_not_with_those_that_are_ch
     architecture = run.model.architecture
 
     def peak(**changes: int) -> int:
-        kinds = tuple(kind._replace(mlp=kind.mlp._replace(**changes)) for kind in architecture.kinds)
-        return estimate(replace(run, {"model.architecture": architecture._replace(kinds=kinds)})).allocated_bytes or 0
+        kinds = tuple(kind._replace(mlp=kind.mlp._replace(**changes)) for kind in architecture.layer_types)
+        return (
+            estimate(replace(run, {"model.architecture": architecture._replace(layer_types=kinds)})).allocated_bytes
+            or 0
+        )
 
     assert peak(experts_per_token=4) == peak(experts_per_token=1)
     assert peak(experts=16) > 1.5 * peak(experts=8)

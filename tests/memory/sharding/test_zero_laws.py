@@ -13,7 +13,7 @@ from memlint.memory.parameters import total
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.sharding.zero import trace as zero_trace
-from memlint.memory.sharding.zero.trace import Knobs, Module, Stretch, replay
+from memlint.memory.sharding.zero.trace import Knobs, Module, Segment, replay
 from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding.models import fsdp_run, model, zero_run
@@ -140,19 +140,19 @@ REPLAYS = st.tuples(
 )
 
 
-def stretches(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[Stretch, ...]:
+def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[Segment, ...]:
     layer = (Module(()), *(Module((size,), 1) for size in sizes))
-    return Stretch((Module((77,)),)), Stretch(layer, repeat, checkpointed), Stretch((Module((78,)),))
+    return Segment((Module((77,)),)), Segment(layer, repeat, checkpointed), Segment((Module((78,)),))
 
 
 @settings(max_examples=80, deadline=None)
 @given(REPLAYS)
 def test_a_cut_replay_is_the_whole_one(drawn: Any) -> None:
     sizes, repeat, checkpointed, knobs = drawn
-    cut = replay(stretches(sizes, repeat, checkpointed), knobs)
+    cut = replay(segments(sizes, repeat, checkpointed), knobs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zero_trace, "_length", lambda stretch, knobs: 10**9)
-        whole = zero_trace._replay.__wrapped__(stretches(sizes, repeat, checkpointed), knobs)
+        patch.setattr(zero_trace, "_length", lambda segment, knobs: 10**9)
+        whole = zero_trace._replay.__wrapped__(segments(sizes, repeat, checkpointed), knobs)
     assert cut == whole
 
 
@@ -160,7 +160,7 @@ def test_a_cut_replay_is_the_whole_one(drawn: Any) -> None:
 @given(REPLAYS)
 def test_a_replay_holds_what_runs_and_never_more_than_twice_the_model(drawn: Any) -> None:
     sizes, repeat, checkpointed, knobs = drawn
-    found = replay(stretches(sizes, repeat, checkpointed), knobs)
+    found = replay(segments(sizes, repeat, checkpointed), knobs)
     padded = sum(-(-size // knobs.ranks) * knobs.ranks for size in [77, *sizes * repeat, 78])
     for peak in found.units:
         assert peak.forward <= 2 * padded and peak.backward <= 2 * padded

@@ -11,7 +11,7 @@ from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
 
 
-class Kept(NamedTuple):
+class ShardedState(NamedTuple):
     """Bytes on one rank; `trainable` elements of its shards."""
 
     shards: int
@@ -21,15 +21,15 @@ class Kept(NamedTuple):
     host: int
 
 
-def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> Kept:
+def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> ShardedState:
     """Shards and states; with CPU offload they and the gradients stand in host memory."""
     shards = _total(units, made, 2)
     trainable = _total(units, made, 1) // made.ranks
     held = optimizer.memory(run, _sharded(run, units, made.ranks))
     if not run.parallelism.fsdp.cpu_offload:
-        return Kept(shards, held.states, held.step_temporaries, trainable, 0)
+        return ShardedState(shards, held.states, held.step_temporaries, trainable, 0)
     host = (shards + held.states + held.step_temporaries + made.master * trainable) * ranks_per_node(run)
-    return Kept(0, 0, 0, trainable, host)
+    return ShardedState(0, 0, 0, trainable, host)
 
 
 def _total(units: tuple[Unit, ...], made: Plan, field: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.memory.sharding.fsdp.plan import Group, Plan, joined
-from memlint.memory.sharding.fsdp.state import Kept, accumulates, kept, reduce_element
+from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, kept, reduce_element
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
@@ -124,6 +124,6 @@ def _save(run: Run, made: Plan, root: Group) -> int:
     return made.master * (root.numel + largest)
 
 
-def _load(run: Run, made: Plan, state: Kept, root: Group) -> int:
+def _load(run: Run, made: Plan, state: ShardedState, root: Group) -> int:
     largest = max((g.numel for groups in made.wrapped for g in groups), default=0)
     return state.shards + made.master * max(largest, root.numel)

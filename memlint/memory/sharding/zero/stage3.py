@@ -16,7 +16,7 @@ from memlint.memory.sharding.zero.layout import (
     tied_elements,
     tied_gradient,
 )
-from memlint.memory.sharding.zero.trace import Gathered, Knobs, Module, Replay, Stretch, replay
+from memlint.memory.sharding.zero.trace import Gathered, Knobs, Module, Replay, Segment, replay
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import UNKNOWN, Run
 
@@ -219,8 +219,8 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
         known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
-    stretches = [
-        Stretch(
+    segments = [
+        Segment(
             _modules(unit, weights.threshold, bool(zero.leaf_modules)),
             unit.repeat,
             checkpointing and unit.name == "layer",
@@ -230,8 +230,8 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     tied = tied_elements(run, units)
     if tied:
         head = Module((), tied) if tied <= weights.threshold else Module((), tied=True)
-        stretches[-1] = stretches[-1]._replace(modules=(*stretches[-1].modules, head))
-    return replay(tuple(stretches), knobs)
+        segments[-1] = segments[-1]._replace(modules=(*segments[-1].modules, head))
+    return replay(tuple(segments), knobs)
 
 
 def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[Module, ...]:

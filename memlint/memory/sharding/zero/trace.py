@@ -51,7 +51,7 @@ class Replay(NamedTuple):
     at_loss: int
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """`repeat` equal units one after the other; `checkpointed`: each runs forward again in the backward."""
 
     modules: tuple[Module, ...]
@@ -60,53 +60,53 @@ class Stretch(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    stretch: int
+    segment: int
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
 
-def replay(stretches: tuple[Stretch, ...], knobs: Knobs) -> Replay:
-    """Peak gathered elements per stretch, in forward and in backward, in a step whose trace is known (the third on).
+def replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
+    """Peak gathered elements per segment, in forward and in backward, in a step whose trace is known (the third on).
 
     Ranks matter by what they add to a parameter that does not divide among them.
     """
-    sizes = {size for stretch in stretches for module in stretch.modules for size in module.gathered}
+    sizes = {size for segment in segments for module in segment.modules for size in module.gathered}
     even = not any(size % knobs.ranks for size in sizes)
-    return _replay(stretches, knobs._replace(ranks=1) if even else knobs)
+    return _replay(segments, knobs._replace(ranks=1) if even else knobs)
 
 
 @lru_cache(maxsize=512)
-def _replay(stretches: tuple[Stretch, ...], knobs: Knobs) -> Replay:
+def _replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
     sizes: list[int] = []
-    forward = [visits for i, stretch in enumerate(stretches) for visits in _forward(i, stretch, sizes, knobs)]
+    forward = [visits for i, segment in enumerate(segments) for visits in _forward(i, segment, sizes, knobs)]
     order = [visit for visits in forward for visit in visits]
     turn = len(order)
     for visits in reversed(forward):
-        if stretches[visits[0].stretch].checkpointed:
+        if segments[visits[0].segment].checkpointed:
             order.extend(visits)
         order.extend(reversed(visits))
     coordinator = _Coordinator(sizes, order, knobs)
-    before = _peaks(coordinator, range(turn), len(stretches))
+    before = _peaks(coordinator, range(turn), len(segments))
     at_loss = coordinator.held
-    after = _peaks(coordinator, range(turn, len(order)), len(stretches))
+    after = _peaks(coordinator, range(turn, len(order)), len(segments))
     return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss)
 
 
-def _peaks(coordinator: _Coordinator, visits: range, stretches: int) -> list[int]:
-    peaks = [0] * stretches
+def _peaks(coordinator: _Coordinator, visits: range, segments: int) -> list[int]:
+    peaks = [0] * segments
     for index in visits:
         held = coordinator.visit(index)
-        stretch = coordinator.visits[index].stretch
-        if held > peaks[stretch]:
-            peaks[stretch] = held
+        segment = coordinator.visits[index].segment
+        if held > peaks[segment]:
+            peaks[segment] = held
     return peaks
 
 
-def _forward(number: int, stretch: Stretch, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
-    """The visits of each unit of a stretch, which is cut to the length beyond which nothing changes."""
+def _forward(number: int, segment: Segment, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
+    """The visits of each unit of a segment, which is cut to the length beyond which nothing changes."""
     return [
-        [_visit(number, module, sizes) for module in stretch.modules]
-        for _ in range(min(stretch.repeat, _length(stretch, knobs)))
+        [_visit(number, module, sizes) for module in segment.modules]
+        for _ in range(min(segment.repeat, _length(segment, knobs)))
     ]
 
 
@@ -117,9 +117,9 @@ def _visit(number: int, module: Module, sizes: list[int]) -> _Visit:
     return _Visit(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
 
 
-def _length(stretch: Stretch, knobs: Knobs) -> int:
+def _length(segment: Segment, knobs: Knobs) -> int:
     """Units that the prefetcher and the reuse distance can span on both sides of the turn, and some."""
-    size = sum(sum(module.gathered) for module in stretch.modules)
+    size = sum(sum(module.gathered) for module in segment.modules)
     if not size:
         return 3
     ahead = knobs.max_live_parameters if knobs.prefetch_bucket_size else 0
