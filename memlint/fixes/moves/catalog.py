@@ -42,7 +42,7 @@ def _loads_with_sdpa(run: Run) -> bool:
 
 def _soft_capped(run: Run) -> bool:
     """Soft-capped scores (Gemma 2) have no sdpa form: transformers falls back to eager or wants FlashAttention."""
-    return any(kind.attention.softcap for kind in getattr(run.model.architecture, "kinds", ()))
+    return any(kind.attention.softcap for kind in getattr(run.model.architecture, "layer_types", ()))
 
 
 def checkpointing(run: Run) -> Iterator[Step]:
@@ -239,7 +239,7 @@ def method(run: Run) -> Iterator[Step]:
 
 def _frozen(run: Run) -> Iterator[Step]:
     """A quarter of the layers trains: the last ones."""
-    layers = len(getattr(run.model.architecture, "pattern", ())) // 4
+    layers = len(getattr(run.model.architecture, "layer_type_ids", ())) // 4
     if layers:
         changes = {"method.kind": "freeze", "method.freeze_trainable_layers": layers}
         yield Step(f"train the last {layers} layers only", changes, 0.7, "medium", False, "method")

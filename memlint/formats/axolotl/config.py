@@ -115,7 +115,7 @@ class Config(NamedTuple):
 
     @property
     def has_experts(self) -> bool:
-        return any(kind.mlp.kind == "moe" for kind in getattr(self.architecture, "kinds", ()))
+        return any(kind.mlp.kind == "moe" for kind in getattr(self.architecture, "layer_types", ()))
 
     @property
     def quantizes(self) -> bool:

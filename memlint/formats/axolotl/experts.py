@@ -53,7 +53,7 @@ def _never_let_go(fields: Fields, config: Config) -> str:
     experts, their hook does not run, and what they unpacked is cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")
     always = config.release >= _ALWAYS_CALLED and not config.own.flag("load_in_8bit")
-    kinds = getattr(config.architecture, "kinds", ())
+    kinds = getattr(config.architecture, "layer_types", ())
     last = any(kind.mlp.kind == "moe" and not kind.mlp.shared_intermediate_size for kind in kinds)
     if stops_early and not always and last:
         return "unpacked experts are cached for good where checkpointing is not reentrant"

@@ -268,7 +268,7 @@ def _targets(fields: Fields, config: Config) -> None:
 def _every_linear(config: Config) -> tuple[str, ...]:
     """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
     towers' among them. Experts in one tensor, since transformers 5, are no such module."""
-    kinds = getattr(config.architecture, "kinds", ())
+    kinds = getattr(config.architecture, "layer_types", ())
     if config.versions["transformers"] < (5,) or not kinds:
         return ("all-linear",)
     groups = [kind.weights for kind in kinds]
@@ -288,7 +288,7 @@ _STACKS = ("model.layers", "model.language_model.layers", "language_model.model.
 def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
     """The modules of decoder layers whose whole name the pattern matches; None where nobody can say, or where layers
     that have the same modules are not matched alike."""
-    kinds = getattr(architecture, "kinds", ())
+    kinds = getattr(architecture, "layer_types", ())
     compiled = bounded_pattern(pattern)
     if compiled is None or not kinds:
         return None
@@ -370,7 +370,7 @@ def _as_called_now(word: str, config: Config) -> str:
 def _names_one(text: str, architecture: Any) -> bool:
     """Whether a pattern matches a parameter, by the names that decoders of today have."""
     compiled = bounded_pattern(text)
-    kinds = getattr(architecture, "kinds", ())
+    kinds = getattr(architecture, "layer_types", ())
     if compiled is None or not kinds:
         return True
     inside = (
