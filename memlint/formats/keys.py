@@ -1,0 +1,226 @@
+"""A framework's keys, each written once: how it is spelled, read, written back, defaulted and described.
+
+A format has one table of them (`formats/<framework>/keys.py`). Reading a file, editing it, the schema's descriptions
+and the page of keys in the documentation all come from that table. It does not know what kind of file the values stood
+in: a YAML key, a command-line flag and a Python keyword argument are the same row.
+
+    KEYS = Keys(
+        Key("per_device_train_batch_size", "whole", "batch.micro_batch_size", default=8, least=1,
+            older=("per_gpu_train_batch_size",),
+            about="Sequences per GPU and forward pass. Activations and logits grow with it."),
+        Key("gradient_checkpointing", "flag", "checkpointing.mode", default=False,
+            values={True: "full", False: "none"},
+            about="Recompute each layer in the backward pass instead of keeping its activations."),
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from memlint._record import NamedTuple
+from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
+from memlint.run import Origin, Run
+
+KINDS = ("flag", "whole", "number", "word", "words", "any")
+
+
+class Given(Protocol):
+    """What a file says by key, whatever its syntax: the values as written, and where each one stands."""
+
+    def get(self, key: str) -> Any:
+        """The value that counts for the key `key`: the file's, else the framework's default, else None."""
+
+    def written(self, key: str) -> str | None:
+        """The spelling under which the file gives `key`, None where it does not (null counts as not given)."""
+
+    def origin(self, key: str) -> Origin:
+        """Where `get(key)` comes from."""
+
+
+class Change(NamedTuple):
+    """One change that a plan asks a file to say.
+
+    `value`: what `field` becomes. `changes`: everything that changes with it. `section`: the mapping that the file has
+    now. `run`: the run as it is read today.
+    """
+
+    field: str
+    value: Any
+    changes: Mapping[str, Any]
+    section: Mapping[str, Any]
+    run: Run
+
+
+Written = Mapping[str, Any]  # key -> its new value; None takes the key away
+Read = Callable[[Fields, Any], None]  # (fields, the format's view of its file)
+Write = Callable[[Change], "Written | None"]  # None: the file has no way to say it
+
+
+class Key(NamedTuple):
+    """One key of a framework.
+
+    `name`: the newest spelling; dots lead into sections (`zero_optimization.stage`).
+    `kind`: flag, whole (an integer), number, word (text), words (a list of names), any.
+    `field`: the field of `Run` that the key says by itself; "" where it only matters together with other keys.
+    `default`: the framework's own default, None where it has none.
+    `older`: spellings of earlier releases that are still read.
+    `least`: the smallest number that the framework accepts.
+    `values`: what is written -> what `field` becomes, where these differ. Its inverse writes.
+    `only_if_given`: a file without the key leaves `field` to what was put there before.
+    `read`: for a key whose meaning hangs on others; it puts the field itself.
+    `write`: for a value that needs more than `name: value`; it returns every key that has to change.
+    `read_only`: no change of `field` is ever written through this key.
+    `about`: what the key does to memory or to the run, in one or two sentences.
+    """
+
+    name: str
+    kind: str
+    field: str = ""
+    default: Any = None
+    about: str = ""
+    older: tuple[str, ...] = ()
+    least: float | None = None
+    values: Mapping[Any, Any] | None = None
+    only_if_given: bool = False
+    read: Read | None = None
+    write: Write | None = None
+    read_only: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every spelling, the newest first."""
+        return (self.name, *self.older)
+
+    def parsed(self, value: Any) -> Any:
+        """`value`, as written in a file, as what the key's kind means by it; None where it is not of that kind."""
+        found = _PARSE[self.kind](value)
+        if self.least is not None and isinstance(found, (int, float)) and found < self.least:
+            return None
+        return found
+
+    def neutral(self, value: Any) -> Any:
+        """What `field` becomes when the file says `value`; None where the value is not of the key's kind."""
+        found = self.parsed(value)
+        if self.values is None or found is None:
+            return found
+        return self.values.get(found)
+
+    def spelled(self, neutral: Any) -> Any:
+        """How a file says `neutral`: the inverse of `neutral()`. None where it has no way to say it."""
+        if self.values is not None:
+            return next((said for said, meant in self.values.items() if meant == neutral), None)
+        said = list(neutral) if isinstance(neutral, tuple) else neutral
+        return said if self.parsed(said) is not None else None
+
+
+def _flag(value: Any) -> bool | None:
+    return as_bool(value)
+
+
+def _word(value: Any) -> str | None:
+    return value.lower() if isinstance(value, str) and value else None
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    return as_words(value) or None
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+_PARSE: Mapping[str, Callable[[Any], Any]] = {
+    "flag": _flag,
+    "whole": as_int,
+    "number": as_number,
+    "word": _word,
+    "words": _words,
+    "any": _any,
+}
+
+
+class Keys:
+    """The table of one framework's keys."""
+
+    __slots__ = ("_by_field", "_by_name", "rows")
+
+    def __init__(self, *rows: Key) -> None:
+        self.rows = rows
+        self._by_name = {name: row for row in reversed(rows) for name in row.names}
+        self._by_field: dict[str, list[Key]] = {}
+        for row in rows:
+            if row.field and not row.read_only:
+                self._by_field.setdefault(row.field, []).append(row)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Key:
+        """The row of a key by any of its spellings. Raises KeyError for an unknown one."""
+        return self._by_name[name]
+
+    def says(self, field: str) -> bool:
+        """Whether a file has a key for a change of this field of the run."""
+        return field in self._by_field
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The framework's defaults by key."""
+        return {row.name: row.default for row in self.rows if row.default is not None}
+
+    @property
+    def spellings(self) -> Mapping[str, tuple[str, ...]]:
+        """Keys that have more than one name: newest name -> every name."""
+        return {row.name: row.names for row in self.rows if row.older}
+
+    def read(self, fields: Fields, given: Given, view: Any) -> None:
+        """Put every field that the table can read. `view` is what the rows' own `read` functions look at."""
+        for row in self.rows:
+            if row.read is not None:
+                row.read(fields, view)
+            elif row.field:
+                self._read_plainly(row, fields, given)
+
+    def _read_plainly(self, row: Key, fields: Fields, given: Given) -> None:
+        if row.only_if_given and given.written(row.name) is None:
+            return
+        value = given.get(row.name)
+        if value is None:
+            return
+        meant = row.neutral(value)
+        if meant is None:
+            fields.unknown(row.field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
+        else:
+            fields.put(row.field, meant, given.origin(row.name))
+
+    def write(self, change: Change) -> Written | None:
+        """The keys that say `change`, each with its new value; None where this framework has no way to say it."""
+        for row in self._by_field.get(change.field, ()):
+            if row.write is not None:
+                said = row.write(change)
+            else:
+                value = row.spelled(change.value)
+                name = next((name for name in row.names if name in change.section), row.name)
+                said = None if value is None else {name: value}
+            if said is not None:
+                return said
+        return None
+
+
+_NOUNS = {
+    "flag": "true or false",
+    "whole": "whole number",
+    "number": "number",
+    "word": "word",
+    "words": "list of names",
+    "any": "value",
+}
+
+
+def _bound(row: Key) -> str:
+    return f" >= {row.least:g}" if row.least is not None else ""
