@@ -162,7 +162,8 @@ class Keys:
 
     def __getitem__(self, name: str) -> Key:
         """The row of a key by any of its spellings. Raises KeyError for an unknown one."""
-        return self._by_name[name]
+        found: Key = self._by_name[name]
+        return found
 
     def says(self, field: str) -> bool:
         """Whether a file has a key for a change of this field of the run."""
