@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from memlint._pattern import pattern
-
-_SHAPE = pattern(r"all|ALL|[A-Z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?")
+_SHAPE = re.compile(r"all|ALL|[A-Z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?")
 
 
 def is_selector(text: str) -> bool:

@@ -16,10 +16,6 @@ PACKAGE = ROOT / "memlint"
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
     "_record": -1,
-    "_stages": -1,
-    "_pattern": -1,
-    "_garbage": -1,
-    "_importing": -1,
     "_lazy": -1,
     "atomic_files": -1,
     "plugin_registry": -1,
@@ -162,50 +158,3 @@ def test_a_start_imports_nothing_heavy(arguments: list[str]) -> None:
 
     assert "memlint.cli" in loaded
     assert loaded & FORBIDDEN_AT_START == set()
-
-
-def test_flat_files_and_their_json_need_no_yaml_parser() -> None:
-    """PyYAML and what it imports take a tenth of the time of checking one file."""
-    code = (
-        "import sys; import memlint.commands.check, memlint.lint.linter; from memlint.source import load; "
-        "assert load(b'a: 1\\n', 'a.yaml')[0].value == {'a': 1}; assert load(b'{}', 'a.json')[0].value == {}; "
-        "assert not {'yaml', 'datetime'} & set(sys.modules); load(b'a: [1]', 'a.yaml'); assert 'yaml' in sys.modules"
-    )
-
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
-
-
-# What one flat file on one card does not ask for; each of them costs every start half a per cent.
-NOT_FOR_ONE_FLAT_FILE = {
-    *(
-        "formats.accelerate",
-        "formats.accelerate_fsdp",
-        "formats.accelerate_edits",
-        "formats.axolotl",
-        "formats.trainer",
-    ),
-    *("formats.deepspeed", "formats.deepspeed_zero", "formats.llamafactory_v1", "formats.schema_messages"),
-    *("memory.layers.delta", "memory.layers.latent", "memory.layers.mamba2", "memory.layers.moe", "memory.images"),
-    *("memory.fsdp_plan", "memory.towers", "memory.zero", "memory.zero_layout", "memory.generation"),
-    *("fixes.hardware_advice", "fixes.json_edits", "fixes.moves", "fixes.planner", "checks.baseline", "settings.toml"),
-    *("source.json", "architectures.exact", "architectures.hub", "report.html", "simulation", "plugins"),
-}
-
-
-def test_a_start_imports_what_its_file_asks_for(tmp_path: Path) -> None:
-    config = tmp_path / "train.yaml"
-    config.write_text(
-        "# memlint: gpu=A100-80GB gpus=1\nmodel_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\n"
-        "finetuning_type: lora\ncutoff_len: 2048\nlr_scheduler_type: constant\nwarmup_ratio: 0.1\n"
-    )
-    code = "import sys; from memlint.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
-    command = [sys.executable, "-c", code, "check", config.name]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, check=False, env={"PYTHONPATH": str(ROOT)}
-    )
-
-    loaded = set(done.stderr.split())
-    assert "memlint.memory.estimate" in loaded
-    assert "warning" in done.stdout
-    assert {f"memlint.{name}" for name in NOT_FOR_ONE_FLAT_FILE} & loaded == set()
-    assert {name for name, _ in modules()} >= NOT_FOR_ONE_FLAT_FILE

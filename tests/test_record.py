@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memlint import _pattern, _record
+from memlint import _record
 
 
 class Mine(_record.NamedTuple):
@@ -77,10 +77,3 @@ def test_a_wrong_call_is_refused(kind: Any, call: Any, error: Any) -> None:
 def test_a_field_without_default_after_one_with_default_is_refused() -> None:
     with pytest.raises(TypeError):
         type(_record.NamedTuple)("Wrong", (_record.NamedTuple,), {"__annotations__": {"a": "int", "b": "int"}, "a": 1})
-
-
-def test_a_pattern_compiles_when_it_is_used() -> None:
-    late = _pattern.pattern("(")
-    with pytest.raises(Exception, match="unterminated"):
-        late.match("x")
-    assert _pattern.pattern(r"(\d+)x").fullmatch("12x")[1] == "12"  # type: ignore[index]

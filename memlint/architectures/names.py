@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.architectures.model import StoredWeights
 
@@ -53,7 +52,7 @@ _SUFFIX = (
     r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
 )
 _WHOLE = r"[-_.](?:bf16|fp16|bfloat16|float16|dequantized)$"  # a checkpoint that was stored otherwise, unpacked
-_PREFIX = pattern(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
+_PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
 _PLACEHOLDERS = frozenset(
     ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
 )
@@ -65,7 +64,7 @@ _FOLDERS = frozenset(
     + ("home", "mnt", "root", "workspace", "llm", "weights", "reward", "train")
 )
 TUNED = "taken for a model tuned from it"
-_SIZE = pattern(r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])", re.IGNORECASE)
 # Names that say a family and a size but not which generation: "OpenR1-Qwen-7B" is tuned from a Qwen2.5.
 _NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
 _SLASHES = str.maketrans("-_ ", "///")

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.architectures.exact as exact_count
+import memlint.architectures.hub as hub
 from memlint.architectures import catalog, local, names
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import Architecture, Resolution
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.architectures.exact as exact_count
-    import memlint.architectures.hub as hub
-else:
-    exact_count = Lazy("memlint.architectures.exact")
-    hub = Lazy("memlint.architectures.hub")
 
 MOST_HOPS = 4  # adapter -> base, settings -> other name, ...
 _COUNT = "counting it by its own class needs PyTorch and transformers, and --exact"

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+import memlint.lint.rule_facts as rule_facts
 from memlint import __version__
-from memlint._lazy import Lazy
 from memlint.commands import options
 from memlint.commands.info_flags import answered
 from memlint.commands.output import write
@@ -17,12 +17,6 @@ from memlint.lint.linter import Linted, Linter, files, job
 from memlint.lint.pool import linted
 from memlint.lint.what_if import detail_for
 from memlint.report.model import FileReport, Report
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.lint.rule_facts as rule_facts
-else:
-    rule_facts = Lazy("memlint.lint.rule_facts")
 
 NEEDS_RULES = ("sarif", "html")
 

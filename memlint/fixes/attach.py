@@ -6,23 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.fixes.moves.hardware as hardware_advice
+import memlint.fixes.planner as planner
+import memlint.fixes.step as ladder
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, held
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Found
 from memlint.run import Run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.fixes.moves.hardware as hardware_advice
-    import memlint.fixes.planner as planner
-    import memlint.fixes.step as ladder
-else:
-    hardware_advice = Lazy("memlint.fixes.moves.hardware")
-    planner = Lazy("memlint.fixes.planner")
-    ladder = Lazy("memlint.fixes.step")
 
 Estimator = Callable[[Run], Estimate]
 LIMIT = 3

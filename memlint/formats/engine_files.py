@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.accelerate.format as launch_file
+import memlint.formats.accelerate.fsdp as fsdp
+import memlint.formats.deepspeed.format as deepspeed_file
 from memlint.source.document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.accelerate.format as launch_file
-    import memlint.formats.accelerate.fsdp as fsdp
-    import memlint.formats.deepspeed.format as deepspeed_file
-else:
-    launch_file = Lazy("memlint.formats.accelerate.format")
-    fsdp = Lazy("memlint.formats.accelerate.fsdp")
-    deepspeed_file = Lazy("memlint.formats.deepspeed.format")
 
 __all__ = ["claims", "deepspeed_file", "fsdp", "launch_file"]
 

@@ -7,18 +7,18 @@ puts the framework's defaults first and what the file says after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run, get
 from memlint.source.document import Document, Path
 from memlint.source.layout import position
 
-_INTERPOLATION = pattern(r"\$\{|^\$[A-Za-z_]\w*$")
+_INTERPOLATION = re.compile(r"\$\{|^\$[A-Za-z_]\w*$")
 LARGEST = 2**64  # no count of tokens, elements or bytes is larger; NaN and infinity are not within it either
 
 

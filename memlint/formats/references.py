@@ -9,16 +9,16 @@ I/O of its own: it is given `Files`.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue, Missing
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
 
 MAX_REFERENCE = 4096  # PATH_MAX on Linux
-_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Files(NamedTuple):

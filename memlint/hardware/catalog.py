@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import memlint.plugin_registry as extensions
-from memlint._pattern import pattern
 from memlint.hardware.model import Gpu
 
 GIB = 1 << 30
@@ -19,9 +18,9 @@ MIB = 1 << 20
 GENERIC_USABLE = 0.98
 GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
 
-_NOISE = pattern(r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]")
-_FORM = pattern(r"sxm\d?|pcie?|hbm\d?e?|oam")
-_SIZE = pattern(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*", re.IGNORECASE)
+_NOISE = re.compile(r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]")
+_FORM = re.compile(r"sxm\d?|pcie?|hbm\d?e?|oam")
+_SIZE = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*", re.IGNORECASE)
 
 
 def find(name: str) -> Gpu | None:

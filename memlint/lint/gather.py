@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from memlint._lazy import Lazy
+import memlint.suppressions.baseline as baseline
 from memlint._record import NamedTuple
 from memlint.commands.output import to_file
 from memlint.errors import UsageError
@@ -16,12 +16,6 @@ from memlint.lint.packed_reports import LOOSE, Packed, kept
 from memlint.lint.suppress import today
 from memlint.report.model import FileReport, location_key
 from memlint.suppressions.apply import Waiver, waiver_findings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.suppressions.baseline as baseline
-else:
-    baseline = Lazy("memlint.suppressions.baseline")
 
 DEFAULT_BASELINE = "memlint-baseline.json"
 

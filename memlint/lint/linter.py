@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+import memlint.memory.card.calibrated as calibrated
 import memlint.plugin_registry as extensions
-from memlint._lazy import Lazy
 from memlint._record import NamedTuple
-from memlint._stages import Stages, finished
 from memlint.commands import options
 from memlint.errors import UsageError
 from memlint.findings import Finding, Location
@@ -37,12 +36,6 @@ from memlint.ruleset.source_findings import RULES
 from memlint.settings import FileSettings, is_in_force, severity_of, with_profile
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED, Waiver
 from memlint.suppressions.directives import MALFORMED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.card.calibrated as calibrated
-else:
-    calibrated = Lazy("memlint.memory.card.calibrated")
 
 # Rules that no rule file defines: of formats, of parsers, and about suppressions.
 _FIXED = (
@@ -180,14 +173,8 @@ class Linter:
 
     def linted(self, path: str, named: bool = True) -> Linted:
         """The same with what suppressions in settings did. A crash is a finding on the file."""
-        return finished(self.stages(path, named))
-
-    def stages(self, path: str, named: bool = True) -> Stages[Linted]:
-        """`linted`: the stages of the session, then suppressed."""
         try:
-            outcome = yield from self.session.stages(path, named, self.job.fixes)
-            yield
-            return self.judged(path, outcome)
+            return self.judged(path, self.session.lint(path, named, self.job.fixes))
         except UsageError:
             raise
         except Exception as error:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from memlint._garbage import settle
-from memlint._stages import abreast
 from memlint.lint.linter import Job, Linted, Linter
 from memlint.report.progress import watched
 from memlint.repository.discovery import Found
 
 # Below this many files starting workers costs more than they save (measured: benchmarks/repository.py).
 WORTH_WORKERS = 500
-# Files that go through the stages side by side, and how many bytes they may have together: what they hold stays small.
-ABREAST = 16
-BYTES = 256 * 1024
+FILES_A_TASK = 16  # what a worker gets at a time
 
 _linter: Linter | None = None
 
@@ -30,35 +26,7 @@ def linted(what: Job, found: Sequence[Found], jobs: int | None) -> Iterator[Lint
 
 def _serial(what: Job, found: Sequence[Found]) -> Iterator[Linted]:
     linter = Linter(what)
-    for row in _rows(found):
-        yield from _side_by_side(linter, row)
-        settle()
-
-
-def _rows(found: Sequence[Found]) -> Iterator[list[Found]]:
-    """The files in rows, in order; the first goes alone, as what it leaves behind is taken to stay."""
-    row: list[Found] = []
-    room = 0
-    for item in found:
-        size = _size(item.path)
-        if row and (len(row) == ABREAST or size > room):
-            yield row
-            row, room = [], BYTES
-        row.append(item)
-        room -= size
-    if row:
-        yield row
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:  # standard input, or gone since: its stages say so
-        return 0
-
-
-def _side_by_side(linter: Linter, row: Sequence[Found]) -> list[Linted]:
-    return abreast([linter.stages(item.path, item.named) for item in row])
+    return (linter.linted(item.path, item.named) for item in found)
 
 
 def _processors() -> int:
@@ -69,11 +37,9 @@ def _processors() -> int:
 def _parallel(what: Job, found: Sequence[Found], workers: int) -> Iterator[Linted]:
     from multiprocessing import get_context
 
-    settle()
     method = "fork" if hasattr(os, "fork") else "spawn"
     with get_context(method).Pool(workers, _start, (what,)) as pool:
-        for row in pool.imap(_lint, _rows(found)):
-            yield from row
+        yield from pool.imap(_lint, found, chunksize=FILES_A_TASK)
         pool.close()
         pool.join()  # else they are ended in the middle of their own ending
 
@@ -83,6 +49,6 @@ def _start(what: Job) -> None:
     _linter = Linter(what)
 
 
-def _lint(row: Sequence[Found]) -> list[Linted]:
+def _lint(item: Found) -> Linted:
     assert _linter is not None
-    return _side_by_side(_linter, row)
+    return _linter.linted(item.path, item.named)

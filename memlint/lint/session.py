@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
-from memlint._stages import Stages, finished
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.repository.upward import upward
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 UNREADABLE = "SRC000"
 # Keys that only a training config has: what makes a file that does not parse worth a finding.
-_TELLTALE = pattern(
+_TELLTALE = re.compile(
     r"^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
     r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:",
     re.MULTILINE,
@@ -90,21 +88,14 @@ class Session:
 
     def lint(self, path: str, named: bool = True, fixes: bool = True) -> Outcome:
         """Everything there is to say about one file. A file that cannot be read is a finding, and so is a crash."""
-        return finished(self.stages(path, named, fixes))
-
-    def stages(self, path: str, named: bool = True, fixes: bool = True) -> Stages[Outcome]:
-        """`lint`: read, then the stages of each document, then planned."""
         workspace = self.workspace(path)
         try:
             documents = workspace.documents(path)
         except OSError as error:
             return Outcome(path, (), (unreadable(path, error.strerror or str(error)),), readable=False)
-        yield
-        analyses = []
-        for document in documents:
-            context = self.context(document, workspace)
-            analyses.append((yield from self.engine_of(document.path).stages(document, context)))
-        yield
+        analyses = [
+            self.engine_of(document.path).analyse(document, self.context(document, workspace)) for document in documents
+        ]
         found: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _concerns_us(analysis.document):

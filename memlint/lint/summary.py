@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.lint.assumptions as stated
 from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
 from memlint.run import LAUNCH, UNKNOWN, Run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.lint.assumptions as stated
-else:
-    stated = Lazy("memlint.lint.assumptions")
 
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:

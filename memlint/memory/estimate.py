@@ -7,10 +7,15 @@ from typing import Any
 import memlint.hardware as hardware
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
+import memlint.memory.checkpoint_offload as offloaded
 import memlint.memory.evaluation as evaluation
+import memlint.memory.generation as generation
+import memlint.memory.inference as inference
 import memlint.memory.parameters as parameters
 import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.unsharded as single
+import memlint.memory.unsloth as unsloth
+import memlint.memory.vision.towers as towers
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
@@ -27,20 +32,10 @@ from memlint.run import UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.memory.checkpoint_offload as offloaded
-    import memlint.memory.generation as generation
-    import memlint.memory.inference as inference
     import memlint.memory.sharding.fsdp.placement as fsdp
     import memlint.memory.sharding.zero.placement as zero
-    import memlint.memory.unsloth as unsloth
-    import memlint.memory.vision.towers as towers
 else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
-    generation = Lazy("memlint.memory.generation")
-    inference = Lazy("memlint.memory.inference")
-    offloaded = Lazy("memlint.memory.checkpoint_offload")
-    towers = Lazy("memlint.memory.vision.towers")
-    unsloth = Lazy("memlint.memory.unsloth")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from memlint._lazy import Lazy
+import memlint.memory.vision.towers as towers
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.step import Step, segments
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.vision.towers as towers
-else:
-    towers = Lazy("memlint.memory.vision.towers")
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
 _BUFFERS = 1024  # rotary tables' frequencies

@@ -5,17 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from memlint._lazy import Lazy
+import memlint.report.overview as overview
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
 from memlint.report.terminal import PLAIN, Style, clean, one_line, starts_safely
 from memlint.report.units import gib
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.report.overview as overview
-else:
-    overview = Lazy("memlint.report.overview")
 
 TAB = "    "
 WIDEST_LINE = 160

@@ -6,15 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from memlint._lazy import Lazy
+import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.repository.globs import OTHERS, Glob, compile_globs, decides
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.repository.tracked as tracked_by
-else:
-    tracked_by = Lazy("memlint.repository.tracked")
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Names that tools give to data, often megabytes of it: what a tokenizer and a checkpoint are saved as (transformers

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 
 MAX_PATTERN = 1_000  # characters; nobody's path is longer than a few hundred
@@ -18,7 +17,7 @@ MAX_PATTERNS = 10_000
 # Folders of what others wrote: nothing in them is the repository's own.
 OTHERS = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env"})
 
-_ESCAPED = pattern(r"\\(.)")
+_ESCAPED = re.compile(r"\\(.)")
 
 
 class Glob(NamedTuple):

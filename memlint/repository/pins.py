@@ -9,9 +9,9 @@ the config speaks, a lock before a requirement; nothing is resolved and nothing 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.versions import LLAMAFACTORY
 from memlint.run import Origin
@@ -37,10 +37,10 @@ _LAST: Mapping[str, Mapping[int, Version]] = {
     "trl": {0: (0, 29)},
     "accelerate": {0: (0, 34)},
 }
-_NUMBER = pattern(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
-_NAME = pattern(r"[A-Za-z][A-Za-z_-]{1,24}")
-_TAG = pattern(r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)")
-_OWN_VERSION = pattern(r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']")
+_NUMBER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{1,24}")
+_TAG = re.compile(r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)")
+_OWN_VERSION = re.compile(r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']")
 
 
 class Pin(NamedTuple):

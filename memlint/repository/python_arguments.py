@@ -8,9 +8,9 @@ reported, so a clean repository is never searched.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.repository.globs import OTHERS
 
@@ -23,7 +23,7 @@ _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
 _MOST_LINES = 12  # of one annotation
 _PASSED_OVER = OTHERS | {"tests", "build", "dist"}
-_FIELD = pattern(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
+_FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
 class Declared(NamedTuple):

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.repository.launch.index as launching
+import memlint.repository.launch.parse as commands
+import memlint.repository.python_arguments as sources
+import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import Context, Launch
@@ -21,18 +24,6 @@ from memlint.repository.pins import FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.repository.launch.index as launching
-    import memlint.repository.launch.parse as commands
-    import memlint.repository.python_arguments as sources
-    import memlint.repository.tracked as tracked_by
-else:
-    sources = Lazy("memlint.repository.python_arguments")
-    commands = Lazy("memlint.repository.launch.parse")
-    launching = Lazy("memlint.repository.launch.index")
-    tracked_by = Lazy("memlint.repository.tracked")
 
 MAX_CACHED = 64  # documents kept: those of the file at hand, and companions that many files share
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
-from memlint._stages import Stages, finished
 from memlint.expressions.facts import Facts, Under
 from memlint.expressions.render import render
 from memlint.findings import Finding, Location
@@ -73,33 +72,24 @@ class Engine:
 
     def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
         """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
-        return finished(self.stages(document, context, format_name, fixes))
-
-    def stages(
-        self, document: Document, context: Context, format_name: str = "", fixes: bool = True
-    ) -> Stages[Analysis]:
-        """`analyse`: recognised, parsed, estimated, judged."""
         try:
-            return (yield from self._stages(document, context, format_name, fixes))
+            return self._analyse(document, context, format_name, fixes)
         except Exception as error:
             found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
-    def _stages(self, document: Document, context: Context, format_name: str, fixes: bool) -> Stages[Analysis]:
+    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
         claimed = _claim(document, format_name)
         if claimed is None:
             return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
         format_, recognition = claimed
         dialect = getattr(format_, "dialect", None)
         document = redialect(document, dialect(context) if dialect else format_.DIALECT)
-        yield
         launched = as_launched(document, format_.NAME, context)
         context = launched.context
         parsed = noted(format_.parse(document, context), launched.launch)
-        yield
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
-        yield
         found.extend(map(Found, issue_findings(parsed)))
         stands = getattr(format_, "stands", None)
         for index, estimate in enumerate(estimates):

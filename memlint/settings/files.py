@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from memlint._lazy import Lazy
+import memlint.settings.toml as toml
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
@@ -13,12 +13,6 @@ from memlint.settings.model import NAMES, Layer, Mistake, Settings, SettingsErro
 from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.settings.toml as toml
-else:
-    toml = Lazy("memlint.settings.toml")
 
 MAX_EXTENDS = 16  # files that one settings file may build on
 

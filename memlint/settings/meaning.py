@@ -7,15 +7,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from memlint._pattern import pattern
 from memlint.hardware import find, instance, suggestions
 from memlint.rule_selectors import is_selector
 from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
 from memlint.suppressions.dates import is_date
 
-_VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
-_SIZE = pattern(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
+_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
 _EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 # What a value of a key has to be: a function that says what is wrong with it.

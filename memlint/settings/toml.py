@@ -6,22 +6,22 @@ Values inside inline tables and arrays have the place of their key.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
-from memlint._pattern import pattern
 from memlint.source.document import Document, Path, Place, Problem
 from memlint.source.encoding import decode
 from memlint.source.lines import Lines
 
 _NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\r\n]*"|'[^'\r\n]*')"""
 _DOTTED = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
-_LINE = pattern(
+_LINE = re.compile(
     rf"[ \t]*(?:(?P<many>\[)?\[[ \t]*(?P<table>{_DOTTED})[ \t]*\]|(?P<key>{_DOTTED})[ \t]*=[ \t]*(?P<value>[^\r\n]*))"
 )
-_NAMES = pattern(_NAME)
-_QUOTED = pattern(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'|#.*")
-_ERROR_PLACE = pattern(r"\(at line (\d+), column (\d+)\)")
+_NAMES = re.compile(_NAME)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'|#.*")
+_ERROR_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
 _SECTION = ("tool", "memlint")
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
 
-from memlint._lazy import Lazy
-from memlint._pattern import pattern
+from memlint.source import yaml
 from memlint.source.document import Comment, Document
 from memlint.source.layout import Entry, Places, Plain
 from memlint.source.lines import Lines
 
 MAX_COMMENTS = 20_000
-_PYYAML: Any = Lazy("memlint.source.pyyaml")
 
-_REST_OF_LINE = pattern(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
-_HEADER = pattern(r"[|>][^\r\n\x85\u2028\u2029]*")
+_REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
+_HEADER = re.compile(r"[|>][^\r\n\x85\u2028\u2029]*")
 
 
 def comments(document: Document) -> tuple[Comment, ...]:
@@ -66,7 +63,7 @@ def _scalar_spans(document: Document) -> tuple[Iterable[tuple[int, int]], int]:
     plain, places = document.plain, document.places
     if isinstance(plain, Plain) and isinstance(places, Places) and not plain.fixed and document.documents == 1:
         return _known_spans(places.root, document.text), len(document.text)
-    read, stop = _PYYAML.scalar_spans(document.text)
+    read, stop = yaml.scalar_spans(document.text)
     return [(_body(document.text, start) if is_block else start, end) for start, end, is_block in read], stop
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import re
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.source.document import Problem
 from memlint.source.lines import span_at
@@ -13,8 +13,8 @@ MAX_BYTES = 5 * 1024 * 1024
 DECODING = frozenset({"too-large", "encoding", "bom", "utf-16"})  # codes of the problems that `decode` finds
 
 # What YAML allows in a file (PyYAML's Reader.NON_PRINTABLE, negated); JSON asks for the same but for strings.
-_NON_PRINTABLE = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LINE_END = pattern(r"\r\n?|\n")
+_NON_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 class Decoded(NamedTuple):

@@ -10,7 +10,6 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
 
-from memlint._pattern import pattern
 from memlint.source.document import Problem
 from memlint.source.encoding import unprintable
 from memlint.source.layout import Entry
@@ -19,7 +18,7 @@ from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import Refused
 from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
 
-_TOKEN = pattern(
+_TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
     r'"(?P<string>[^"\\\x00-\x1f]*)"'
     r"|(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![\w.+-])"
@@ -27,13 +26,13 @@ _TOKEN = pattern(
     r"|(?P<word>true|false|null)(?!\w)"
     r")"
 )
-_SPACE = pattern(r"[ \t\n\r]*")
-_COMMENT = pattern(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
-_SINGLE_QUOTED = pattern(r"'([^'\\\x00-\x1f]*)'")
+_SPACE = re.compile(r"[ \t\n\r]*")
+_COMMENT = re.compile(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_SINGLE_QUOTED = re.compile(r"'([^'\\\x00-\x1f]*)'")
 # What sed or envsubst puts a value for: `CONFIG_BATCH_SIZE`, `${ZERO_STAGE}`.
-_PLACEHOLDER = pattern(r"(?!(?:TRUE|FALSE|NULL|NONE|NAN|INF|INFINITY)\b)[A-Z][A-Z0-9_]{2,}\b|\$\{\w+\}")
-_PYTHON_WORD = pattern(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
-_SURROGATE = pattern("[\ud800-\udfff]")
+_PLACEHOLDER = re.compile(r"(?!(?:TRUE|FALSE|NULL|NONE|NAN|INF|INFINITY)\b)[A-Z][A-Z0-9_]{2,}\b|\$\{\w+\}")
+_PYTHON_WORD = re.compile(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _WORDS = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 

@@ -5,12 +5,12 @@ libyaml counts NEL, LS and PS as line ends as well; positions are therefore take
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 
-from memlint._pattern import pattern
 from memlint.source.document import Span
 
-_LINE_END = pattern(r"\r\n?|\n")
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 class Lines:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint._lazy import Lazy
+from memlint.source import json, yaml
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
-from memlint.source.flat import flat
 from memlint.source.layout import Entry, Places, Plain, raw
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
 from memlint.source.tree import Tree, failed
 
-_JSON: Any = Lazy("memlint.source.json")
-_PYYAML: Any = Lazy("memlint.source.pyyaml")
 _SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 
@@ -73,9 +70,8 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
     if any(problem.fatal for problem in decoded.problems):
         return [failed(())]
     if syntax == "json":
-        return [_JSON.tree(decoded.text, lines)]
-    simple = flat(decoded.text, dialect)
-    return [simple] if simple else list(_PYYAML.trees(decoded.text, dialect, lines)) or [failed(())]
+        return [json.tree(decoded.text, lines)]
+    return list(yaml.trees(decoded.text, dialect, lines)) or [failed(())]
 
 
 def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:

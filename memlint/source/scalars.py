@@ -11,16 +11,13 @@ Dates stay strings here, as nothing in a training config is a date.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
-from typing import Any, Union
-
-from memlint._lazy import Lazy
-from memlint._pattern import pattern
+from typing import Union
 
 Scalar = Union[str, int, float, bool, None]
 
-_DATETIME: Any = Lazy("datetime")
 MAX_DIGITS = 64  # no setting comes near it; keeps arithmetic on any value far from overflow and quadratic time
 
 _NULLS: dict[str, Scalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
@@ -37,30 +34,30 @@ _WORDS_11: dict[str, Scalar] = {
 _WORDS_12: dict[str, Scalar] = {**_NULLS, **_CORE_BOOLS}
 _WORDS_JSON: dict[str, Scalar] = {"null": None, "true": True, "false": False}
 
-_FLOAT_11 = pattern(
+_FLOAT_11 = re.compile(
     r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
     r"|[-+]?\.(?:inf|Inf|INF)"
     r"|\.(?:nan|NaN|NAN))"
 )
-_INT_11 = pattern(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
-_TIMESTAMP_11 = pattern(
+_INT_11 = re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
+_TIMESTAMP_11 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+]([0-9]{1,2})(?::([0-9]{2}))?))?"
 )
-_FLOAT_OMEGACONF = pattern(
+_FLOAT_OMEGACONF = re.compile(
     r"(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)"
     r"|\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*)"
 )
-_INT_12 = pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT_12 = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL_12 = pattern(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_NUMBER_JSON = pattern(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_BEFORE_DIGITS = pattern(r"^[-+]?(?:0[box])?")
+_INT_12 = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT_12 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_12 = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_JSON = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_BEFORE_DIGITS = re.compile(r"^[-+]?(?:0[box])?")
 _NUMERIC_START = frozenset("-+.0123456789")
 
 
@@ -199,11 +196,12 @@ def _check_timestamp(raw: str, match: re.Match[str]) -> None:
     """PyYAML turns the scalar into a date and fails when there is no such day."""
     try:
         if match[1] is None:
-            _DATETIME.date(int(raw[:4]), int(raw[5:7]), int(raw[8:]))
+            datetime.date(int(raw[:4]), int(raw[5:7]), int(raw[8:]))
             return
-        _DATETIME.datetime(*(int(match[group]) for group in range(1, 7)))
+        year, month, day, hour, minute, second = map(int, match.groups()[:6])
+        datetime.datetime(year, month, day, hour, minute, second)
         if match[7] is not None:
-            _DATETIME.timezone(_DATETIME.timedelta(hours=int(match[7]), minutes=int(match[8] or 0)))
+            datetime.timezone(datetime.timedelta(hours=int(match[7]), minutes=int(match[8] or 0)))
     except ValueError as error:
         reason = f"{raw} is read as a date, and there is no such date ({error}); write it in quotes"
         raise ScalarProblem("impossible-date", reason) from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.schema.suggest import nearest
@@ -26,12 +25,12 @@ KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGE
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
-_MARK = pattern(r"memlint:[ \t]*")
-_IGNORE = pattern(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
-_UNTIL = pattern(r"(?:^|\s)until=(\S*)")
-_PAIR = pattern(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
-_VERSION = pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
-_WORD = pattern(r"[A-Za-z_-]*")
+_MARK = re.compile(r"memlint:[ \t]*")
+_IGNORE = re.compile(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
+_UNTIL = re.compile(r"(?:^|\s)until=(\S*)")
+_PAIR = re.compile(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
+_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
+_WORD = re.compile(r"[A-Za-z_-]*")
 
 
 class Suppression(NamedTuple):

@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from memlint.source import Document, comments, load, redialect
 from memlint.source.excerpt import columns, excerpt
-from memlint.source.flat import MAX_KEY, MAX_TEXT, flat
-from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
-from memlint.source.yaml import trees
 
 LAW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DIALECTS = st.sampled_from(sorted(RESOLVERS))
@@ -37,75 +34,6 @@ KEYS = st.one_of(
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
 )
-
-# Lines of flat YAML, and what makes a line another thing.
-WORDS = st.sampled_from(
-    [
-        *(
-            "a",
-            "b-c",
-            "1",
-            "2e-5",
-            "010",
-            "0x1F",
-            "1:30",
-            "-1",
-            "-",
-            "--",
-            ".5",
-            ".",
-            "..",
-            "...",
-            "---",
-            "~",
-            "~/x",
-            "on",
-        ),
-        *(
-            "null",
-            "2024-13-01",
-            "9" * 70,
-            "=",
-            "<<",
-            "x y",
-            "q,v",
-            '"q"',
-            "'q'",
-            '"a # b"',
-            "'it''s'",
-            '"a\\n"',
-            "(a",
-            "a: b",
-        ),
-        *(
-            "a:b",
-            "a:",
-            ":",
-            "*a",
-            "&a",
-            "!a",
-            "%a",
-            "@a",
-            "`a",
-            "[a]",
-            "{a}",
-            "|",
-            ">",
-            "? a",
-            "- a",
-            "a #b",
-            "a#b",
-            "#",
-            "é",
-        ),
-    ]
-)
-SPACES = st.sampled_from(["", " ", "  ", "\t"])
-FLAT_LINES = st.one_of(
-    st.builds("{}:{}{}{}{}".format, st.sampled_from(["a", "b", "on", "_x1", "7", "a b", "a-b"]), SPACES, WORDS, SPACES,
-              st.sampled_from(["", "# x", " # x: y", " #"])),
-    st.builds("{}{}".format, SPACES, st.sampled_from(["", "# x", "#", "x", "- x", "a: 1"])),
-)  # fmt: skip
 
 
 def documents(data: bytes, path: str = "a.yaml", dialect: str = "yaml11") -> tuple[Document, ...]:
@@ -421,34 +349,3 @@ def test_a_long_line_is_cut_and_says_so(before: int, marked: int, after: int, le
             if before > 80
             else (line, before, columns(letter) * marked)
         )
-
-
-@settings(max_examples=1500, deadline=None)
-@given(st.lists(FLAT_LINES, max_size=5).map("\n".join) | MESSES, DIALECTS)
-@example("a:", "yaml11")
-@example("a: 1\n\n  # x\nb: 'c'  # y\n", "omegaconf")
-@example("a: x\x00", "yaml11")
-@example("a: b\n...\n", "yaml11")
-def test_flat_text_is_read_as_the_yaml_parser_reads_it(text: str, dialect: str) -> None:
-    found = flat(text, dialect)
-
-    if found is not None:
-        assert [repr(found)] == [repr(tree) for tree in trees(text, dialect, Lines(text))]
-
-
-def test_most_flat_text_is_read_without_the_yaml_parser() -> None:
-    lines = (
-        "### model",
-        "model_name_or_path: a/B-7b  # x",
-        "",
-        "  # y",
-        "lr: 1.0e-4",
-        "nothing:",
-        "quoted: 'a: b'",
-        "l: q, v",
-    )
-
-    assert flat("\n".join(lines), "omegaconf") is not None
-    assert flat("a: 1\n" + "#" * MAX_TEXT, "yaml11") is None
-    assert flat("a" * MAX_KEY + ": 1", "yaml11") is not None
-    assert flat("a" * MAX_KEY + "b: 1", "yaml11") is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.fixes.edits.json as json_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits import yaml as yaml_edits
 from memlint.fixes.edits.pieces import as_patches, splice, whole
@@ -18,12 +18,6 @@ from memlint.fixes.edits.reread import reread
 from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, dotted
 from memlint.source.document import Document, Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.fixes.edits.json as json_edits
-else:
-    json_edits = Lazy("memlint.fixes.edits.json")
 
 MISSING = object()
 ACTIONS = ("set", "remove", "rename")

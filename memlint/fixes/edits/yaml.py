@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._pattern import pattern
+import re
+
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import CannotWrite, yaml_key, yaml_text
 from memlint.fixes.edits.text import CannotEdit, dotted, line_end, line_start, next_line, skipped, trimmed
@@ -10,7 +11,7 @@ from memlint.source.document import Document, Path, Place, Span
 from memlint.source.layout import members
 
 # As in suppressions/directives.py: alone on its line it covers the key below.
-_SUPPRESSION = pattern(r"#\s*memlint:[ \t]*ignore[ \t]*\[")
+_SUPPRESSION = re.compile(r"#\s*memlint:[ \t]*ignore[ \t]*\[")
 
 
 def place(document: Document, edit: Edit) -> Patch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.axolotl.edits as written
 from memlint.findings import Edit
 from memlint.formats.axolotl.config import NAME, SCHEMA, Config, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
@@ -32,12 +32,6 @@ from memlint.formats.hardware import apply_hardware
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.run import Run
 from memlint.source.document import Document, Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.axolotl.edits as written
-else:
-    written = Lazy("memlint.formats.axolotl.edits")
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 

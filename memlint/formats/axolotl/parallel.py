@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.model import fsdp_version
@@ -149,7 +149,7 @@ def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
 
 
 # v0.3.0 deepspeed/zero2.json and zero3.json; 0.4.0 has other files of these names in deepspeed_configs/.
-_ONCE = pattern(r"(?:^|/)deepspeed/zero[23]\.json$")
+_ONCE = re.compile(r"(?:^|/)deepspeed/zero[23]\.json$")
 
 
 def _once_shipped(absent: Issue) -> Issue:
@@ -157,7 +157,9 @@ def _once_shipped(absent: Issue) -> Issue:
     return absent._replace(message=message, severity="info")
 
 
-_SHIPPED = pattern(r"(?:^|/)deepspeed_configs/zero([123])(_bf16)?(?:_cpuoffload_(all|params)|_torch_compile)?\.json$")
+_SHIPPED = re.compile(
+    r"(?:^|/)deepspeed_configs/zero([123])(_bf16)?(?:_cpuoffload_(all|params)|_torch_compile)?\.json$"
+)
 _AUTO = ("gradient_accumulation_steps", "gradient_clipping", "train_batch_size", "train_micro_batch_size_per_gpu")
 
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.deepspeed.batch as batch
+import memlint.formats.deepspeed.config as own
+import memlint.formats.deepspeed.edits as written
+import memlint.formats.deepspeed.optimizer as optimizer
+import memlint.formats.deepspeed.precision as precision
+import memlint.formats.deepspeed.zero as zero
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.fields import Fields, Section, interpolated, root
@@ -17,22 +22,6 @@ from memlint.formats.schema.validate import schema_issues
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Run
 from memlint.source.document import Document, Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.deepspeed.batch as batch
-    import memlint.formats.deepspeed.config as own
-    import memlint.formats.deepspeed.edits as written
-    import memlint.formats.deepspeed.optimizer as optimizer
-    import memlint.formats.deepspeed.precision as precision
-    import memlint.formats.deepspeed.zero as zero
-else:
-    batch = Lazy("memlint.formats.deepspeed.batch")
-    written = Lazy("memlint.formats.deepspeed.edits")
-    optimizer = Lazy("memlint.formats.deepspeed.optimizer")
-    precision = Lazy("memlint.formats.deepspeed.precision")
-    zero = Lazy("memlint.formats.deepspeed.zero")
-    own = Lazy("memlint.formats.deepspeed.config")
 
 NAME = "deepspeed"
 DIALECT = "yaml12"

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.accelerate.edits as launch_file
+import memlint.formats.deepspeed.edits as deepspeed_file
+import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.tables import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
 from memlint.formats.schema.validate import compiled_schema
 from memlint.run import Quantization, Run, Unknown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.accelerate.edits as launch_file
-    import memlint.formats.deepspeed.edits as deepspeed_file
-    import memlint.formats.llamafactory.shipped_deepspeed as shipped
-else:
-    launch_file = Lazy("memlint.formats.accelerate.edits")
-    deepspeed_file = Lazy("memlint.formats.deepspeed.edits")
-    shipped = Lazy("memlint.formats.llamafactory.shipped_deepspeed")
 
 Keys = dict[str, Any]  # key of the file -> its new value; None takes the key away
 _ATTENTION = {"eager": "disabled", "sdpa": "sdpa", "flash_attention_2": "fa2", "flash_attention_3": "fa3"}

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.llamafactory.edits as written
+import memlint.formats.llamafactory.v0 as v0
+import memlint.formats.llamafactory.v1 as v1
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.run import Run
 from memlint.source.document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.llamafactory.edits as written
-    import memlint.formats.llamafactory.v0 as v0
-    import memlint.formats.llamafactory.v1 as v1
-else:
-    written = Lazy("memlint.formats.llamafactory.edits")
-    v0 = Lazy("memlint.formats.llamafactory.v0")
-    v1 = Lazy("memlint.formats.llamafactory.v1")
 
 NAME = "llamafactory"
 DIALECT = "omegaconf"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue, Missing
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file
@@ -15,12 +15,6 @@ from memlint.formats.references import issue as reference_issue
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
 from memlint.source.document import Document, Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.llamafactory.shipped_deepspeed as shipped
-else:
-    shipped = Lazy("memlint.formats.llamafactory.shipped_deepspeed")
 
 # Keys of MegatronBridgeArguments and of mcore_adapter's arguments -> neutral degrees.
 _DEGREES = (

@@ -6,13 +6,12 @@ the config lives in another repository. The values are those of LLaMA-Factory 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._pattern import pattern
-
-_NAME = pattern(r"(?:^|[/\\])ds_z([023])(_offload)?_config\.json$")
-_FOLDER = pattern(r"(?:^|/)examples/deepspeed/[^/]*$")
+_NAME = re.compile(r"(?:^|[/\\])ds_z([023])(_offload)?_config\.json$")
+_FOLDER = re.compile(r"(?:^|/)examples/deepspeed/[^/]*$")
 _AUTO = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 _BUCKETS = {"allgather_bucket_size": 500_000_000, "reduce_bucket_size": 500_000_000, "round_robin_gradients": True}
 _ZERO3 = {

@@ -22,18 +22,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.schema.messages as messages
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.schema.quick_check import Check, Schema, compile_check, follow
 from memlint.shipped_data import folder
 from memlint.source.document import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.schema.messages as messages
-else:
-    messages = Lazy("memlint.formats.schema.messages")
 
 MAX_ISSUES = 50
 _CHECKED = "x-memlint-checked-since"

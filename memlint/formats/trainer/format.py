@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint._lazy import Lazy
+import memlint.formats.trainer.edits as written
+import memlint.formats.trainer.run as reader
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.trainer.recognise import NAME, SCHEMA, recognise
 from memlint.run import Run
 from memlint.source.document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.formats.trainer.edits as written
-    import memlint.formats.trainer.run as reader
-else:
-    written = Lazy("memlint.formats.trainer.edits")
-    reader = Lazy("memlint.formats.trainer.run")
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "stands"]
 

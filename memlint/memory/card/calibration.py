@@ -10,22 +10,15 @@ import os
 import re
 from collections.abc import Iterable
 
-from memlint._lazy import Lazy
-from memlint._pattern import pattern
+import memlint.atomic_files as files
 from memlint._record import NamedTuple
 from memlint.run import Run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.atomic_files as files
-else:
-    files = Lazy("memlint.atomic_files")
 
 FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
 ENOUGH = 3  # measurements before an interval narrows
 _LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
-_SIZE = pattern(r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*", re.IGNORECASE)
 _UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
 
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
-from memlint._lazy import Lazy
+import memlint.memory.unsloth as unsloth
+import memlint.memory.vision.images as images
+import memlint.memory.vision.towers as towers
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.step import step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.unsloth as unsloth
-    import memlint.memory.vision.images as images
-    import memlint.memory.vision.towers as towers
-else:
-    images = Lazy("memlint.memory.vision.images")
-    towers = Lazy("memlint.memory.vision.towers")
-    unsloth = Lazy("memlint.memory.unsloth")
 
 
 def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:

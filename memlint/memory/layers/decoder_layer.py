@@ -5,27 +5,17 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.families.variants as variants
 import memlint.memory.layers.attention as attention
+import memlint.memory.layers.gated_delta as delta
+import memlint.memory.layers.latent_attention as latent
+import memlint.memory.layers.mamba2 as mamba2
+import memlint.memory.layers.moe as moe
 import memlint.memory.layers.norm as norm
-from memlint._lazy import Lazy
+import memlint.memory.layers.short_conv as short_conv
 from memlint.architectures.model import Attention, Layer
 from memlint.memory.autograd.tape import Value
 from memlint.memory.layers.kernel_config import Context
 from memlint.memory.layers.mlp import mlp
 from memlint.memory.parameter_roles import Roles
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.layers.gated_delta as delta
-    import memlint.memory.layers.latent_attention as latent
-    import memlint.memory.layers.mamba2 as mamba2
-    import memlint.memory.layers.moe as moe
-    import memlint.memory.layers.short_conv as short_conv
-else:  # what few families have
-    delta = Lazy("memlint.memory.layers.gated_delta")
-    latent = Lazy("memlint.memory.layers.latent_attention")
-    mamba2 = Lazy("memlint.memory.layers.mamba2")
-    moe = Lazy("memlint.memory.layers.moe")
-    short_conv = Lazy("memlint.memory.layers.short_conv")
 
 
 def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:

@@ -6,19 +6,12 @@ those over the data-parallel ranks. Activations are divided by `activation_divis
 
 from __future__ import annotations
 
-from memlint._lazy import Lazy
+import memlint.memory.sharding.fsdp.plan as fsdp_plan
+import memlint.memory.sharding.zero.layout as zero_layout
 from memlint._record import NamedTuple
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.sharding.fsdp.plan as fsdp_plan
-    import memlint.memory.sharding.zero.layout as zero_layout
-else:
-    fsdp_plan = Lazy("memlint.memory.sharding.fsdp.plan")
-    zero_layout = Lazy("memlint.memory.sharding.zero.layout")
 
 _EXPERTS = ".experts."
 

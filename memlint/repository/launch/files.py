@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 
-from memlint._pattern import pattern
 from memlint.formats.accelerate.format import recognise as is_accelerate
 from memlint.repository.launch.parse import CONFIGS, MOST_FILES, Names, by_distance
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
-_TELLING = pattern(rb"distributed_type|compute_environment")  # keys that such a file has
-_LAUNCHING = pattern(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
+_TELLING = re.compile(rb"distributed_type|compute_environment")  # keys that such a file has
+_LAUNCHING = re.compile(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
 _DIVIDING = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
-_PART = pattern(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
+_PART = re.compile(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
 
 
 def launch_files(tracked: Names, read: Callable[[str], bytes], load: Callable[[str], Document]) -> tuple[str, ...]:

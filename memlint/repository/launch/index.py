@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from memlint._lazy import Lazy
+import memlint.repository.launch.files as launch_files
 from memlint.formats.base import Launch
 from memlint.repository.launch.parse import Names, by_distance, may_name, own, shown, texts
 from memlint.source.document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.repository.launch.files as launch_files
-else:
-    launch_files = Lazy("memlint.repository.launch.files")
 
 
 class Launching:

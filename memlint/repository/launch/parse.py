@@ -8,11 +8,11 @@ to a bound, and only for a config that leaves one of the two open.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 from memlint.formats.base import Launch
 from memlint.repository.launch.words import BARE, HINTS, MODULES, commands
@@ -26,12 +26,12 @@ MOST_LAUNCHES = 5000  # of one file: commands times the configs that each names
 _SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 CONFIGS = (".yaml", ".yml", ".json")
-_HINT = pattern(HINTS.encode())
+_HINT = re.compile(HINTS.encode())
 _LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
-_NUMBER = pattern(r"[1-9][0-9]{0,4}")
-_BRACES = pattern(r"\{([^{}]*,[^{}]*)\}")
-_BRACED = pattern(rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)")
-_OPEN_VALUE = pattern(r"[$<>{}*\[\]]")  # of a word that only the shell, or a reader, can fill in
+_NUMBER = re.compile(r"[1-9][0-9]{0,4}")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACED = re.compile(rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)")
+_OPEN_VALUE = re.compile(r"[$<>{}*\[\]]")  # of a word that only the shell, or a reader, can fill in
 
 # What says nothing about the engine, with the number of words that follow (accelerate 1.15 commands/launch.py:156-330,
 # torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py).

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
-from memlint._pattern import pattern
 from memlint._record import NamedTuple
 
 MOST_LINES = 60  # of one command
@@ -19,10 +19,10 @@ MODULES = {
     "torch.distributed.launch": "torchrun",
 }
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
-_START = pattern(rf"{HINTS}|(?m:^[$#> \t]{{0,8}}cd )|&& *cd ")
-_OPTION = pattern(r"[# \t]*--[a-z]")
-_WORD = pattern(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\;|&`()]|&(?=\d)|["'])+|&&|[;|&`()]""")
-_DEVICES = pattern(r"[0-9]+(?:,[0-9]+)*")
+_START = re.compile(rf"{HINTS}|(?m:^[$#> \t]{{0,8}}cd )|&& *cd ")
+_OPTION = re.compile(r"[# \t]*--[a-z]")
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\;|&`()]|&(?=\d)|["'])+|&&|[;|&`()]""")
+_DEVICES = re.compile(r"[0-9]+(?:,[0-9]+)*")
 _ENDS = frozenset((";", "|", "&", "&&", "`", "(", ")"))
 
 
