@@ -9,7 +9,7 @@ from memlint.lint.linter import Job, Linted, Linter
 from memlint.report.progress import watched
 from memlint.repository.discovery import Found
 
-# Below this many files starting workers costs more than they save (measured: benchmarks/repository.py).
+# Below this many files starting workers costs more than they save (measured: benchmarks/speed/repository.py).
 WORTH_WORKERS = 500
 FILES_A_TASK = 16  # what a worker gets at a time
 

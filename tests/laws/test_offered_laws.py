@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_plans import changed, drawn
 from memlint.fixes.attach import new_errors
 from memlint.fixes.attempt import attempt
+from tests.comparisons.random_plans import changed, drawn
 
 
 @settings(max_examples=30, deadline=None)

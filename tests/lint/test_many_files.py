@@ -115,7 +115,7 @@ def test_json_is_what_the_standard_library_writes(many: Path, capsys: pytest.Cap
 
 
 def test_a_packed_report_takes_little_memory() -> None:
-    """The bar of benchmarks/speed.py, held here without the time it takes: 1 KiB a report."""
+    """The bar of benchmarks/speed/cold_start.py, held here without the time it takes: 1 KiB a report."""
     text = BASE * 8
     number = 40 * BLOCK
     tracemalloc.start()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.optimizers import closed_form
 from memlint.memory import estimate
 from memlint.memory import optimizers as optimizer
 from memlint.memory.values import Tensor, Unit
+from tests.comparisons.optimizers import closed_form
 from tests.memory.optimizer_snapshot import FOLDER, compact
 from tests.memory.runs import run
 

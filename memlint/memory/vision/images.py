@@ -2,7 +2,7 @@
 
 Nobody can read from a config how many images a sample has; the sequence's bound holds whatever their number
 (LLaMA-Factory and TRL cut at it), so at most every token is an image's. Simulated beside real inputs by
-benchmarks/vision_steps.py.
+benchmarks/referee/vision_steps.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A vision tower that runs with gradients: its segments of the step, with images in the place of every token.
 
 What a tower's layers keep follows from their operations, like a decoder layer's; how many patches go through them
-follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/vision_steps.py.
+follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/referee/vision_steps.py.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ import warnings
 
 import pytest
 
-from benchmarks.families import Step, run_of
-from benchmarks.vision_inputs import MODELS, simulated
-from benchmarks.vision_steps import FLAGS
 from memlint.memory import estimate
 from memlint.memory.vision.images import most_bytes
 from memlint.run import replace
 from tests.architectures.small import SMALL
+from tests.comparisons.families import Step, run_of
+from tests.comparisons.vision_inputs import MODELS, simulated
+from tests.comparisons.vision_steps import FLAGS
 
 
 @pytest.mark.parametrize("name", ["llava", "gemma3"])

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memlint.memory.card.deviations as deviations
-from benchmarks.families import Step, members, run_of
-from benchmarks.vision_inputs import MODELS, TOWER, simulated
-from benchmarks.vision_steps import FLAGS, run_with
 from memlint.memory import estimate
 from memlint.memory.vision.images import patches_of, patches_of_image, tokens_seen
 from memlint.run import Run, replace
+from tests.comparisons.families import Step, members, run_of
+from tests.comparisons.vision_inputs import MODELS, TOWER, simulated
+from tests.comparisons.vision_steps import FLAGS, run_with
 
 HIDDEN, INNER, HEADS = TOWER["hidden_size"], TOWER["intermediate_size"], TOWER["num_attention_heads"]
 TRAINING = dict.fromkeys(FLAGS, False)
