@@ -217,7 +217,7 @@ class Loss(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """`name` is a key of memory/optimizers.yaml (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
+    """`name` is a key of memory/optimizers.json (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
