@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.threads import GIB, MAIN, session_of
+from benchmarks.threads import GIB, MAIN, analyser_of
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 
@@ -70,7 +70,7 @@ def answers() -> list[tuple[dict[str, Any], Answer]]:
 
 
 def _answer(claim: dict[str, Any], run: dict[str, Any], engine: Engine) -> Answer:
-    analysis = session_of(claim, run, engine).lint(MAIN, fixes=False).analyses[0]
+    analysis = analyser_of(claim, run, engine).analyse(MAIN, fixes=False).analyses[0]
     estimate = analysis.estimates[0]
     over = any(finding.rule == _OVER and finding.severity == "error" for finding in analysis.findings)
     said = estimate.verdict if estimate.verdict != "out_of_memory" else "over" if over else "if"
