@@ -23,7 +23,7 @@ from memlint.fixes.attach import express
 from memlint.fixes.attempt import attempt, held
 from memlint.fixes.planner import Search, plans
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import Origin
@@ -55,7 +55,7 @@ def _files(folder: Path, sample: int) -> list[Path]:
 def _card(card: str, paths: list[Path], verbose: bool) -> None:
     counts: collections.Counter[str] = collections.Counter()
     times: list[float] = []
-    for path, session, analysis in _analyses(card, paths):
+    for path, analyser, analysis in _analyses(card, paths):
         for index, run in enumerate(analysis.runs):
             before = analysis.estimates[index]
             over = before.verdict not in ("fits", "unknown") and before.budget_bytes and run.purpose == "train"
@@ -63,9 +63,9 @@ def _card(card: str, paths: list[Path], verbose: bool) -> None:
                 continue
             counts["over"] += 1
             start = time.perf_counter()
-            found = plans(run, before, Search(session.engine_of(str(path)).estimator, express(analysis)), 5)
+            found = plans(run, before, Search(analyser.engine_of(str(path)).estimator, express(analysis)), 5)
             times.append(time.perf_counter() - start)
-            kept = _written(analysis, index, found, session, path, counts)
+            kept = _written(analysis, index, found, analyser, path, counts)
             counts["planned"] += bool(kept)
             counts[f"with {min(kept, 3)}"] += 1
             if verbose and not kept:
@@ -87,13 +87,13 @@ def _written(
     analysis: Analysis,
     index: int,
     found: tuple[Any, ...],
-    session: Session,
+    analyser: FileAnalyser,
     path: Path,
     counts: collections.Counter[str],
 ) -> int:
     """How many plans fit as files: written in memory, read back, estimated."""
     kept = 0
-    again = session.again(analysis, session.workspace(str(path)))
+    again = analyser.reanalysis(analysis, analyser.workspaces.of(str(path)))
     for plan in found:
         edits = express(analysis)(analysis.runs[index], plan.changes)
         if not edits:
@@ -110,16 +110,16 @@ def _written(
     return kept
 
 
-def _analyses(card: str, paths: list[Path]) -> Iterator[tuple[Path, Session, Analysis]]:
+def _analyses(card: str, paths: list[Path]) -> Iterator[tuple[Path, FileAnalyser, Analysis]]:
     engine = Engine(shipped())
     facts = {"gpu": find(card), "gpu_origin": _ASSUMED, "gpus": 1, "gpus_origin": _ASSUMED, "gpus_per_node": 1}
-    sessions: dict[str, Session] = {}
+    analysers: dict[str, FileAnalyser] = {}
     for path in paths:
         root = os.path.dirname(str(path))
-        if root not in sessions:
-            sessions[root] = Session(lambda _: engine, lambda *_: facts, cwd=root)
-        for analysis in sessions[root].lint(str(path), fixes=False).analyses:
-            yield path, sessions[root], analysis
+        if root not in analysers:
+            analysers[root] = uniform_analyser(engine, facts, cwd=root)
+        for analysis in analysers[root].analyse(str(path), fixes=False).analyses:
+            yield path, analysers[root], analysis
 
 
 if __name__ == "__main__":

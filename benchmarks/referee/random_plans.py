@@ -39,8 +39,8 @@ def main() -> int:
     counts: Counter[str] = Counter()
     known = kept()
     for seed in range(given.seed, given.seed + given.count):
-        case, analysis, session = drawn(seed)
-        found = list(changed(case, analysis, session))
+        case, analysis, analyser = drawn(seed)
+        found = list(changed(case, analysis, analyser))
         counts["over"] += 1
         counts["with a plan that fits"] += any(one.whole and one.after.verdict == "fits" for one in found)
         print(f"{case.name}: {len(found)}", flush=True)

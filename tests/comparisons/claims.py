@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
-from tests.comparisons.threads import GIB, MAIN, session_of
+from tests.comparisons.threads import GIB, MAIN, analyser_of
 
 CLAIMS = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "claims.jsonl"
 # "over": an error, the run does not go on these cards. "if": a warning that says on what it depends, be it a batch of
@@ -59,7 +59,7 @@ def answers() -> list[tuple[dict[str, Any], Answer]]:
 
 
 def _answer(claim: dict[str, Any], run: dict[str, Any], engine: Engine) -> Answer:
-    analysis = session_of(claim, run, engine).lint(MAIN, fixes=False).analyses[0]
+    analysis = analyser_of(claim, run, engine).analyse(MAIN, fixes=False).analyses[0]
     estimate = analysis.estimates[0]
     over = any(finding.rule == _OVER and finding.severity == "error" for finding in analysis.findings)
     said = estimate.verdict if estimate.verdict != "out_of_memory" else "over" if over else "if"

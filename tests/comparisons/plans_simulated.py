@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from memlint.fixes.attach import Option, options
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
@@ -56,9 +56,9 @@ def planned(case: Case) -> tuple[Estimate, Option, Run]:
     workspace = in_memory({"train.yaml": json.dumps(case.config)})
     facts = {"gpu": find(case.card), "gpu_origin": _ASSUMED, "gpus": 1, "gpus_origin": _ASSUMED, "gpus_per_node": 1}
     engine = Engine(())  # no rules: estimates and plans alone
-    session = Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace)
-    analysis = session.lint("train.yaml", fixes=False).analyses[0]
-    for found in options(analysis, 0, engine.estimator, session.again(analysis, workspace)).options:
+    analyser = uniform_analyser(engine, facts, cwd="/", workspace=workspace)
+    analysis = analyser.analyse("train.yaml", fixes=False).analyses[0]
+    for found in options(analysis, 0, engine.estimator, analyser.reanalysis(analysis, workspace)).options:
         after = found.tried.after.runs[0] if found.tried.after else None
         if after is not None and after.parallelism.engine == "single":  # the simulation has no engine that offloads
             return analysis.estimates[0], found, after

@@ -12,7 +12,7 @@ from memlint.architectures import catalog
 from memlint.fixes.attach import Option, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
@@ -50,22 +50,22 @@ class Case(NamedTuple):
         return f"{self.seed} {self.framework} {model.rpartition('/')[2]} {self.card}"
 
 
-def drawn(seed: int) -> tuple[Case, Analysis, Session]:
+def drawn(seed: int) -> tuple[Case, Analysis, FileAnalyser]:
     """The first config of the seed's sequence that is over the budget of its card."""
     draw = random.Random(seed)
     while True:
         one = _case(seed, draw)
-        session = _session(one)
-        analysis = session.lint("train.yaml", fixes=False).analyses[0]
+        analyser = _analyser(one)
+        analysis = analyser.analyse("train.yaml", fixes=False).analyses[0]
         verdicts = [answer.verdict for answer in analysis.estimates]
         if verdicts and verdicts[0] in ("tight", "out_of_memory") and analysis.estimates[0].allocated_bytes:
-            return one, analysis, session
+            return one, analysis, analyser
 
 
-def _session(one: Case, text: str = "") -> Session:
+def _analyser(one: Case, text: str = "") -> FileAnalyser:
     facts = {"gpu": find(one.card), "gpu_origin": _ASSUMED, "gpus": 1, "gpus_origin": _ASSUMED, "gpus_per_node": 1}
     workspace = in_memory({"train.yaml": text or json.dumps(one.config)}, one.models)
-    return Session(lambda _: _ENGINE, lambda *_: facts, cwd="/", workspace=workspace)
+    return uniform_analyser(_ENGINE, facts, cwd="/", workspace=workspace)
 
 
 def _case(seed: int, draw: random.Random) -> Case:
@@ -196,9 +196,9 @@ class Changed(NamedTuple):
         return not self.whole or (self.promised == self.after.device_high_bytes and not self.fresh)
 
 
-def changed(case: Case, analysis: Analysis, session: Session) -> Iterator[Changed]:
+def changed(case: Case, analysis: Analysis, analyser: FileAnalyser) -> Iterator[Changed]:
     """Every plan as a whole, then every step of one that can be said alone."""
-    again = session.again(analysis, session.workspace("train.yaml"))
+    again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     known = options(analysis, 0, _ENGINE.estimator, again).options
     titles = {title_of(option) for option in known}
     for option in known:
@@ -219,9 +219,9 @@ def title_of(option: Option) -> str:
 
 
 def _reread(case: Case, option: Option) -> Analysis:
-    """The written file, read by a session that knows nothing of the plan."""
+    """The written file, read by a analyser that knows nothing of the plan."""
     text = option.tried.contents["train.yaml"].decode()
-    return _session(case, text).lint("train.yaml", fixes=False).analyses[0]
+    return _analyser(case, text).analyse("train.yaml", fixes=False).analyses[0]
 
 
 class Row(NamedTuple):
@@ -273,7 +273,7 @@ def confirmed() -> Iterator[Row]:
     """What is offered now and was simulated, from the results that are kept."""
     known = kept()
     for seed in sorted({seed for seed, _ in known}):
-        case, analysis, session = drawn(seed)
-        for one in changed(case, analysis, session):
+        case, analysis, analyser = drawn(seed)
+        for one in changed(case, analysis, analyser):
             if (seed, one.title) in known:
                 yield beside(one, known[seed, one.title])

@@ -12,7 +12,7 @@ from memlint.findings import Fix
 from memlint.fixes.attach import options
 from memlint.fixes.planner import as_fix
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
@@ -57,8 +57,8 @@ def threads() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def session_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engine) -> Session:
-    """A session on one variant of a thread's files, with its cards, versions and launch file."""
+def analyser_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engine) -> FileAnalyser:
+    """A analyser on one variant of a thread's files, with its cards, versions and launch file."""
     files = {**thread["files"], **run.get("files", {})}
     contents = {name: json.dumps(_changed(value, run.get("set", {}).get(name, {}))) for name, value in files.items()}
     workspace = in_memory(contents)
@@ -72,17 +72,17 @@ def session_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engine
         "versions": {name: tuple(version) for name, version in thread.get("versions", {}).items()},
         "companions": tuple(workspace.documents(name)[0] for name in files if name == "accelerate.yaml"),
     }
-    return Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace)
+    return uniform_analyser(engine, facts, cwd="/", workspace=workspace)
 
 
 def judge(thread: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:
     """memlint's answer to one variant of a thread's files."""
     engine = Engine(())  # no rules: estimates and plans alone
-    session = session_of(thread, run, engine)
-    analysis = session.lint(MAIN, fixes=False).analyses[0]
+    analyser = analyser_of(thread, run, engine)
+    analysis = analyser.analyse(MAIN, fixes=False).analyses[0]
     estimate = analysis.estimates[0]
     span = [(size or 0) / GIB for size in (estimate.device_low_bytes, estimate.device_high_bytes)]
-    known = options(analysis, 0, engine.estimator, session.again(analysis, session.workspace(MAIN)))
+    known = options(analysis, 0, engine.estimator, analyser.reanalysis(analysis, analyser.workspaces.of(MAIN)))
     plans = tuple(as_fix(plan, estimate, tried.edits) for plan, tried in known.options)
     fixes = (*plans, *known.advice)[:FIRST]
     return Judged(

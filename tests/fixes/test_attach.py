@@ -13,7 +13,7 @@ from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
@@ -41,7 +41,7 @@ def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
     origin = Origin("command_line")
     facts = {"gpu": find(card), "gpu_origin": origin, "gpus": 1, "gpus_origin": origin, "gpus_per_node": 1}
     engine = Engine(shipped())
-    outcome = Session(lambda _: engine, lambda *_: facts, cwd=str(path.parent)).lint(str(path))
+    outcome = uniform_analyser(engine, facts, cwd=str(path.parent)).analyse(str(path))
     return outcome.analyses[0], next(finding for finding in outcome.findings if finding.rule == "MEM001")
 
 

@@ -33,8 +33,8 @@ with atheris.instrument_imports(include=["memlint"]):
     from memlint.expressions.language import ExpressionError, compile_expression
     from memlint.expressions.vocabulary import Vocabulary
     from memlint.hardware import find
-    from memlint.lint.linter import Job, Linter
-    from memlint.lint.outside_facts import Sources
+    from memlint.lint.linter import Linter
+    from memlint.lint.request import LintRequest, StatedFacts
     from memlint.report.model import Report
     from memlint.report.outputs import OUTPUTS
     from memlint.run import UNKNOWN, Run
@@ -44,7 +44,7 @@ with atheris.instrument_imports(include=["memlint"]):
 NAMES = ("x.yaml", "x.json", "x")
 DIALECTS = ("yaml11", "yaml12", "omegaconf")
 GPU = find("RTX4090")
-JOB = Job(Sources(gpu=GPU, gpus=2, isolated=True))
+JOB = LintRequest(StatedFacts(gpu=GPU, gpus=2, isolated=True))
 LINTER = Linter(JOB)  # its rules are read once
 PLAIN = (int, float, str, bool, type(None), list, tuple, dict, type(UNKNOWN))
 VOCABULARIES = (Vocabulary(("llamafactory",)), Vocabulary())
@@ -93,8 +93,8 @@ def expressions(data: bytes) -> None:
 def reports(data: bytes) -> None:
     """A whole check, and every output of it."""
     linter = Linter(JOB._replace(fixes=len(data) % 2 == 0, contents=(("x.yaml", data),)))
-    linter._rules, linter._engines = LINTER._rules, LINTER._engines
-    report = linter.report("x.yaml")
+    linter.rules._rules, linter.rules._engines = LINTER.rules._rules, LINTER.rules._engines
+    report = linter.report_file("x.yaml")
     assert not any(item.rule == "MEM000" for item in report.findings), report.findings
     for module in OUTPUTS.values():
         text = import_module(f"memlint.report.{module}").render(Report((report,), (), "0"))

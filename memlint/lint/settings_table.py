@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.commands.options import Options, words
-from memlint.commands.output import to_stdout
-from memlint.lint.outside_facts import COMMAND_LINE, Sources, settings_of, sources
-from memlint.lint.session import project_root
+from memlint.lint.projects import project_root
+from memlint.lint.request import COMMAND_LINE, LintRequest
+from memlint.lint.settings_lookup import read_settings
 from memlint.report.terminal import one_line
 from memlint.repository.workspace import on_disk
 from memlint.run import Origin
@@ -20,26 +19,27 @@ from memlint.suppressions.apply import read_directives
 from memlint.suppressions.directives import PACKAGES
 
 
-def show_settings(path: str, given: Options) -> int:
-    """Prints what holds for a file: settings, above them its own comments, above those the command line."""
-    given_facts = sources(given)
-    rows = {row.name: row for row in show(_settings(path, given, given_facts))}
+def settings_table(path: str, request: LintRequest, named: Mapping[str, Any]) -> str:
+    """What holds for a file: settings, above them its own comments, above those the command line.
+
+    `named`: settings that options of the command line give by themselves. Raises UsageError.
+    """
+    rows = {row.name: row for row in show(_settings(path, request))}
     rows |= {row.name: row for row in _commented(path)}
-    rows |= {row.name: row for row in _asked(given, given_facts)}
+    rows |= {row.name: row for row in _stated(request, named)}
     if any(name.startswith("versions.") for name in rows):
         rows.pop("versions", None)
-    shown = (*rows.values(), *(() if given_facts.isolated else _pinned(path, set(rows))))
-    told = [(row.name, _text(row), origin_text(row.origin)) for row in shown]
-    widths = [max((len(row[column]) for row in told), default=0) for column in (0, 1)]
-    to_stdout("".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}\n" for name, value, origin in told))
-    return 0
+    shown = (*rows.values(), *(() if request.facts.isolated else _pinned(path, set(rows))))
+    cells = [(row.name, _text(row), origin_text(row.origin)) for row in shown]
+    widths = [max((len(row[column]) for row in cells), default=0) for column in (0, 1)]
+    return "".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}\n" for name, value, origin in cells)
 
 
-def _settings(path: str, given: Options, given_facts: Sources) -> FileSettings:
+def _settings(path: str, request: LintRequest) -> FileSettings:
     """The settings of a file with what the command line says of rules. Raises UsageError."""
-    found = settings_of(path, given_facts)
+    found = read_settings(path, request.facts)
     origins = dict(found.origins)
-    profile, ignore = getattr(given, "profile", None), words(getattr(given, "ignore", []))
+    profile, ignore = request.profile, request.ignore
     if profile:
         found = with_profile(found, profile)
         origins["profile"] = COMMAND_LINE
@@ -49,12 +49,12 @@ def _settings(path: str, given: Options, given_facts: Sources) -> FileSettings:
     return found._replace(origins=origins)
 
 
-def _asked(given: Options, facts: Sources) -> Iterator[Shown]:
+def _stated(request: LintRequest, named: Mapping[str, Any]) -> Iterator[Shown]:
     """What the command line says, where it takes the place of what settings say."""
+    facts = request.facts
     counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node}
     values: dict[str, Any] = {"gpu": facts.gpu.name if facts.gpu else "", **counts, "model": facts.model}
-    values |= {"companions": facts.companions, "select": words(getattr(given, "select", []))}
-    values |= {name: getattr(given, name, None) for name in ("preview", "fail_on", "baseline")}
+    values |= {"companions": facts.companions, "select": request.select, **named}
     values |= {f"versions.{name}": number for name, number in facts.versions.items()}
     return (Shown(name, value, COMMAND_LINE) for name, value in values.items() if value)
 
