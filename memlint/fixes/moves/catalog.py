@@ -11,8 +11,8 @@ from typing import Any
 
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.vision as vision_moves
+import memlint.memory.families.lookup as families
 from memlint.fixes.step import Move, Step, cost
-from memlint.memory.adapters import FUSED_EXPERTS
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
 
@@ -251,7 +251,7 @@ RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 def refuses_dropout(run: Run) -> bool:
     """PEFT takes no dropout beside stacked experts, which "all-linear" reaches (peft 0.21.2 tuners/lora/layer.py:2366),
     and TRL's default is 0.05."""
-    stacked = getattr(run.model.architecture, "family", "") in FUSED_EXPERTS and stacks_experts(run)
+    stacked = bool(families.of(run.model.architecture).experts.peft_moves) and stacks_experts(run)
     return stacked and run.stack.framework == "trl"
 
 
