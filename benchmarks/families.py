@@ -24,8 +24,8 @@ import memlint.memory.card.deviations as deviations
 from memlint.architectures import from_config
 from memlint.architectures.builder import families
 from memlint.architectures.config import UnsupportedConfig
-from memlint.architectures.model import WITHOUT_SDPA
 from memlint.memory.estimate import estimate
+from memlint.memory.families.lookup import of_model_type
 from memlint.memory.values import Estimate
 from memlint.run import (
     Attention,
@@ -200,7 +200,7 @@ def rows(chosen: list[str]) -> Iterator[dict[str, Any]]:
         if chosen and family not in chosen:
             continue
         for step in STEPS:
-            if step.attention == "sdpa" and family in WITHOUT_SDPA:
+            if step.attention == "sdpa" and not of_model_type(family).attention.sdpa.include(()):
                 continue
             row = compare(config, step)
             yield row

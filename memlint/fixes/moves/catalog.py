@@ -37,7 +37,7 @@ def attention(run: Run) -> Iterator[Step]:
 
 def _loads_with_sdpa(run: Run) -> bool:
     """Attention sinks (gpt-oss) and ALiBi have no sdpa form: transformers refuses to load such a model with it."""
-    return not _soft_capped(run) and bool(getattr(run.model.architecture, "supports_sdpa", True))
+    return not _soft_capped(run) and families.loads_with_sdpa(run.model.architecture)
 
 
 def _soft_capped(run: Run) -> bool:
@@ -59,7 +59,7 @@ def fused_loss(run: Run) -> Iterator[Step]:
     puts a loss of its own into the model's code."""
     if run.stack.use_unsloth:
         return
-    supported = getattr(run.model.architecture, "supports_liger", False)
+    supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield Step("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, 0.95, group="loss")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.llamafactory.config import Config, default_origin
 from memlint.formats.llamafactory.tables import (
@@ -214,7 +215,7 @@ def _liger(fields: Fields, config: Config) -> None:
 def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
     """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
     origin = config.hf.origin("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
+    supported = config.architecture is None or families.supports_liger(config.architecture)
     kind, reason = (
         _liger_loss(config, "gives the model no labels")
         if supported

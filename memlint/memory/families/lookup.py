@@ -51,6 +51,16 @@ def of_model_type(name: str) -> Family:
     return _BY_MODEL_TYPE.get(name, DEFAULT)
 
 
+def loads_with_sdpa(architecture: object) -> bool:
+    """Whether the newest transformers loads the model with sdpa."""
+    return of(architecture).attention.sdpa.include(())
+
+
+def supports_liger(architecture: object) -> bool:
+    """Whether the Trainer and TRL patch the model with Liger's kernels."""
+    return of(architecture).liger.supported
+
+
 @lru_cache(maxsize=512)
 def of_layer(class_name: str) -> Family:
     """The row of a layer's class, such as LlamaDecoderLayer."""

@@ -109,7 +109,7 @@ class ExpertTraits(NamedTuple):
     stacked: Releases = since(5)
     # Releases that ran stacked experts one by one, each a copy out of the stack.
     copied: Releases = NEVER
-    # The lists of transformers 4 hold linear layers, which bitsandbytes quantises.
+    # The lists of transformers 4 hold linear layers, which bitsandbytes quantises (4.57 models/<family>/).
     linears_in_4: bool = False
     # Names of expert projections that PEFT moves from target modules to target parameters (peft 0.21.2
     # utils/transformers_weight_conversion.py:333; transformers 5.23 conversion_mapping.py).

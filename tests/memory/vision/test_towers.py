@@ -238,11 +238,8 @@ def test_gemma_4_pads_each_image_to_its_largest() -> None:
     config, _ = MODELS["gemma4"]
     run = run_of(config, Step("pure", True, "sdpa"))
     tower = run.model.architecture.towers[0]
-    assert (
-        patches_of(tower, 186, of_model_type("gemma4").vision.patches_per_token)
-        == patches_of_image(run, tower, 4096)
-        == 280 * 9
-    )
+    padded = of_model_type("gemma4").vision.patches_per_token
+    assert patches_of(tower, 186, padded) == patches_of_image(run, tower, 4096) == 280 * 9
 
 
 def test_full_training_of_llama_4_reaches_its_tower_only_without_re_entering() -> None:
