@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import ExpertTraits, Family, LigerTraits, RotaryTraits
+from memlint.memory.families.traits import ExpertTraits, Family, LigerTraits, RotaryTraits, since
 
 _MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
 
@@ -21,10 +21,11 @@ DEEPSEEK_V3 = Family(
 )
 DEEPSEEK_V32 = Family(
     model_types=("deepseek_v32",),
+    code=since(5),
     classes=("DeepseekV32",),
     experts=ExpertTraits(fp32_router_product=True, peft_moves=_MOVES),
 )
-DEEPSEEK_V4 = Family(model_types=("deepseek_v4",), liger=LigerTraits(supported=True))
+DEEPSEEK_V4 = Family(model_types=("deepseek_v4",), code=since(5), liger=LigerTraits(supported=True))
 DOTS1 = Family(
     model_types=("dots1",),
     classes=("Dots1",),

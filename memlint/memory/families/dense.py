@@ -31,7 +31,7 @@ EXAONE4 = Family(
     liger=LigerTraits(supported=True),
 )
 GRANITE = Family(model_types=("granite",), liger=LigerTraits(supported=True, layers="in_place"))
-GRANITE_SWA = Family(model_types=("granite_swa",), attention=AttentionTraits(sdpa=NEVER))
+GRANITE_SWA = Family(model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
 HUNYUAN = Family(
     model_types=("hunyuan_v1_dense",),
     classes=("HunYuan",),
@@ -48,4 +48,28 @@ STABLELM = Family(
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )
 
-ROWS = (BITNET, COHERE, ERNIE, EXAONE4, GRANITE, GRANITE_SWA, HUNYUAN, NEMOTRON, PHI, PHI3, PERSIMMON, STABLELM)
+# Of these it is only known that transformers 5 brought them.
+NEWER = Family(
+    model_types=(
+        *("axk1", "cwm", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25", "kimi_linear"),
+        *("laguna", "lfm2_moe", "mellum", "minicpm3", "minimax_m3_vl", "ministral3", "mistral4", "nanochat"),
+        *("olmo_hybrid", "step3p7", "youtu"),
+    ),
+    code=since(5),
+)
+
+ROWS = (
+    NEWER,
+    BITNET,
+    COHERE,
+    ERNIE,
+    EXAONE4,
+    GRANITE,
+    GRANITE_SWA,
+    HUNYUAN,
+    NEMOTRON,
+    PHI,
+    PHI3,
+    PERSIMMON,
+    STABLELM,
+)

@@ -15,6 +15,7 @@ from memlint.memory.families.traits import (
     UnslothTraits,
     VisionTraits,
     before,
+    since,
 )
 
 GEMMA = Family(
@@ -56,6 +57,7 @@ PALIGEMMA = Family(
 )
 GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
+    code=since(5),
     classes=("Gemma4",),
     experts=ExpertTraits(fp32_scores=True),
     liger=LigerTraits(supported=True),
@@ -67,6 +69,7 @@ GEMMA4 = GEMMA4_TEXT._replace(
     classes=(),
     vision=VisionTraits(PatchPath("rms", placed=True), patches_per_token=280 / 186),
 )
+GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5))
 # models/gemma4/image_processing_gemma4.py, pad_along_first_dim
 GEMMA4_TOWER = Family(
     classes=("Gemma4Vision",),
@@ -74,4 +77,16 @@ GEMMA4_TOWER = Family(
     tower=TowerTraits(rotary="computed", asks=False, pads_images=True),
 )
 
-ROWS = (GEMMA, GEMMA2, VAULTGEMMA, GEMMA3_TEXT, SHIELDGEMMA2, GEMMA3, PALIGEMMA, GEMMA4_TEXT, GEMMA4, GEMMA4_TOWER)
+ROWS = (
+    GEMMA,
+    GEMMA2,
+    VAULTGEMMA,
+    GEMMA3_TEXT,
+    SHIELDGEMMA2,
+    GEMMA3,
+    PALIGEMMA,
+    GEMMA4_TEXT,
+    GEMMA4,
+    GEMMA4_UNIFIED,
+    GEMMA4_TOWER,
+)

@@ -11,6 +11,7 @@ from memlint.memory.families.traits import (
     RotaryTraits,
     TowerTraits,
     VisionTraits,
+    since,
 )
 
 _MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
@@ -23,10 +24,11 @@ GLM4_MOE = Family(
 )
 GLM4_MOE_LITE = Family(
     model_types=("glm4_moe_lite",),
+    code=since(5),
     classes=("Glm4MoeLite",),
     experts=ExpertTraits(fp32_router_product=True, peft_moves=_MOVES),
 )
-GLM_MOE_DSA = Family(model_types=("glm_moe_dsa",), experts=ExpertTraits(peft_moves=_MOVES))
+GLM_MOE_DSA = Family(model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_moves=_MOVES))
 GLM4V = Family(
     model_types=("glm4v",),
     liger=LigerTraits(supported=True),

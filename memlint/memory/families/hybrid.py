@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import ALWAYS, AttentionTraits, ExpertTraits, Family, LigerTraits, NormTraits
+from memlint.memory.families.traits import ALWAYS, AttentionTraits, ExpertTraits, Family, LigerTraits, NormTraits, since
 
 BAMBA = Family(model_types=("bamba",), classes=("Bamba",), attention=AttentionTraits(returns_weights=True))
 FALCON_H1 = Family(
@@ -14,6 +14,7 @@ FALCON_H1 = Family(
 GRANITE_HYBRID = Family(model_types=("granitemoehybrid",), experts=ExpertTraits(stacked=ALWAYS))
 NEMOTRON_H = Family(
     model_types=("nemotron_h",),
+    code=since(5),
     classes=("NemotronH",),
     norm=NormTraits(scales_in_fp32=True),
     experts=ExpertTraits(fp32_router_product=True),

@@ -14,6 +14,7 @@ from memlint.memory.families.traits import (
     UnslothTraits,
     VisionTraits,
     before,
+    since,
 )
 
 _LIGER = LigerTraits(supported=True)
@@ -45,6 +46,7 @@ QWEN3_NEXT = Family(
 )
 QWEN3_5_TEXT = Family(
     model_types=("qwen3_5_text", "qwen3_5_moe_text"),
+    code=since(5),
     classes=("Qwen3_5",),
     attention=AttentionTraits(gated_query=True),
     liger=_LIGER,

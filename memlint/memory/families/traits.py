@@ -224,6 +224,8 @@ class Family(NamedTuple):
 
     model_types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    # Releases that have code for the family at all (models/ of 4.57.6 beside that of 5.23.0).
+    code: Releases = ALWAYS
     attention: AttentionTraits = AttentionTraits()
     rotary: RotaryTraits = RotaryTraits()
     norm: NormTraits = NormTraits()
