@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import memlint.memory.card.deviations as deviations
 from memlint.architectures.config import UnsupportedConfig
-from memlint.architectures.model import WITHOUT_SDPA
 from memlint.memory.estimate import estimate
+from memlint.memory.families.lookup import of_model_type
 from memlint.memory.values import Estimate
 from memlint.simulation import SimulatedStep, UnsupportedRun, simulate
 from tests.comparisons.families import Step, members, run_of
@@ -101,7 +101,7 @@ def rows(chosen: list[str]) -> Iterator[dict[str, Any]]:
         if chosen and family not in chosen:
             continue
         for step in STEPS:
-            if step.attention == "sdpa" and family in WITHOUT_SDPA:
+            if step.attention == "sdpa" and not of_model_type(family).attention.sdpa.include(()):
                 continue
             row = compare(config, step)
             yield row

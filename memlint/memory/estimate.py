@@ -9,6 +9,7 @@ import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.checkpoint_offload as offloaded
 import memlint.memory.evaluation as evaluation
+import memlint.memory.families.lookup as families
 import memlint.memory.generation as generation
 import memlint.memory.inference as inference
 import memlint.memory.parameters as parameters
@@ -66,32 +67,10 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
         return unknown(UnknownField(missing.field, _why(run, missing)))
 
 
-# Those of them that ran sdpa, without their soft-capping, from 4.46 (before, Gemma 2 chose eager by itself) up to this
-# 5.x (`_supports_sdpa` in models/gemma2/modeling_gemma2.py, 4.45.2, 4.48.3, 4.57.6, 5.0.0 to 5.23.0).
-_SDPA_FOR_A_WHILE = {"gemma2": 21, "vaultgemma": 21}
-
-
-# The release that brought sdpa to families whose code before it was eager (`_supports_sdpa` in models/*/modeling_*.py,
-# 4.33.3 to 4.53.3).
-_SDPA_SINCE = {
-    **dict.fromkeys(("gpt_bigcode", "llama"), (4, 36)),
-    **dict.fromkeys(("mistral", "mixtral"), (4, 37)),
-    **dict.fromkeys(("phi", "stablelm"), (4, 39)),
-    **dict.fromkeys(("gpt2", "gpt_neox"), (4, 42)),
-    "phi3": (4, 45),
-    "opt": (4, 46),
-    **dict.fromkeys(("llava", "llava_next", "llava_next_video", "vipllava"), (4, 46)),
-}
-
-
 def with_effective_attention(run: Run) -> Run:
     """The run with eager attention where its transformers had no sdpa for its model."""
-    architecture = run.model.architecture
-    family = getattr(architecture, "family", "")
-    too_old = () < run.stack.transformers < _SDPA_SINCE.get(family, ())
-    if run.attention.implementation != "sdpa" or (getattr(architecture, "supports_sdpa", True) and not too_old):
-        return run
-    if family in _SDPA_FOR_A_WHILE and (4, 46) <= run.stack.transformers < (5, _SDPA_FOR_A_WHILE[family]):
+    has_sdpa = families.of(run.model.architecture).attention.sdpa
+    if run.attention.implementation != "sdpa" or has_sdpa.include(run.stack.transformers):
         return run
     return run._replace(attention=run.attention._replace(implementation="eager"))
 

@@ -10,8 +10,9 @@ import memlint.formats.deepspeed.edits as deepspeed_file
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
+from memlint.formats.llamafactory.families import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, LOADS_FLASH_3
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.tables import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
+from memlint.formats.llamafactory.training import OWN_LOSSES
 from memlint.formats.schema.validate import is_valid
 from memlint.run import Quantization, Run, Unknown
 
@@ -125,7 +126,7 @@ def _legal(key: str, change: Any) -> bool:
 def _attention(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
     word = _ATTENTION.get(change) if isinstance(change, str) else None
     family = getattr(run.model.architecture, "family", "")
-    if word is None or family == "gpt_oss" or (run.stack.use_unsloth and word != "sdpa"):
+    if word is None or family in LOADS_FLASH_3 or (run.stack.use_unsloth and word != "sdpa"):
         return None
     return {"flash_attn": word}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields
 from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
-from memlint.formats.llamafactory.tables import COMPOSITE_MODELS
 from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.trainer.config import Config
 from memlint.run import Origin
@@ -52,7 +53,7 @@ def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
 def _logits(fields: Fields, config: Config, stage: str) -> None:
     """Logits are built unless Liger's fused loss is on, which it is in (pre-)training of models that it supports."""
     liger = config.args.flag("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
+    supported = config.architecture is None or families.supports_liger(config.architecture)
     if liger and supported and stage in ("sft", "pt"):
         fields.put("loss.kind", "liger", config.args.origin("use_liger_kernel"))
         return

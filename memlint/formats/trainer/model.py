@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlint.formats.base import named_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.formats.trainer.config import OPEN_INSTRUCT, Config
+from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
 from memlint.run import Origin
 
 DTYPES = {
@@ -14,17 +15,6 @@ DTYPES = {
 }
 _FLASH_2 = ("flash_attention_2", "flash_attn_2", "kernels-community/flash-attn", "kernels-community/flash-attn2")
 _FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-community/vllm-flash-attn3")
-
-# peft 0.21.2 utils/constants.py: what LoRA targets when nothing is said; most families have q_proj and v_proj.
-_DEFAULT_TARGETS = {
-    **dict.fromkeys(("bloom", "gpt_neox", "chatglm", "falcon", "RefinedWeb", "RefinedWebModel"), ("query_key_value",)),
-    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
-    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
-    "mpt": ("Wqkv",),
-    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
-    "codegen": ("qkv_proj",),
-    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
-}
 
 
 def model_name(config: Config) -> tuple[str, Origin]:
@@ -225,7 +215,7 @@ def _targets(fields: Fields, config: Config) -> None:
         fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
     else:
         family = getattr(config.architecture, "family", "")
-        targets = _DEFAULT_TARGETS.get(family, ("q_proj", "v_proj"))
+        targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)
         fields.put(
             "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
         )

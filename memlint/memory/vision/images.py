@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
 from memlint.memory.step import sequences_each
 from memlint.run import Run
@@ -25,7 +26,7 @@ def most_bytes(run: Run) -> int:
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
     tokens = tokens_seen(run, tower, length) * micro * sequences_each(run)
-    patches = patches_of(tower, tokens, architecture.family)
+    patches = patches_of(tower, tokens, families.of(architecture).vision.patches_per_token)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
     return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
 
@@ -40,18 +41,9 @@ def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
     return patches * tower.hidden_size * _HALF * (tower.layers + around)
 
 
-# How many times the patches behind a family's tokens may go through its tower. Tiles of LLaVA-NeXT and LLaVA-OneVision
-# beside the whole image: a long narrow image takes a row of them, and padding that goes through the tower is cut off
-# before the language model (transformers 5.23 models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are
-# those of architectures/image_tokens.py). Gemma 4 pads every image to the patches of 280 tokens, of which one whose
-# sides differ by less than 70 times fills 186 at least: both are rounded down to whole tokens (transformers 5.23
-# models/gemma4/image_processing_gemma4.py:33).
-_REPEATED = {"gemma4": 280 / 186, "llava_next": 4, "llava_next_video": 4, "llava_onevision": 7}
-
-
-def patches_of(tower: Tower, tokens: int, family: str = "") -> int:
-    """Patches of the tower behind so many tokens of the sequence, at most."""
-    tokens = math.ceil(tokens * _REPEATED.get(family, 1))
+def patches_of(tower: Tower, tokens: int, repeated: float = 1) -> int:
+    """Patches of the tower behind so many tokens of the sequence, at most. `repeated`: how often they go through it."""
+    tokens = math.ceil(tokens * repeated)
     if tower.tokens_per_image and tower.image_size:
         return tokens * (tower.image_size // tower.patch_size) ** 2 // tower.tokens_per_image
     return tokens * tower.merge_size**2

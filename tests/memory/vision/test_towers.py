@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import memlint.memory.card.deviations as deviations
 from memlint.memory import estimate
+from memlint.memory.families.lookup import of_model_type
 from memlint.memory.vision.images import patches_of, patches_of_image, tokens_seen
 from memlint.run import Run, replace
 from tests.comparisons.families import Step, members, run_of
@@ -229,15 +230,16 @@ def test_bounded_pixels_bound_an_images_scores() -> None:
 def test_tiles_of_a_long_image_go_through_the_tower_and_not_into_the_sequence() -> None:
     config, _ = MODELS["llava"]
     tower = run_of(config, Step("pure", True, "sdpa")).model.architecture.towers[0]
-    assert patches_of(tower, 256, "llava") == 256
-    assert patches_of(tower, 256, "llava_next") == 4 * 256
+    assert patches_of(tower, 256) == 256
+    assert patches_of(tower, 256, of_model_type("llava_next").vision.patches_per_token) == 4 * 256
 
 
 def test_gemma_4_pads_each_image_to_its_largest() -> None:
     config, _ = MODELS["gemma4"]
     run = run_of(config, Step("pure", True, "sdpa"))
     tower = run.model.architecture.towers[0]
-    assert patches_of(tower, 186, "gemma4") == patches_of_image(run, tower, 4096) == 280 * 9
+    padded = of_model_type("gemma4").vision.patches_per_token
+    assert patches_of(tower, 186, padded) == patches_of_image(run, tower, 4096) == 280 * 9
 
 
 def test_full_training_of_llama_4_reaches_its_tower_only_without_re_entering() -> None:

@@ -1,4 +1,4 @@
-"""Tables from LLaMA-Factory's source (v0.9.5 and main at ff6d4d12e): which models get which treatment."""
+"""What LLaMA-Factory (v0.9.5 and main at ff6d4d12e) does for some model families, by model_type."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ LIGER_MODELS = frozenset(
 # liger_kernel 0.8.5 monkey_patch.py:184: `fused_linear_cross_entropy: bool = False`, `cross_entropy: bool = True`.
 LIGER_WITHOUT_FUSED_LOSS = frozenset({"granite"})
 
-# src/llamafactory/train/sft/trainer.py:108-127: losses that are computed from the logits.
-OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
-
 # src/llamafactory/v1/plugins/model_plugins/kernels/liger_kernel_ops.py:33
 LIGER_MODELS_V1 = frozenset(
     {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 )
 
 SHIFT_ATTENTION_MODELS = frozenset({"llama"})  # extras/constants.py:136
+
+# model_utils/attention.py:34 and :46. FlashAttention 3 whatever is asked for; `auto` means FlashAttention 2 where
+# flash-attn is installed, else eager; `auto` and `sdpa` mean eager.
+LOADS_FLASH_3 = frozenset({"gpt_oss"})
+AUTO_IS_FLASH_2_OR_EAGER = frozenset({"gemma2"})
+EAGER_UNLESS_FLASH = frozenset({"youtu", "youtu_vl"})
+
+WITHOUT_CHECKPOINTING = frozenset({"gemma3n"})  # model/patcher.py:477
