@@ -28,6 +28,7 @@ MIB = 1 << 20
 TOLERANCE = 0.001  # copies of biases and lists of indices, which the closed form does not count
 FLAGS = ("method.freeze_vision_tower", "method.freeze_multi_modal_projector")
 FROZEN = {"frozen": (True, True), "projector": (True, False), "trains": (False, False), "not again": (False, False)}
+_AS_LLAMAFACTORY = {"checkpointing.skips_frozen_layers": True, "sequence.always_has_images": True}
 STEPS = tuple(
     Step(method, checkpointing, attention)
     for method in ("full", "pure", "lora")
@@ -62,7 +63,7 @@ def run_with(config: dict[str, Any], step: Step, trains: str) -> Run:
     """Frozen towers as LLaMA-Factory runs them, others with transformers' own gradient checkpointing."""
     flags: dict[str, Any] = dict(zip(FLAGS, FROZEN[trains], strict=True))
     flags["checkpointing.reentrant"] = trains != "not again"
-    return replace(run_of(config, step), {**flags, "stack.framework": "llamafactory" if trains == "frozen" else ""})
+    return replace(run_of(config, step), {**flags, **(_AS_LLAMAFACTORY if trains == "frozen" else {})})
 
 
 def compare(name: str, step: Step, trains: str, share: float) -> Row:

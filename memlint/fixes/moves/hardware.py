@@ -29,12 +29,12 @@ _LINEAR_EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", 
 
 def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
-    family, framework = getattr(run.model.architecture, "family", ""), run.stack.framework
+    family = getattr(run.model.architecture, "family", "")
     stacked = not run.stack.transformers or run.stack.transformers >= (5,)
     quantization = run.model.quantization
     packed = quantization.stacked_experts or quantization.experts_on_load
     quantized = quantization.method == "bnb" and not packed
-    if family not in _LINEAR_EXPERTS or framework == "axolotl" or not (stacked and quantized):
+    if family not in _LINEAR_EXPERTS or run.planning.pins_transformers or not (stacked and quantized):
         return
     changes = {"stack.transformers": (4, 57, 6)}
     after = estimator(replace(run, changes))
