@@ -131,7 +131,9 @@ class Method(NamedTuple):
     targets_linear_only: bool = False
     value_model: bool = False
     num_generations: int = 1
-    extra_models: tuple[Any, ...] = ()  # Model values loaded besides the trained one
+    # Models loaded frozen beside the trained one, as `Model` values: the reference first where one is named, then the
+    # reward model where it is a model of its own. A copy of the trained model or an adapter is none.
+    extra_models: tuple[Any, ...] = ()
     adapters_loaded: int = 0
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()

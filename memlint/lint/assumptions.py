@@ -77,6 +77,8 @@ def _plain(field: str, value: Any) -> Any:
     """Values that are no text, number or list by their names."""
     if field == "model.architecture":
         return getattr(value, "class_name", None)
+    if field == "method.extra_models":
+        return [model.name for model in value]
     if field == "hardware.gpu":
         return getattr(value, "name", None)
     if field.startswith("stack.") and isinstance(value, tuple):

@@ -26,7 +26,9 @@ def canonical_stack(run: Run) -> Stack:
 
     Equal ones are one object, so that what is found by identity (recent.py) is found again.
     """
-    return _settled(run.stack, _is_plain(run.model.architecture) and not run.stack.use_unsloth)
+    models = (run.model, *run.method.extra_models)
+    plain = all(_is_plain(model.architecture) for model in models)
+    return _settled(run.stack, plain and not run.stack.use_unsloth)
 
 
 _same: dict[Stack, Stack] = {}
