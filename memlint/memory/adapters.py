@@ -26,7 +26,7 @@ def converted(run: Run) -> Method:
     if not moved or method.kind not in LORA_KINDS or linears:
         return method
     everything = method.targets == ("all-linear",)
-    if everything and run.stack.framework == "llamafactory":  # its own search finds nn.Linear only
+    if everything and method.targets_linear_only:
         return method
     asked = [name for name in moved if everything or any(target.split(".")[-1] == name for target in method.targets)]
     if not asked:

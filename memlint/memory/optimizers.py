@@ -145,7 +145,7 @@ def _kind(run: Run) -> _Kind:
     version = run.stack.transformers
     told = any(name.startswith("bnb8") for name in entry["states"]) and (not version or version >= (4, 52))
     rank = run.optimizer.rank or int(entry.get("rank", 0))
-    return _Kind(entry, run.optimizer, rank, told, run.stack.framework != "llamafactory")
+    return _Kind(entry, run.optimizer, rank, told, run.optimizer.projects_head)
 
 
 def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:

@@ -44,7 +44,7 @@ def units(run: Run) -> tuple[Unit, ...]:
             raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
     builder = _Builder(run, architecture)
     before, after = _outside(architecture)
-    if run.method.stage == "rm" and run.stack.framework != "llamafactory":  # a score of one number instead
+    if run.method.stage == "rm" and run.method.reward_head == "score":  # one number instead
         after = tuple(weight for weight in after if weight.kind != "head")
     found = [Unit("embedding", builder.tensors(before, builder.non_layer_weights))]
     for tower in architecture.towers:

@@ -13,7 +13,7 @@ from typing import Any
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
 from memlint.memory.families.traits import Version
-from memlint.run import Run, Stack
+from memlint.run import Run, Stack, Unknown
 
 # From these releases on, nothing in this folder changes for any model, beside what `_transformers` says.
 _SETTLED: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
@@ -46,12 +46,21 @@ def _canonical(stack: Stack, transformers: Version | None) -> Stack:
 
 
 def _transformers(run: Run) -> Version | None:
-    """The release of transformers from which on nothing changes for this model: of attention and dense MLPs alone, 4.52
-    or the last that its family's row names. None where any may: state-space layers, experts and adapters that PEFT
-    moves to them, and every model under Unsloth (unsloth.py, `_loss_in_chunks`)."""
-    architecture = run.model.architecture
+    """The release of transformers from which on nothing changes for the models of this run.
+
+    Of attention and dense MLPs alone it is 4.52, or the last that a family's row names. None where any release may
+    matter: state-space layers, experts and adapters that PEFT moves to them, and every model under Unsloth
+    (unsloth.py, `_loss_in_chunks`).
+    """
+    if run.stack.use_unsloth:
+        return None
+    settled = [_settled_since(model.architecture) for model in (run.model, *run.method.extra_models)]
+    return None if None in settled else max(release for release in settled if release is not None)
+
+
+def _settled_since(architecture: Architecture | Unknown) -> Version | None:
     family = families.of(architecture)
-    if not isinstance(architecture, Architecture) or family.experts.peft_moves or run.stack.use_unsloth:
+    if not isinstance(architecture, Architecture) or family.experts.peft_moves:
         return None
     layers = architecture.layer_types
     plain = all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.parallel_ssm) for one in layers)

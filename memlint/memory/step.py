@@ -217,10 +217,8 @@ def _layer_segments(
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
-    if shared.run.stack.framework == "llamafactory" and not _trains(unit):
-        checkpointed = (
-            False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
-        )
+    if checkpoint.skips_frozen_layers and not _trains(unit):
+        checkpointed = False
     moved = checkpoint.offload or shared.run.offload.activations != "none"
     mode = Mode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
     first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
@@ -366,7 +364,7 @@ def compares(run: Run) -> bool:
 
 def _stage(run: Run) -> str:
     if run.method.stage == "rm":
-        return "value" if run.stack.framework == "llamafactory" else "score"
+        return run.method.reward_head
     return "logps" if run.method.stage in _LOG_PROBABILITIES else ""
 
 

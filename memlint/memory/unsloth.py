@@ -91,7 +91,7 @@ def as_patched(run: Run) -> Run:
         "model.quantization.upcast_rest_to_fp32": False,
         "model.quantization.vocabulary_to_bf16": False,
     }
-    if run.stack.framework == "llamafactory":  # whatever the file says (0.9.5 model/model_utils/unsloth.py:77)
+    if run.checkpointing.unsloth_offloads:
         changes |= {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
     if compute in _HALF:
         changes["model.weights_dtype"] = compute

@@ -169,7 +169,7 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
         """LLaMA-Factory asks for gradients at trainable layers alone (model_utils/checkpointing.py:98); transformers'
         own hook on a tower's patch embedding makes frozen layers keep their inputs."""
         checkpoint(model, step, tracker)
-        plain = run.stack.framework == "llamafactory" and run.method.freeze_vision_tower
+        plain = run.checkpointing.skips_frozen_layers and run.method.freeze_vision_tower
         for name, module in model.named_modules() if plain else ():
             if name.endswith(
                 ("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed", "vision_model.embeddings")

@@ -18,6 +18,7 @@ from memlint.memory import estimate
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
+from tests.frameworks import AXOLOTL
 from tests.memory.runs import TINY
 from tests.memory.runs import run as small_run
 
@@ -91,7 +92,7 @@ def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
     assert before.verdict != "fits"
     assert [fix.verdict_after for fix in told] == ["fits"]
     assert told[0].peak_after < told[0].peak_before / 2
-    for other in ({"stack.framework": "axolotl"}, {"stack.transformers": (4, 57)}):
+    for other in (AXOLOTL, {"stack.transformers": (4, 57)}):
         run = replace(mixture, other)
         assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))
 

@@ -12,6 +12,7 @@ from memlint.memory import estimate
 from memlint.memory import optimizers as optimizer
 from memlint.memory.values import Tensor, Unit
 from tests.comparisons.optimizers import closed_form
+from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import run
 
 TABLE = Path(__file__).parents[2] / "memlint" / "memory" / "optimizers.json"
@@ -176,7 +177,7 @@ def test_badam_under_llama_factory_keeps_all_frozen_layers_above_its_block() -> 
     """Only layers with trainable parameters are checkpointed (LLaMA-Factory 0.9.5 checkpointing.py:100-120)."""
     case = {**BADAM, "checkpointing__mode": "full", "sequence__length": 1024}
     alone = estimate(run(**case))
-    factory = estimate(run(**case, stack__framework="llamafactory"))
+    factory = estimate(run(**case, **LLAMAFACTORY))
     assert alone.allocated_bytes is not None and factory.allocated_bytes is not None
     assert factory.allocated_bytes > alone.allocated_bytes + 3 * 2 * 1024 * 704 * 2 * 2
 

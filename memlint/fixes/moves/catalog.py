@@ -249,10 +249,10 @@ RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 
 
 def refuses_dropout(run: Run) -> bool:
-    """PEFT takes no dropout beside stacked experts, which "all-linear" reaches (peft 0.21.2 tuners/lora/layer.py:2366),
-    and TRL's default is 0.05."""
+    """Whether adapters would get a dropout by default that PEFT refuses: beside stacked experts, which "all-linear"
+    reaches (peft 0.21.2 tuners/lora/layer.py:2366)."""
     stacked = bool(families.of(run.model.architecture).experts.peft_moves) and stacks_experts(run)
-    return stacked and run.stack.framework == "trl"
+    return stacked and run.planning.lora_dropout > 0
 
 
 def lora_changes(run: Run) -> dict[str, Any]:

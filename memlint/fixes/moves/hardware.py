@@ -26,12 +26,12 @@ def advice(run: Run, before: Estimate, estimator: Estimator, express: Express = 
 
 def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
-    linears, framework = families.of(run.model.architecture).experts.linears_in_4, run.stack.framework
+    linears = families.of(run.model.architecture).experts.linears_in_4
     stacked = not run.stack.transformers or run.stack.transformers >= (5,)
     quantization = run.model.quantization
     packed = quantization.stacked_experts or quantization.experts_on_load
     quantized = quantization.method == "bnb" and not packed
-    if not linears or framework == "axolotl" or not (stacked and quantized):
+    if not linears or run.planning.pins_transformers or not (stacked and quantized):
         return
     changes = {"stack.transformers": (4, 57, 6)}
     after = estimator(replace(run, changes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import memlint.formats.axolotl.families as families
+from memlint.formats.axolotl.behaviour import BEHAVIOUR
 from memlint.formats.axolotl.config import NAME, Config, default_origin, evaluates
 from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
 from memlint.formats.axolotl.model import cuts, dequantizes
@@ -17,6 +18,7 @@ _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "s
 
 def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    fields.behave(*BEHAVIOUR)
     origin = config.given_away or default_origin(config, "what its packaging allows")
     said = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):

@@ -7,6 +7,7 @@ from typing import Any
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import Config, config_of
 from memlint.formats.trainer.issues import is_record, trainer_issues
 from memlint.formats.trainer.model import apply_adapter, apply_model, model_name
@@ -44,6 +45,7 @@ def _architecture(config: Config) -> Any:
 def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
     """Defaults first, what is stronger after it; engines last, as they change dtypes and optimizer."""
     fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
+    fields.behave(*behaviour(config.trl))
     apply_hardware(fields, config.context)
     apply_arguments(fields, config.args, config.context.versions)
     _not_reentrant(fields, config)

@@ -85,9 +85,10 @@ def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     ends = tower_ends.ends(parts.outside.unit.tensors)
     early, late = tower_ends.shared_out(parts.outside.state, ends)
     # transformers 5.23 asks for it at every model's input embeddings (modeling_utils.py:2150, the convolution in a
-    # tower), LLaMA-Factory at trainable layers alone (model_utils/checkpointing.py:98).
-    asked = shared.run.checkpointing.mode not in ("none", "selective")
-    asks = asked and shared.run.stack.framework != "llamafactory" and traits.asks
+    # tower).
+    checkpoint = shared.run.checkpointing
+    asked = checkpoint.mode not in ("none", "selective")
+    asks = asked and not checkpoint.skips_frozen_layers and traits.asks
     profile, width = entry_profile(tower_ends.entry(parts.tower, traits, ends.before, asks), kernels)
     sizes = Sizes(
         {**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, autograd_owns_grads(shared.run, early)
@@ -175,11 +176,10 @@ def _frozen(placed: Placed) -> Placed:
 
 
 def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
-    """Towers' layers are GradientCheckpointingLayers; LLaMA-Factory checkpoints those that train alone, and makes their
-    input ask (model_utils/checkpointing.py:98). None where no gradient reaches the layers: nothing in them trains, or
-    they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
+    """Towers' layers are GradientCheckpointingLayers. None where no gradient reaches the layers: nothing in them
+    trains, or they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
     checkpoint = shared.run.checkpointing
-    recomputed, own = checkpoint.mode not in ("none", "selective"), shared.run.stack.framework == "llamafactory"
+    recomputed, own = checkpoint.mode not in ("none", "selective"), checkpoint.skips_frozen_layers
     trains = tower_ends.trains(parts.layers.unit.tensors)
     unseen = recomputed and checkpoint.reentrant
     if unseen and _traits(parts.tower).input_by_name:
