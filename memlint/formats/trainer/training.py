@@ -1,10 +1,10 @@
-"""Which loss trains: stage, reference model, sequence length, packing and how logits are kept."""
+"""Which trainer runs, and what its keys mean: stage, reference model, sequence length, packing, generation."""
 
 from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.formats.keys import Change, Written
 from memlint.formats.trainer.config import Config
-from memlint.formats.trainer.loss import apply_loss
 from memlint.run import Origin
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
@@ -33,22 +33,10 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
-_LENGTHS = (
-    *("max_length", "max_seq_length", "model_max_length", "block_size", "max_source_length"),
-    *("cutoff_len", "seq_len", "seq_length", "max_len"),
-)
-
-
-def apply_stage(fields: Fields, config: Config) -> None:
-    stage, origin = stage_of(config)
-    fields.put("method.stage", stage, origin)
-    _reference(fields, config, stage)
-    if stage in ("grpo", "ppo"):
-        _generation(fields, config, stage)
-    else:
-        _length(fields, config, stage)
-    _packing(fields, config)
-    apply_loss(fields, config, stage)
+LENGTHS = ("max_length", "max_seq_length", "model_max_length", "block_size")
+SCRIPT_LENGTHS = ("max_source_length", "cutoff_len", "seq_len", "seq_length", "max_len")
+_GENERATING = ("grpo", "ppo")
+_WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 
 def stage_of(config: Config) -> tuple[str, Origin]:
@@ -71,6 +59,21 @@ def stage_of(config: Config) -> tuple[str, Origin]:
     return "sft", Origin("inferred", detail="no key of another trainer")
 
 
+def generates(config: Config) -> bool:
+    """Whether the trainer writes completions itself: its sequences are prompts and completions."""
+    return config.stage in _GENERATING
+
+
+def compares(config: Config) -> bool:
+    """Whether the trainer learns from preferences."""
+    return config.stage in _WITH_PREFERENCES
+
+
+def takes_length(config: Config) -> bool:
+    """Whether a length key bounds the whole sequence."""
+    return not generates(config)
+
+
 def _named_stage(config: Config) -> tuple[str, Origin]:
     """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
     words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
@@ -86,8 +89,9 @@ def _words(value: object) -> set[str]:
     return set(value.lower().replace("_", "-").replace("/", "-").split("-")) if isinstance(value, str) else set()
 
 
-def _reference(fields: Fields, config: Config, stage: str) -> None:
+def read_reference(fields: Fields, config: Config) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
+    stage = config.stage
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
     if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
@@ -102,38 +106,33 @@ def _reference(fields: Fields, config: Config, stage: str) -> None:
         fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
     else:
         fields.infer("method.reference_model", "copy", "a second, frozen model")
-    if config.section.value.get("loss_type") is not None and stage in ("dpo", "kto", "cpo", "simpo", "orpo"):
-        loss = config.section.value["loss_type"]
-        words = loss if isinstance(loss, str) else ""
-        fields.put("loss.preference", words, config.section.origin("loss_type"))
 
 
-def _generation(fields: Fields, config: Config, stage: str) -> None:
+def read_preference_loss(fields: Fields, config: Config) -> None:
+    loss = config.section.value.get("loss_type")
+    if loss is not None:
+        fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
+
+
+def read_completion_length(fields: Fields, config: Config) -> None:
     """GRPO: a sequence is a prompt and a completion (512 tokens unless said, 256 up to trl 1.9)."""
-    _generator(fields, config)
     default = 256 if () < config.trl < (1, 10) else 512
-    completion = as_int(config.section.value.get("max_completion_length")) or default
-    origin = config.args.origin("max_completion_length")
-    fields.put("sequence.max_new_tokens", completion, origin)
-    prompt = as_int(config.section.value.get("max_prompt_length"))
-    generations = as_int(config.section.value.get("num_generations"))
-    fields.put("method.num_generations", generations or 8, config.args.origin("num_generations"))
-    if prompt is None and () < config.trl < (0, 26):  # None by default in grpo_config.py of 0.26, gone by 0.28
-        prompt = 512
+    completion = config.args.integer("max_completion_length") or default
+    fields.put("sequence.max_new_tokens", completion, config.args.origin("max_completion_length"))
+    if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
+        # None by default in grpo_config.py of 0.26, gone by 0.28
+        fields.put("sequence.max_prompt_length", 512, config.args.origin("max_prompt_length"))
+    prompt = fields.get("sequence.max_prompt_length", None)
     if prompt is None:
         fields.unknown("sequence.length", "prompts are not bounded (`max_prompt_length` is not set)")
-        return
-    fields.put("sequence.max_prompt_length", prompt, config.args.origin("max_prompt_length"))
-    fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
+    else:
+        fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
 
 
-def _generator(fields: Fields, config: Config) -> None:
+def read_generator(fields: Fields, config: Config) -> None:
     """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
     own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
     value, origin = config.section.value, config.args.origin
-    gathers = as_bool(value.get("ds3_gather_for_generation"))
-    if gathers is not None:
-        fields.put("parallelism.zero.gathers_for_generation", gathers, origin("ds3_gather_for_generation"))
     if not as_bool(value.get("use_vllm")):
         fields.put("method.generator", "model", origin("use_vllm"))
         return
@@ -146,21 +145,28 @@ def _generator(fields: Fields, config: Config) -> None:
         fields.put("method.generator_share", said, origin("vllm_gpu_memory_utilization"))
 
 
-def _length(fields: Fields, config: Config, stage: str) -> None:
-    keys = [key for key in _LENGTHS if key in config.section.value]
-    for key in keys:
+def read_length(fields: Fields, config: Config) -> None:
+    """The first of the keys that holds a length; the keys of scripts, which were read before, come after TRL's."""
+    given = [key for key in LENGTHS if key in config.section.value]
+    for key in given:
         length = as_int(config.section.value[key])
         if length is not None and length > 0:
             fields.put("sequence.length", length, config.section.origin(key))
-            break
-    else:
-        _default_length(fields, config, bool(keys), stage)
-    prompt = as_int(config.section.value.get("max_prompt_length"))
-    if prompt is not None:
-        fields.put("sequence.max_prompt_length", prompt, config.section.origin("max_prompt_length"))
+            return
+    if "sequence.length" not in fields.values:
+        _read_default_length(fields, config, bool(given) or any(key in config.section.value for key in SCRIPT_LENGTHS))
 
 
-def _default_length(fields: Fields, config: Config, unbounded: bool, stage: str) -> None:
+def write_length(change: Change) -> Written | None:
+    """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
+    if not isinstance(change.value, int) or change.value <= 0:
+        return None
+    is_older = change.run.method.stage == "sft" and () < change.run.stack.trl < (0, 16)
+    given = next((key for key in LENGTHS if key in change.section), "")
+    return {given or ("max_seq_length" if is_older else "max_length"): change.value}
+
+
+def _read_default_length(fields: Fields, config: Config, unbounded: bool) -> None:
     """trl's SFTConfig, DPOConfig, KTOConfig and RewardConfig default to 1024; null means no bound; scripts differ."""
     source, target = (as_int(config.section.value.get(key)) for key in ("source_max_len", "target_max_len"))
     if source and target:
@@ -172,16 +178,16 @@ def _default_length(fields: Fields, config: Config, unbounded: bool, stage: str)
         fields.unknown("sequence.length", reason)
 
 
-def _packing(fields: Fields, config: Config) -> None:
+def read_packing_strategy(fields: Fields, config: Config) -> None:
     """trl packs best-fit (`bfd`, which needs and switches on padding-free batches) or wraps."""
-    packing = as_bool(config.section.value.get("packing")) or False
-    fields.put("sequence.packing", packing, config.args.origin("packing"))
+    if not fields.get("sequence.packing"):
+        return
+    fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
     strategy, _ = config.text("packing_strategy")
-    free = as_bool(config.section.value.get("padding_free")) or False
-    if packing and config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
+    if config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
         fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")
-        free = True
-    if free:
+
+
+def read_padding_free(fields: Fields, config: Config) -> None:
+    if fields.get("sequence.neat_packing", False) or config.is_on("padding_free"):
         fields.put("sequence.padding_free", True, config.args.origin("padding_free"))
-    if packing:
-        fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
