@@ -160,7 +160,7 @@ class Key(NamedTuple):
 
     def spelling(self, change: Change) -> str:
         """The name under which the file says the key: the one that it has, else the one that the release knows."""
-        given = next((name for name in self.names if name in change.section), "")
+        given = next((name for name in self.names if _has(change.section, name)), "")
         if given or self.since is None:
             return given or self.name
         framework, release = self.since
@@ -282,6 +282,17 @@ def _why_unknown(row: Key, given: Given, value: Any) -> str:
         origin = given.origin(row.name)
         return origin.detail if origin.kind == "unknown" else f"`{row.name}` is a placeholder"
     return f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}"
+
+
+def _has(section: Mapping[str, Any], name: str) -> bool:
+    """Whether `section` has the key `name`, whose dots lead into sections."""
+    *outer, last = name.split(".")
+    for step in outer:
+        inner = section.get(step)
+        if not isinstance(inner, Mapping):
+            return False
+        section = inner
+    return last in section
 
 
 _NOUNS = {
