@@ -7,10 +7,8 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.deepspeed.batch import MATCHED
-from memlint.formats.deepspeed.config import path_of
 from memlint.formats.deepspeed.keys import KEYS
-from memlint.formats.fields import value_at
-from memlint.formats.keys import Change
+from memlint.formats.section_edits import edits_of, said_by
 from memlint.run import Run, get
 from memlint.source.document import Path
 
@@ -57,16 +55,8 @@ def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, A
     """Edits of the DeepSpeed mapping `value` that stands at `place` (file, pointer); None where it cannot say one."""
     if not isinstance(value, dict):
         return None
-    path, pointer = place
-    merged: dict[tuple[str, ...], Any] = {}
-    for field, wanted in changes.items():
-        # No row here asks about the rest of the run.
-        said = KEYS.write(Change(field, wanted, changes, value, Run("deepspeed", path)))
-        if said is None:
-            return None
-        for name, new in said.items():
-            _set(merged, value, path_of(name), new)
-    return tuple(Edit(path, pointer + keys, "set", change) for keys, change in merged.items())
+    said = said_by(KEYS, value, Run("deepspeed", place[0]), changes)  # no row here asks about the rest of the run
+    return None if said is None else edits_of(value, place, said)
 
 
 PLACED = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
@@ -96,20 +86,3 @@ def _place(section: dict[str, Any], pointer: Path, new: Any) -> None:
     for step in pointer[:-1]:
         section = section.setdefault(str(step), {})
     section[str(pointer[-1])] = new
-
-
-def _set(merged: dict[tuple[str, ...], Any], value: Any, keys: tuple[str, ...], change: Any) -> None:
-    """Note `keys: change`; where a parent is missing, the parent is added with the change inside."""
-    depth = len(keys)
-    while depth > 1 and not isinstance(value_at(value, keys[: depth - 1]), dict):
-        depth -= 1
-    inner = merged.get(keys[:depth]) if depth < len(keys) else None
-    merged[keys[:depth]] = _nested(inner, keys[depth:], change)
-
-
-def _nested(inner: Any, keys: tuple[str, ...], change: Any) -> Any:
-    if not keys:
-        return change
-    base = dict(inner) if isinstance(inner, dict) else {}
-    base[keys[0]] = _nested(base.get(keys[0]), keys[1:], change)
-    return base

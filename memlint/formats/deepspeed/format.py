@@ -12,7 +12,7 @@ import memlint.formats.deepspeed.edits as written
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.deepspeed.batch import check_batch
-from memlint.formats.deepspeed.config import Config, config_of
+from memlint.formats.deepspeed.config import Config
 from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.deepspeed.precision import apply_precision
 from memlint.formats.deepspeed.recognise import NAME, SCHEMA, recognise
@@ -79,7 +79,7 @@ def apply_deepspeed(fields: Fields, config: Section, arguments: Arguments | None
     hidden size behind `auto` bucket sizes (None: UNKNOWN). Call it after `training_arguments.apply` and after
     `parallelism.world_size` is put; contradictions between the two files go to `fields.issues`.
     """
-    view = config_of(config, arguments, KEYS, architecture)
+    view = Config(config, KEYS, arguments, architecture)
     fields.put("parallelism.engine", "deepspeed", config.origin())
     KEYS.read(fields, view, view)
     fill_auto(fields, view)

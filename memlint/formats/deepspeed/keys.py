@@ -150,7 +150,7 @@ _STAGE_3 = (
         "parallelism.zero.gather_16bit_weights_on_model_save",
         default=False,
         older=(f"{ZERO}.gather_16bit_weights_on_model_save", f"{ZERO}.stage3_gather_fp16_weights_on_model_save"),
-        read=zero.read_gather_on_save,
+        also=("saving.gathers_full_weights",),
         about="Gather the whole model for saving. The first process holds it in host memory.",
     ),
     Key(

@@ -97,13 +97,6 @@ def read_overlap(fields: Fields, view: Config) -> None:
     fields.put("parallelism.zero.overlap_comm", on, view.origin(key))
 
 
-def read_gather_on_save(fields: Fields, view: Config) -> None:
-    """Gathered for saving, the whole model is in host memory of one process."""
-    key = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
-    for field in ("parallelism.zero.gather_16bit_weights_on_model_save", "saving.gathers_full_weights"):
-        fields.put(field, view.flag(key), view.origin(key))
-
-
 def _device(view: Config, part: str, *deprecated: str) -> tuple[str, str]:
     """Where a part of the model lives and which key says so; `cpu_offload: true` is the deprecated way."""
     key = f"{ZERO}.{part}.device"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from memlint.formats.deepspeed import format as deepspeed
-from memlint.formats.deepspeed.config import path_of
 from memlint.formats.deepspeed.edits import deepspeed_edits, repeats
 from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.keys import Key
+from memlint.formats.section_keys import path_of
 from memlint.run import Run, get
 from tests.formats.frameworks import applied, context, document, run_of
 
