@@ -192,10 +192,9 @@ def _optimizer(fields: Fields, args: Arguments) -> None:
 def _optimizer_options(fields: Fields, args: Arguments) -> None:
     """`optim_args: "rank=64, update_proj_gap=100"` and `optim_target_modules` (GaLore, APOLLO, ...)."""
     options = optimizer_options(args.get("optim_args"))
-    for option, name in (("rank", "optimizer.rank"), ("update_proj_gap", "optimizer.update_interval")):
-        number = as_int(options.get(option))
-        if number is not None:
-            fields.put(name, number, args.origin("optim_args"))
+    rank = as_int(options.get("rank"))
+    if rank is not None:
+        fields.put("optimizer.rank", rank, args.origin("optim_args"))
     if options.get("proj"):
         fields.put("optimizer.projection", options["proj"], args.origin("optim_args"))
     momentum = as_number(options.get("momentum"))
@@ -271,8 +270,6 @@ def _evaluation(fields: Fields, args: Arguments) -> None:
     _whole(fields, args, "evaluation.batch_size", "per_device_eval_batch_size", least=1)
     steps = args.integer("eval_accumulation_steps")
     fields.put("evaluation.accumulation_steps", steps, args.origin("eval_accumulation_steps"))
-    half = next((key for key in ("bf16_full_eval", "fp16_full_eval") if args.flag(key)), "bf16_full_eval")
-    fields.put("evaluation.full_half_precision", args.flag(half), args.origin(half))
     # trainer.py: `prediction_loss_only=True if self.compute_metrics is None else None`.
     fields.infer("evaluation.keeps_logits", False, "without compute_metrics Trainer.evaluate keeps losses alone")
     if args.flag("predict_with_generate"):
@@ -285,9 +282,6 @@ def _saving(fields: Fields, args: Arguments) -> None:
 
 
 def _data_parallel(fields: Fields, args: Arguments) -> None:
-    size = args.number("ddp_bucket_cap_mb")
-    if size is not None:
-        fields.put("parallelism.ddp_bucket_mb", float(size), args.origin("ddp_bucket_cap_mb"))
     if args.written("ddp_find_unused_parameters"):
         key = "ddp_find_unused_parameters"
         fields.put("parallelism.find_unused_parameters", args.flag(key), args.origin(key))
@@ -299,7 +293,4 @@ def _data_parallel(fields: Fields, args: Arguments) -> None:
 def _stack(fields: Fields, args: Arguments) -> None:
     compiled = args.flag("torch_compile") or bool(args.get("torch_compile_backend") or args.get("torch_compile_mode"))
     fields.put("stack.compile", compiled, args.origin("torch_compile"))
-    steps = args.integer("torch_empty_cache_steps")
-    if steps is not None:
-        fields.put("stack.empty_cache_steps", steps, args.origin("torch_empty_cache_steps"))
     fields.put("loss.liger_kernels", args.flag("use_liger_kernel"), args.origin("use_liger_kernel"))

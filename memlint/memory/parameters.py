@@ -249,9 +249,6 @@ class _Builder:
 
     def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
         shape = weight.shape
-        wanted = self.run.model.vocab_size
-        if weight.kind in ("embedding", "head") and isinstance(wanted, int):
-            shape = _resized(shape, self.architecture.vocab_size, wanted)
         count = numel(shape)
         return Tensor(name, count, shape, weight.kind, trained, dtype, count * BYTES[dtype], weight.copies)
 
@@ -292,10 +289,6 @@ def stacks_experts(run: Run) -> bool:
     """Whether this stack holds a layer's experts in 3-D parameters: transformers 5 does, before they were linears."""
     version = run.stack.transformers
     return not version or version >= (5,) or run.model.architecture.family in _STACKED_BEFORE
-
-
-def _resized(shape: tuple[int, ...], vocabulary: int, wanted: int) -> tuple[int, ...]:
-    return (wanted, *shape[1:]) if shape and shape[0] == vocabulary else shape
 
 
 def _search(pattern: str, name: str) -> bool:

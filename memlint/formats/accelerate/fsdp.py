@@ -168,9 +168,6 @@ def _prefetch(fields: Fields, options: Options, version: int) -> None:
     fields.put(
         "parallelism.fsdp.forward_prefetch", options.flag("forward_prefetch"), options.origin("forward_prefetch")
     )
-    if options.get("limit_all_gathers") is not None:
-        limit = options.flag("limit_all_gathers")
-        fields.put("parallelism.fsdp.limit_all_gathers", limit, options.origin("limit_all_gathers"))
 
 
 def _state_dict(fields: Fields, options: Options, version: int) -> None:

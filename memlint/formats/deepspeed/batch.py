@@ -50,8 +50,6 @@ def _alone(fields: Fields, view: Config) -> None:
     else:
         fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
     _alone_steps(fields, view, steps)
-    if total is not None:
-        fields.put("batch.global_batch_size", total, view.origin(TOTAL))
     _inconsistent(fields, view, micro, steps, total, world)
 
 

@@ -33,7 +33,6 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "optimizer.max_grad_norm": ("gradient_clipping",),
     "batch.micro_batch_size": ("train_micro_batch_size_per_gpu",),
     "batch.gradient_accumulation_steps": ("gradient_accumulation_steps",),
-    "batch.global_batch_size": ("train_batch_size",),
 }
 _OTHER_SPELLINGS = {
     "stage3_prefetch_bucket_size": "prefetch_bucket_size",

@@ -27,11 +27,8 @@ _COUNTS = (
 _FLAGS = (
     ("contiguous_gradients", "contiguous_gradients", True),
     ("reduce_scatter", "reduce_scatter", True),
-    ("allgather_partitions", "allgather_partitions", True),
-    ("round_robin_gradients", "round_robin_gradients", False),
     ("quantized_weights", "zero_quantized_weights", False),
     ("quantized_gradients", "zero_quantized_gradients", False),
-    ("ignore_unused_parameters", "ignore_unused_parameters", True),
 )
 # transformers 5.23 integrations/deepspeed.py:186 (trainer_config_finalize) and accelerate 1.15 _prepare_deepspeed.
 _FILLED: Mapping[str, tuple[str, Callable[[int], int]]] = {
@@ -66,6 +63,12 @@ def apply_zero(fields: Fields, view: Config, architecture: Any) -> None:
         _count(fields, view, name, view.spelled(ZERO, key, also=other), default, architecture)
     for name, key, standard in _FLAGS:
         fields.put(f"parallelism.zero.{name}", view.flag(ZERO, key, default=standard), view.origin(ZERO, key))
+    if view.integer(ZERO, "mics_shard_size") is not None:
+        fields.put(
+            "parallelism.zero.mics_shard_size",
+            view.integer(ZERO, "mics_shard_size"),
+            view.section.origin(ZERO, "mics_shard_size"),
+        )
     _overlap(fields, view, stage)
     _gather_on_save(fields, view)
     _leaf_modules(fields, view)

@@ -98,12 +98,10 @@ def _attention(fields: Fields, config: Config) -> None:
         plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
         name = "flash_attention_2" if plain in _FLASH_2 else "flash_attention_3" if plain in _FLASH_3 else plain
         fields.put("attention.implementation", name, config.section.origin(key))
-        fields.put("attention.requested", word, config.section.origin(key))
         return
     for key in ("use_flash_attention_2", "use_flash_attn"):
         if as_bool(config.section.value.get(key)):
             fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
-            fields.put("attention.requested", key, config.section.origin(key))
             return
     if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
         fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")
@@ -179,6 +177,11 @@ def apply_adapter(fields: Fields, config: Config) -> None:
     modules = as_words(config.section.value.get("lora_modules_to_save"))
     if modules:
         fields.put("method.modules_to_save", modules, config.section.origin("lora_modules_to_save"))
+    excluded = as_words(config.section.value.get("lora_exclude_modules"))
+    if excluded:
+        fields.put("method.exclude_modules", excluded, config.section.origin("lora_exclude_modules"))
+    if config.section.value.get("lora_bias") in ("none", "all", "lora_only"):
+        fields.put("method.bias", config.section.value["lora_bias"], config.section.origin("lora_bias"))
     for name in ("use_dora", "use_rslora"):
         if as_bool(config.section.value.get(name)):
             fields.put(f"method.{name}", True, config.section.origin(name))

@@ -177,11 +177,7 @@ def _packing(fields: Fields, config: Config) -> None:
     packing = as_bool(config.section.value.get("packing")) or False
     fields.put("sequence.packing", packing, config.args.origin("packing"))
     strategy, _ = config.text("packing_strategy")
-    free = as_bool(config.section.value.get("padding_free")) or False
     if packing and config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
         fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")
-        free = True
-    if free:
-        fields.put("sequence.padding_free", True, config.args.origin("padding_free"))
     if packing:
         fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
