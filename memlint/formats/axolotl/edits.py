@@ -38,7 +38,6 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "method.rank": ("lora_r", whole),
     "method.alpha": ("lora_alpha", whole),
     "saving.only_model": ("save_only_model", flag),
-    "stack.empty_cache_steps": ("torch_empty_cache_steps", whole),
 }
 _ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 

@@ -183,7 +183,6 @@ def _attention(fields: Fields, config: Config) -> None:
     word, key = _asked_attention(config)
     if word:
         fields.put("attention.implementation", _LIKE_FLASH.get(word, word), config.own.origin(key))
-        fields.put("attention.requested", word, config.own.origin(key))
     else:
         fields.default("attention.implementation", "sdpa", "transformers: sdpa where the model supports it")
 

@@ -238,9 +238,8 @@ def apply_optimizer(fields: Fields, config: Config) -> None:
     name = {"ao_adamw_4bit": "adamw_torch_4bit", "ao_adamw_8bit": "adamw_torch_8bit"}.get(word, word)
     if name:
         config.put(fields, "optimizer.name", "optimizer", name)
-    for field, key in (("rank", "qgalore_rank"), ("update_interval", "qgalore_update_proj_gap")):
-        if config.own.written(key):
-            config.put(fields, f"optimizer.{field}", key, config.whole(key))
+    if config.own.written("qgalore_rank"):
+        config.put(fields, "optimizer.rank", "qgalore_rank", config.whole("qgalore_rank"))
 
 
 # Key -> what it does that no figure covers.

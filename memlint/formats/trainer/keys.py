@@ -229,6 +229,23 @@ _ADAPTER = (
         can_write=_is_trl,
     ),
     Key(
+        *("lora_exclude_modules", "words", "method.exclude_modules"),
+        about="Modules that get no adapter although `lora_target_modules` names them.",
+        only_if_given=True,
+        invalid="ignored",
+        when=model.trains_adapter,
+        can_write=_is_trl,
+    ),
+    Key(
+        *("lora_bias", "word", "method.bias"),
+        about="Which biases train beside the adapter: `none`, `all`, or `lora_only`.",
+        values={"none": "none", "all": "all", "lora_only": "lora_only"},
+        only_if_given=True,
+        invalid="ignored",
+        when=model.trains_adapter,
+        can_write=_is_trl,
+    ),
+    Key(
         *("lora_target_parameters", "words", "method.target_parameters"),
         about="Parameters that get an adapter without being a linear layer, such as the experts' weights.",
         only_if_given=True,
@@ -322,11 +339,8 @@ _SEQUENCE = (
         read_only=True,
     ),
     Key(
-        *("padding_free", "flag", "sequence.padding_free", False),
+        *("padding_free", "flag", "", False),
         about="Join the samples of a batch into one sequence without padding.",
-        values=_TRUE,
-        read=training.read_padding_free,
-        read_only=True,
     ),
     Key(
         *("activation_offloading", "flag", "offload.activations", False),

@@ -86,12 +86,10 @@ def read_attention(fields: Fields, config: Config) -> None:
         plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
         name = "flash_attention_2" if plain in _FLASH_2 else "flash_attention_3" if plain in _FLASH_3 else plain
         fields.put("attention.implementation", name, config.section.origin(key))
-        fields.put("attention.requested", word, config.section.origin(key))
         return
     for key in ("use_flash_attention_2", "use_flash_attn"):
         if as_bool(config.section.value.get(key)):
             fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
-            fields.put("attention.requested", key, config.section.origin(key))
             return
     if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
         fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")

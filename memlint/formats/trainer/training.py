@@ -186,8 +186,3 @@ def read_packing_strategy(fields: Fields, config: Config) -> None:
     strategy, _ = config.text("packing_strategy")
     if config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
         fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")
-
-
-def read_padding_free(fields: Fields, config: Config) -> None:
-    if fields.get("sequence.neat_packing", False) or config.is_on("padding_free"):
-        fields.put("sequence.padding_free", True, config.args.origin("padding_free"))
