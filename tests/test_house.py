@@ -25,6 +25,7 @@ LEVELS = {
     "findings": 0,
     "shipped_data": 0,
     "source": 1,
+    "memory.families": 1,  # rows that import nothing, which formats ask too
     "architectures": 2,
     "hardware": 2,
     "formats": 3,
@@ -76,7 +77,8 @@ def imports(path: Path, top_level_only: bool) -> Iterator[tuple[str, int]]:
 
 
 def room(module: str) -> str:
-    return module.split(".")[0]
+    inner = ".".join(module.split(".")[:2])
+    return inner if inner in LEVELS else module.split(".")[0]
 
 
 def test_every_room_has_a_level() -> None:
