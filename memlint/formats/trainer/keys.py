@@ -58,6 +58,7 @@ _TRUE: Mapping[Any, Any] = {True: True}
 _MODEL = (
     Key(
         *("model_name_or_path", "text", "model.name"),
+        also=("model.architecture",),
         about="The model: a name of the Hugging Face hub or a folder. Its shapes come from memlint's catalog.",
         older=("model_name", "model_id"),
         read=model.read_model,
@@ -316,7 +317,7 @@ _SEQUENCE = (
         can_add=_is_trl,
     ),
     Key(
-        *("packing_strategy", "text", "sequence.neat_packing"),
+        *("packing_strategy", "text", "sequence.neat_packing", "bfd"),
         about="How samples are packed. `bfd` keeps them apart and makes batches padding-free; `wrapped` cuts them.",
         read=training.read_packing_strategy,
         read_only=True,
@@ -374,7 +375,7 @@ _GENERATION = (
         read_only=True,
     ),
     Key(
-        *("vllm_mode", "text", "method.generator"),
+        *("vllm_mode", "text", "method.generator", "colocate"),
         about="Where vLLM runs: `colocate` shares the training GPUs, `server` has GPUs of its own.",
         read_with="use_vllm",
         read_only=True,
@@ -387,7 +388,7 @@ _GENERATION = (
         read_with="use_vllm",
     ),
     Key(
-        *("vllm_enable_sleep_mode", "flag"),
+        *("vllm_enable_sleep_mode", "flag", "", False),
         about="vLLM gives its memory back while the model trains.",
         read_with="use_vllm",
     ),
