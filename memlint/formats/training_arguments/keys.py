@@ -160,7 +160,8 @@ def _read_compile(fields: Fields, args: Arguments) -> None:
 
 def _write_bucket(change: Change) -> Written | None:
     """The argument is a whole number (training_args.py, `ddp_bucket_cap_mb: int | None`)."""
-    return {"ddp_bucket_cap_mb": int(change.value)}
+    size = as_int(change.value)
+    return None if size is None else {"ddp_bucket_cap_mb": size}
 
 
 _BATCH = (
