@@ -208,7 +208,7 @@ _EVALUATION = (
         write=_write_evaluation,
     ),
     Key(
-        *("do_eval", "flag", "evaluation.enabled"),
+        *("do_eval", "flag", "evaluation.enabled", False),
         about="Evaluate when training is done.",
         read_with="eval_strategy",
         read_only=True,
