@@ -248,7 +248,10 @@ def config_files(given: Options) -> list[Found]:
     roots = tuple(path for path in given.paths or ["."] if path != "-")
     stdin = _stdin_name(given) if "-" in given.paths else ""
     choice = FileChoice(roots, tuple(given.exclude), given.force_exclude, given.hook, stdin)
-    return select_files(choice, stated_facts(given))
+    found = select_files(choice, stated_facts(given))
+    for note in dict.fromkeys(item.note for item in found if item.note):
+        sys.stderr.write(f"memlint: {note}\n")
+    return [item for item in found if not item.note]
 
 
 def _stdin_name(given: Options) -> str:

@@ -24,12 +24,15 @@ class FileChoice(NamedTuple):
 
 
 def select_files(choice: FileChoice, facts: StatedFacts) -> list[Found]:
-    """The files to read, in order. Raises UsageError for a root that is none."""
+    """The files to read, in order, and notes (`Found.note`) behind them. Raises UsageError for a root that is none."""
     excluded = compile_globs(choice.exclude)
     found = [Found(choice.stdin, named=True)] if choice.stdin else []
     for item in discover(tuple(map(shown, choice.roots)), choice.exclude):
         if item.error:
             raise UsageError(f"{item.path}: {item.error}")
+        if item.note:
+            found.append(item)
+            continue
         if (not item.named or choice.force_exclude) and read_settings(item.path, facts).excluded:
             continue
         if item.named and choice.force_exclude and covers(excluded, _from_here(item.path)):

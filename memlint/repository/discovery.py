@@ -23,11 +23,12 @@ MAX_IGNORE_BYTES = 1024 * 1024
 
 
 class Found(NamedTuple):
-    """A file to read; or, with `error`, a root that is none."""
+    """A file to read; with `error`, a root that is none; with `note`, something to say of the folder `path`."""
 
     path: str
     named: bool = False
     error: str = ""
+    note: str = ""
 
 
 class _Ignores(NamedTuple):
@@ -79,6 +80,7 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
     """Depth first with a stack of our own, so that no depth of folders matters."""
     above, repository = _above(os.path.abspath(root)) if gitignore else ((), None)
     pending = [_Place(root, (*above, excluded), repository)]
+    repositories = {repository.base: repository} if repository else {}
     while pending:
         place = pending.pop()
         folder = place.folder
@@ -91,6 +93,8 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
             continue  # one that went away since the folder around it was listed holds no files
         if gitignore:
             place = _entered(place, entries)
+            if place.tracked:
+                repositories[place.tracked.base] = place.tracked
         below: list[_Place] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -99,6 +103,7 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
             elif _may_be_config(entry) and entry.is_file(follow_symlinks=False) and _counts(place, entry):
                 yield Found(_joined(folder, entry.name))
         pending += reversed(below)
+    yield from (Found(each.base, note=each.problem) for each in repositories.values() if each.problem)
 
 
 def _may_be_config(entry: os.DirEntry[str]) -> bool:
