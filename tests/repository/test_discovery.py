@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.repository.discovery import Found, discover
+from memlint.repository.discovery import FoundFile, discover
 from memlint.repository.globs import compile_globs, covers
 
 
@@ -47,7 +47,7 @@ def test_a_named_file_or_folder_always_passes(tmp_path: Path) -> None:
     plant(tmp_path, {".hidden/x.txt": "", ".hidden/y.yaml": "", ".gitignore": "*", ".git/HEAD": ""})
     named = str(tmp_path / ".hidden/x.txt")
 
-    assert list(discover([named])) == [Found(named, named=True)]
+    assert list(discover([named])) == [FoundFile(named, named=True)]
     assert names(tmp_path / ".hidden", ()) == []  # a named folder is walked, and git ignores all in it
 
 
@@ -97,7 +97,7 @@ def test_a_file_is_given_once(tmp_path: Path) -> None:
     plant(tmp_path, {"a/x.yaml": ""})
     file = str(tmp_path / "a/x.yaml")
 
-    assert list(discover([file, str(tmp_path), str(tmp_path / "a")])) == [Found(file, named=True)]
+    assert list(discover([file, str(tmp_path), str(tmp_path / "a")])) == [FoundFile(file, named=True)]
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
