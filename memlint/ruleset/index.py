@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 _STRICT = frozenset(
     ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "negative", "call", "in", "matches")
 )
-_PRESENT = frozenset(("has", "given", "enabled"))
+_PRESENT = frozenset(("has", "given", "enabled", "truthy"))
 
 
 class Index:
@@ -118,7 +118,7 @@ def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | Non
         return _of_value(form, (True,))
     if word == "raw":
         return _key(form)
-    return _compared(form, variables) or _key_of(form, variables, depth)
+    return _compared(form, variables) or _counted(form, variables) or _key_of(form, variables, depth)
 
 
 def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
@@ -130,6 +130,20 @@ def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
     if form[0] == "in" and form[2][0] == "list" and all(item[0] == "value" for item in form[2][1:]):
         return _of_value(_expanded(form[1], variables), tuple(item[1] for item in form[2][1:]))
     return None
+
+
+def _counted(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """`len(truthy_keys(...)) > 1`: one of those keys is there."""
+    if form[0] != ">" or form[1][:2] != ["call", "len"] or form[2][0] != "value" or not _is_count(form[2][1]):
+        return None
+    listed = _expanded(form[1][2], variables)
+    if listed[0] != "truthy_keys" or any(len(key) < 3 for key in listed[1:]):
+        return None
+    return frozenset(("key", key[1], key[2]) for key in listed[1:])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _expanded(form: Form, variables: Mapping[str, Form]) -> Form:
