@@ -170,7 +170,7 @@ def _hits(rule: Rule, facts: Facts) -> list[Hit]:
         return list(rule.check(facts))
     if body.when is None or body.when(facts) is not True:
         return []
-    return [Hit(render(body.message, facts), "", _data(body, facts))]
+    return [Hit(render(body.message, facts), render(body.at, facts), _data(body, facts))]
 
 
 def _data(body: Body, facts: Facts) -> dict[str, Any]:

@@ -82,11 +82,15 @@ class Texts(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a run is judged by; `when` is None for a rule written in Python."""
+    """What a run is judged by; `when` is None for a rule written in Python.
+
+    `at` gives the name to point to before those of the rule, where the rule says so with an expression.
+    """
 
     when: Compiled | None = None
     message: Template = ()
     variables: Mapping[str, Compiled] = {}
+    at: Template = ()
 
 
 class Rule(NamedTuple):
