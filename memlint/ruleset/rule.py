@@ -124,6 +124,21 @@ class Rule(NamedTuple):
         return self.name.partition("/")[0]
 
 
+_OF_THE_RUN = frozenset(("field", "fact", "term", "phase", "origin"))
+
+
+def reads_keys_alone(body: Body) -> bool:
+    """Whether a rule asks for the files' own keys and for versions, and for nothing that memlint made of them."""
+    forms = [body.when, *body.variables.values()]
+    return not any(form is None or _reads_the_run(form.form) for form in forms)
+
+
+def _reads_the_run(form: Form) -> bool:
+    if form[0] == "value":
+        return False
+    return form[0] in _OF_THE_RUN or any(_reads_the_run(part) for part in form[1:] if isinstance(part, list) and part)
+
+
 def concerns(rule: Rule, format_name: str, purpose: str) -> bool:
     """Whether a rule speaks about runs of this format and purpose at all."""
     return (not rule.formats or format_name in rule.formats) and (not rule.purposes or purpose in rule.purposes)
