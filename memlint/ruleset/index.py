@@ -193,7 +193,7 @@ def _key(form: Form) -> Atoms | None:
     return frozenset([("key", form[1], form[2])]) if len(form) > 2 else None
 
 
-# Keys that more than a fifth of public LLaMA-Factory and Trainer configs have.
+# Keys that more than a fifth of public LLaMA-Factory, Trainer or Axolotl configs have.
 _EVERYWHERE = frozenset(
     {
         *("model_name_or_path", "output_dir", "learning_rate", "gradient_accumulation_steps", "lr_scheduler_type"),
@@ -204,6 +204,9 @@ _EVERYWHERE = frozenset(
         *("ddp_timeout", "fp16", "optim", "max_seq_length", "lora_target", "remove_unused_columns", "max_grad_norm"),
         *("weight_decay", "per_device_eval_batch_size", "save_only_model", "train_file", "disable_tqdm", "lora_alpha"),
         *("lora_dropout", "warmup_steps", "eval_strategy", "evaluation_strategy", "val_size", "packing"),
+        *("base_model", "datasets", "micro_batch_size", "optimizer", "val_set_size", "sample_packing", "adapter"),
+        *("saves_per_epoch", "evals_per_epoch", "load_in_4bit", "load_in_8bit", "attn_implementation", "plugins"),
+        *("lora_target_modules", "lora_target_linear", "flash_attention", "gradient_checkpointing_kwargs"),
     }
 )
 _COMMON = frozenset(
