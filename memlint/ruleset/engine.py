@@ -23,7 +23,7 @@ from memlint.repository.launch.apply import advice, as_launched, is_own, noted
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.rule import Body, Hit, Rule, concerns, reads_keys_alone
+from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import Situation, fixes_of
 from memlint.ruleset.source_findings import problem_findings
 from memlint.run import UNKNOWN, Run, Stack
@@ -214,7 +214,8 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
     """Confidence and severity: both lower by one step where the model is inferred and the rule may depend on it."""
     confidence = rule.confidence
     origin = run.origins.get("model.architecture")
-    if origin is not None and origin.kind == "inferred" and confidence == "high" and not reads_keys_alone(rule.body()):
+    inferred = origin is not None and origin.kind == "inferred"
+    if inferred and confidence == "high" and may_depend_on_model(rule.body()):
         confidence = "medium"
     if confidence in rule.severities:
         return confidence, rule.severities[confidence]

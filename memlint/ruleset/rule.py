@@ -125,18 +125,19 @@ class Rule(NamedTuple):
 
 
 _OF_THE_RUN = frozenset(("field", "fact", "term", "phase", "origin"))
+_OF_THE_LAUNCH = ("purpose", "format", "path", "batch.", "parallelism.")  # no model's shape decides them
 
 
-def reads_keys_alone(body: Body) -> bool:
-    """Whether a rule asks for the files' own keys and for versions, and for nothing that memlint made of them."""
+def may_depend_on_model(body: Body) -> bool:
+    """Whether a rule asks for more than the files' own keys, versions and the launch."""
     forms = [body.when, *body.variables.values()]
-    return not any(form is None or _reads_the_run(form.form) for form in forms)
+    return any(form is None or _reads_model(form.form) for form in forms)
 
 
-def _reads_the_run(form: Form) -> bool:
-    if form[0] == "value":
+def _reads_model(form: Form) -> bool:
+    if form[0] == "value" or (form[0] == "field" and form[1].startswith(_OF_THE_LAUNCH)):
         return False
-    return form[0] in _OF_THE_RUN or any(_reads_the_run(part) for part in form[1:] if isinstance(part, list) and part)
+    return form[0] in _OF_THE_RUN or any(_reads_model(part) for part in form[1:] if isinstance(part, list) and part)
 
 
 def concerns(rule: Rule, format_name: str, purpose: str) -> bool:
