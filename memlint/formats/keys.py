@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
-from memlint.run import Origin, Run
+from memlint.run import UNKNOWN, Origin, Run
 
 KINDS = ("flag", "whole", "number", "word", "words", "any")
 
@@ -30,7 +30,10 @@ class Given(Protocol):
     """What a file says by key, whatever its syntax: the values as written, and where each one stands."""
 
     def get(self, key: str) -> Any:
-        """The value that counts for the key `key`: the file's, else the framework's default, else None."""
+        """The value that counts for the key `key`: the file's, else the framework's default, else None.
+
+        UNKNOWN where the file leaves it to something else to fill in (`${MICRO_BATCH_SIZE}`).
+        """
 
     def written(self, key: str) -> str | None:
         """The spelling under which the file gives `key`, None where it does not (null counts as not given)."""
@@ -72,6 +75,11 @@ class Key(NamedTuple):
     `read`: for a key whose meaning hangs on others; it puts the field itself.
     `write`: for a value that needs more than `name: value`; it returns every key that has to change.
     `read_only`: no change of `field` is ever written through this key.
+    `write_only`: `field` is read by another table, such as that of an engine's options.
+    `also`: further fields that get the same value.
+    `when`: of the format's view of the file, whether the key has any effect there; else it is not read.
+    `passes`: the argument of transformers' TrainingArguments that the framework gives the value to. The table of
+    those arguments reads `field` then, unless the row has a `read` of its own.
     `about`: what the key does to memory or to the run, in one or two sentences.
     """
 
@@ -87,6 +95,20 @@ class Key(NamedTuple):
     read: Read | None = None
     write: Write | None = None
     read_only: bool = False
+    write_only: bool = False
+    also: tuple[str, ...] = ()
+    when: Callable[[Any], bool] | None = None
+    passes: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Every field of `Run` that the key says."""
+        return (self.field, *self.also) if self.field else ()
+
+    @property
+    def is_read_here(self) -> bool:
+        """Whether reading the table puts the row's fields."""
+        return self.read is not None or bool(self.field and not self.passes and not self.write_only)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,8 +173,9 @@ class Keys:
         self._by_name = {name: row for row in reversed(rows) for name in row.names}
         self._by_field: dict[str, list[Key]] = {}
         for row in rows:
-            if row.field and not row.read_only:
-                self._by_field.setdefault(row.field, []).append(row)
+            if not row.read_only:
+                for field in row.fields:
+                    self._by_field.setdefault(field, []).append(row)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.rows)
@@ -182,9 +205,11 @@ class Keys:
     def read(self, fields: Fields, given: Given, view: Any) -> None:
         """Put every field that the table can read. `view` is what the rows' own `read` functions look at."""
         for row in self.rows:
+            if not row.is_read_here or (row.when is not None and not row.when(view)):
+                continue
             if row.read is not None:
                 row.read(fields, view)
-            elif row.field:
+            else:
                 self._read_plainly(row, fields, given)
 
     def _read_plainly(self, row: Key, fields: Fields, given: Given) -> None:
@@ -193,11 +218,14 @@ class Keys:
         value = given.get(row.name)
         if value is None:
             return
-        meant = row.neutral(value)
-        if meant is None:
-            fields.unknown(row.field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
-        else:
-            fields.put(row.field, meant, given.origin(row.name))
+        meant = None if value is UNKNOWN else row.neutral(value)
+        for field in row.fields:
+            if value is UNKNOWN:
+                fields.unknown(field, f"`{row.name}` is a placeholder")
+            elif meant is None:
+                fields.unknown(field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
+            else:
+                fields.put(field, meant, given.origin(row.name))
 
     def write(self, change: Change) -> Written | None:
         """The keys that say `change`, each with its new value; None where this framework has no way to say it."""
