@@ -8,7 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.axolotl.method_edits import METHOD_PARTS, new_deepspeed, shipped_deepspeed_edits
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed.edits import deepspeed_edits, says
+from memlint.formats.deepspeed.edits import deepspeed_edits, repeats
 from memlint.formats.written_values import flag, whole, word
 from memlint.run import Run
 from memlint.source.document import Path
@@ -56,7 +56,10 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
         if made is None:
             return None
         edits += made
-    behind = {**rest, **{field: value for field, value in changes.items() if _twice(parsed, field)}}
+    behind = {
+        **rest,
+        **{field: value for field, value in changes.items() if repeats(parsed.raw.get("deepspeed"), field)},
+    }
     if not behind:
         return tuple(edits)
     if behind.get("parallelism.engine") == "deepspeed":
@@ -165,17 +168,3 @@ def _other_losses(config: Mapping[str, Any], place: tuple[str, Path], kept: str,
 
 def _is_placeholder(value: Any) -> bool:
     return isinstance(value, str) and "$" in value
-
-
-def _twice(parsed: Parsed, field: str) -> bool:
-    """Whether the DeepSpeed file repeats this value as a number, which transformers wants to be equal."""
-    section = parsed.raw.get("deepspeed")
-    if not says(field) or not isinstance(section, dict):
-        return False
-    keys = {
-        "batch.micro_batch_size": "train_micro_batch_size_per_gpu",
-        "batch.gradient_accumulation_steps": "gradient_accumulation_steps",
-        "optimizer.max_grad_norm": "gradient_clipping",
-    }
-    present = section.get(keys.get(field, ""))
-    return isinstance(present, (int, float)) and not isinstance(present, bool)

@@ -74,6 +74,17 @@ def says(field: str) -> bool:
     return field in _KEYS
 
 
+# Fields that a trainer's arguments and the DeepSpeed file both say: transformers wants equal numbers in both, or `auto`
+# in the file (5.23 integrations/deepspeed.py, HfTrainerDeepSpeedConfig.fill_match).
+_SAID_TWICE = ("batch.micro_batch_size", "batch.gradient_accumulation_steps", "optimizer.max_grad_norm")
+
+
+def repeats(section: Any, field: str) -> bool:
+    """Whether the DeepSpeed mapping `section` repeats the value of a trainer's `field` as a number."""
+    present = _at(section, _KEYS[field]) if field in _SAID_TWICE else None
+    return isinstance(present, (int, float)) and not isinstance(present, bool)
+
+
 def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """Edits of the DeepSpeed mapping `value` that stands at `place` (file, pointer); None where it cannot say one."""
     if not isinstance(value, dict) or not all(_legal(field, change) for field, change in changes.items()):
