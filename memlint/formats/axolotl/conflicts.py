@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.axolotl.config import NAME, Config
+from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.model import fsdp_version
+from memlint.formats.axolotl.releases import NAME
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_int, as_number
 

@@ -10,23 +10,26 @@ from typing import Any
 
 import memlint.formats.axolotl.edits as written
 from memlint.findings import Edit
-from memlint.formats.axolotl.config import NAME, SCHEMA, Config, config_of
+from memlint.formats.axolotl.config import Config, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
-from memlint.formats.axolotl.model import apply_method, apply_model, find_model
+from memlint.formats.axolotl.loss import apply_loss
+from memlint.formats.axolotl.method import apply_method
+from memlint.formats.axolotl.model import apply_model, find_model
 from memlint.formats.axolotl.parallel import Taken, apply_parallel
+from memlint.formats.axolotl.recognise import recognise
+from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.axolotl.training import (
     apply_batch,
     apply_checkpointing,
     apply_evaluation,
-    apply_loss,
     apply_optimizer,
     apply_sequence,
     apply_stack,
     apply_stage,
     apply_tiles,
-    apply_unmodelled,
 )
-from memlint.formats.base import Context, Parsed, Recognition
+from memlint.formats.axolotl.unmodelled import apply_unmodelled
+from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.training_arguments import apply as apply_arguments
@@ -36,33 +39,6 @@ from memlint.source.document import Document, Path
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
-
-# Keys that Axolotl's files set; no other trainer has many of them beside `base_model`.
-_TELLING = frozenset(
-    {
-        *("micro_batch_size", "sequence_len", "adapter", "sample_packing", "num_epochs", "dataset_prepared_path"),
-        *("val_set_size", "datasets", "pretraining_dataset", "lora_target_linear", "train_on_inputs"),
-        *("group_by_length", "wandb_project", "flash_attention", "xformers_attention", "eval_sample_packing"),
-        *("gradient_accumulation_steps", "pad_to_sequence_len", "saves_per_epoch", "evals_per_epoch"),
-        *("load_in_8bit", "load_in_4bit", "lora_r", "rl", "is_llama_derived_model", "strict", "special_tokens"),
-        *("chat_template", "base_model_config", "tokenizer_type", "optimizer", "lr_scheduler", "learning_rate"),
-        *("output_dir", "bf16", "gradient_checkpointing", "model_type"),
-    }
-)
-# Tools with a `base_model` of their own (mergekit, Ludwig).
-_OTHERS = frozenset({"merge_method", "slices", "models", "input_features", "output_features"})
-
-
-def recognise(document: Document) -> Recognition:
-    """`base_model` with Axolotl's other keys."""
-    value = document.value
-    if not isinstance(value, dict) or not isinstance(value.get("base_model"), str) or _OTHERS & value.keys():
-        return Recognition("no")
-    known = len(_TELLING & value.keys())
-    if known < 3 or isinstance(value.get("adapter"), dict):
-        return Recognition("no")
-    reason = f"`base_model` and {known} keys of Axolotl"
-    return Recognition("certain" if known >= 6 and 3 * known >= len(value) else "likely", reason=reason)
 
 
 def parse(document: Document, context: Context) -> Parsed:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.formats.axolotl.config import NAME, SCHEMA, Config
+from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.conflicts import conflicts
-from memlint.formats.axolotl.training import PLUGIN_OF
+from memlint.formats.axolotl.loss import PLUGIN_OF
+from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.base import Issue
 from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
