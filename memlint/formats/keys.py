@@ -146,7 +146,12 @@ def _word(value: Any) -> str | None:
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
-    return as_words(value) or None
+    return as_words(value) if isinstance(value, (str, list)) else None
+
+
+def _number(value: Any) -> float | None:
+    found = as_number(value)
+    return None if found is None else float(found)
 
 
 def _any(value: Any) -> Any:
@@ -156,7 +161,7 @@ def _any(value: Any) -> Any:
 _PARSE: Mapping[str, Callable[[Any], Any]] = {
     "flag": _flag,
     "whole": as_int,
-    "number": as_number,
+    "number": _number,
     "word": _word,
     "words": _words,
     "any": _any,
