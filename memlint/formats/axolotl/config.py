@@ -12,33 +12,16 @@ from memlint._record import NamedTuple
 from memlint.formats.axolotl.releases import NAME, Version, axolotl_versions
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, as_bool, as_int, interpolated
+from memlint.formats.keys import Keys
 from memlint.formats.training_arguments import Arguments, read_arguments
-from memlint.run import Origin
-
-# utils/schemas/{config,training,peft}.py: what keys mean that a file does not give.
-_DEFAULTS: Mapping[str, Any] = {
-    "micro_batch_size": 1,
-    "gradient_accumulation_steps": 1,
-    "sequence_len": 512,
-    "optimizer": "adamw_torch_fused",
-    "lora_dropout": 0.0,
-    "gradient_checkpointing": False,
-    "val_set_size": 0.0,
-    "weight_decay": 0.0,
-    "num_epochs": 1.0,
-}
-# Keys that reach transformers' TrainingArguments under their own names (core/builders/base.py, causal.py).
-_PASSED = (
-    *("gradient_accumulation_steps", "weight_decay", "max_grad_norm", "optim_target_modules", "save_only_model"),
-    *("torch_empty_cache_steps", "auto_find_batch_size", "ddp_bucket_cap_mb", "deepspeed", "learning_rate"),
-    *("adam_beta1", "adam_beta2", "adam_epsilon", "torch_compile_backend", "torch_compile_mode"),
-)
+from memlint.run import UNKNOWN, Origin
 
 
 class Config(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `held` are keys whose value is a placeholder; `given_away`: the key that bounds `versions`.
+    `held` are keys whose value is a placeholder; `version_evidence`: the key that bounds `versions`. `model_name` is ""
+    where nobody names the model, `architecture` None where it is not known; `model_origin` says where it came from.
     """
 
     section: Section
@@ -47,8 +30,22 @@ class Config(NamedTuple):
     context: Context
     versions: Mapping[str, Version]
     held: frozenset[str]
-    given_away: Origin | None = None
+    version_evidence: Origin | None = None
     architecture: Any = None
+    model_name: str = ""
+    model_origin: Origin = Origin("unknown")
+
+    def get(self, key: str) -> Any:
+        """The value of `key`, else Axolotl's default, else None; UNKNOWN for a placeholder."""
+        return UNKNOWN if key in self.held else self.own.get(key)
+
+    def written(self, key: str) -> str | None:
+        """The spelling under which the file gives `key`, None where it does not."""
+        return self.own.written(key)
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of `key` comes from."""
+        return self.own.origin(key)
 
     def text(self, key: str) -> str:
         value = self.own.get(key)
@@ -102,21 +99,21 @@ class Config(NamedTuple):
             fields.put(name, value, self.own.origin(key))
 
 
-def config_of(section: Section, context: Context) -> Config:
-    """The view of a file; values that something else fills in (`${LORA_R}`) are left out of it and named in `held`."""
+def config_of(section: Section, context: Context, keys: Keys) -> Config:
+    """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out, named in `held`."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions, given_away = axolotl_versions(plain, context.versions)
+    versions, version_evidence = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
-    own = read_arguments(plain, _DEFAULTS, named)
-    hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
-    return Config(plain, own, hf, context, versions, held, given_away)
+    own = read_arguments(plain, keys.defaults, named)
+    hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, keys, context, versions))
+    return Config(plain, own, hf, context, versions, held, version_evidence)
 
 
 _EMULATES_BF16: Version = (2, 3)
 
 
-def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
+def half_precision(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     """The half-precision dtype that trains ("" for none), and the key that says so.
 
     `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch
@@ -137,16 +134,16 @@ def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     return "", "bf16"
 
 
-def _training_arguments(own: Arguments, context: Context, versions: Mapping[str, Version]) -> dict[str, Any]:
-    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
-    values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
-    micro = own.get("micro_batch_size")
-    values["per_device_train_batch_size"] = micro
-    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or micro
+def _training_arguments(
+    own: Arguments, keys: Keys, context: Context, versions: Mapping[str, Version]
+) -> dict[str, Any]:
+    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args): the keys that the table passes
+    on, and what Axolotl makes of several keys."""
+    values = {row.passes: own.get(row.name) for row in keys if row.passes and own.get(row.name) is not None}
+    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or own.get("micro_batch_size")
     values["gradient_accumulation_steps"] = accumulation(own)
-    values["optim"] = own.get("optimizer")
     values["optim_args"] = _options(own.get("optim_args"))
-    dtype, _ = half(own, context, versions["torch"])
+    dtype, _ = half_precision(own, context, versions["torch"])
     full = own.get("bf16") == "full"
     values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
     values["bf16_full_eval"] = full

@@ -12,23 +12,13 @@ import memlint.formats.axolotl.edits as written
 from memlint.findings import Edit
 from memlint.formats.axolotl.config import Config, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
-from memlint.formats.axolotl.loss import apply_loss
-from memlint.formats.axolotl.method import apply_method
-from memlint.formats.axolotl.model import apply_model, find_model
-from memlint.formats.axolotl.parallel import Taken, apply_parallel
+from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
+from memlint.formats.axolotl.model import find_model
+from memlint.formats.axolotl.parallel import UsedSection, apply_engine, apply_launch_file
 from memlint.formats.axolotl.recognise import recognise
 from memlint.formats.axolotl.releases import NAME, SCHEMA
-from memlint.formats.axolotl.training import (
-    apply_batch,
-    apply_checkpointing,
-    apply_evaluation,
-    apply_optimizer,
-    apply_sequence,
-    apply_stack,
-    apply_stage,
-    apply_tiles,
-)
-from memlint.formats.axolotl.unmodelled import apply_unmodelled
+from memlint.formats.axolotl.training import apply_stack
+from memlint.formats.axolotl.unmodelled import apply_unmodelled_model
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
@@ -45,33 +35,31 @@ def parse(document: Document, context: Context) -> Parsed:
     """The file as one run. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
-    config, origin, name = find_model(config_of(root(document), context))
+    config = find_model(config_of(root(document), context, KEYS))
     fields = Fields()
     apply_arguments(fields, config.hf, config.versions)
-    apply_batch(fields, config)
     apply_hardware(fields, context)
     apply_stack(fields, config)
-    apply_model(fields, config, origin, name)
-    apply_method(fields, config)
-    for part in (apply_stage, apply_sequence, apply_checkpointing, apply_loss, apply_optimizer, apply_evaluation):
-        part(fields, config)
-    taken = apply_parallel(fields, config)
-    apply_tiles(fields, config)
-    apply_unmodelled(fields, config)
-    return _finished(fields, config, taken)
+    RUN_KEYS.read(fields, config, config)
+    used = apply_launch_file(fields, config)
+    PARALLEL_KEYS.read(fields, config, config)
+    used += apply_engine(fields, config)
+    FEATURE_KEYS.read(fields, config, config)
+    apply_unmodelled_model(fields, config)
+    return _finished(fields, config, used)
 
 
-def _finished(fields: Fields, config: Config, taken: tuple[Taken, ...]) -> Parsed:
+def _finished(fields: Fields, config: Config, used: tuple[UsedSection, ...]) -> Parsed:
     document = config.section.document
-    others = tuple(dict.fromkeys(one.section.document.path for one in taken if one.section.document is not document))
+    others = tuple(dict.fromkeys(one.section.document.path for one in used if one.section.document is not document))
     run = fields.run(NAME, document.path, others)
     raw: dict[str, Any] = {"config": document.value}
     places: dict[str, tuple[str, Path]] = {"config": (document.path, ())}
-    for one in taken:
+    for one in used:
         raw[one.name] = one.section.value
         if one.editable:
             places[one.name] = (one.section.document.path, one.section.pointer)
-    files = {one.section.document.path: one.section.document for one in taken if one.section.document is not document}
+    files = {one.section.document.path: one.section.document for one in used if one.section.document is not document}
     return Parsed(NAME, (run,), (*axolotl_issues(config), *fields.issues), (document, *files.values()), raw, places)
 
 

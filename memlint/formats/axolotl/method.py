@@ -1,23 +1,32 @@
-"""Axolotl: what of the model trains: adapters and what they adapt, or patterns of parameters (loaders/adapter.py)."""
+"""Axolotl: what of the model trains: adapters and what they adapt, or patterns of parameters (loaders/adapter.py).
+
+How the keys are read and written; utils/schemas/{peft,config,validation}.py, axolotl 0.19.0.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.axolotl.config import Config, default_origin, is_sharded
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
+from memlint.formats.keys import Change, Written
 
 
-def apply_method(fields: Fields, config: Config) -> None:
-    for part in ("freeze_vision_tower", "freeze_multi_modal_projector"):
-        config.put(fields, f"method.{part}", "freeze_mm_modules", config.own.flag("freeze_mm_modules"))
+def trains_adapters(config: Config) -> bool:
+    """Whether the file trains adapters that are known here."""
+    return config.adapter in ADAPTERS
+
+
+def read_method(fields: Fields, config: Config) -> None:
+    """`adapter`; without one the whole model trains, unless `unfrozen_parameters` picks some of it."""
     if "adapter" in config.held:
         fields.unknown("method.kind", "`adapter` is a placeholder")
-    elif config.adapter in ADAPTERS:
-        _lora(fields, config)
+    elif trains_adapters(config):
+        fields.put("method.kind", "lora", config.own.origin("adapter"))
     elif config.adapter:
         fields.unknown("method.kind", f"`adapter: {config.adapter}` is not modelled")
     elif config.own.get("unfrozen_parameters"):
@@ -26,38 +35,40 @@ def apply_method(fields: Fields, config: Config) -> None:
         fields.put("method.kind", "full", config.own.origin("adapter"))
 
 
-def _lora(fields: Fields, config: Config) -> None:
-    config.put(fields, "method.kind", "adapter", "lora")
-    for field, key in (("rank", "lora_r"), ("alpha", "lora_alpha")):
-        config.put(fields, f"method.{field}", key, config.whole(key, 0))
+def read_rank(fields: Fields, config: Config) -> None:
+    """`lora_r`; peft's own default of 8 never counts, the file has to say it."""
+    config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
     if not config.own.written("lora_r") and "lora_r" not in config.held:
         named = config.own.get("lora_model_dir")
         reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
         fields.unknown("method.rank", reason)
-    config.put(fields, "method.dropout", "lora_dropout", float(config.own.number("lora_dropout") or 0))
-    _targets(fields, config)
-    for field, key in (("modules_to_save", "lora_modules_to_save"), ("target_parameters", "lora_target_parameters")):
-        words = as_words(config.own.get(key))
-        if words:
-            config.put(fields, f"method.{field}", key, words)
-    for field in ("use_dora", "use_rslora"):
-        config.put(fields, f"method.{field}", f"peft_{field}", config.own.flag(f"peft_{field}"))
+
+
+def read_layers(fields: Fields, config: Config) -> None:
+    """`peft_layers_to_transform`: numbers of the layers that get adapters."""
     layers = config.own.get("peft_layers_to_transform")
     if isinstance(layers, list) and layers:
         chosen = tuple(layer for layer in layers if isinstance(layer, int))
         config.put(fields, "method.layers_to_transform", "peft_layers_to_transform", chosen)
+
+
+def read_rank_pattern(fields: Fields, config: Config) -> None:
+    """`lora_rank_pattern`: ranks of single modules."""
     pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
-    _adapter_dtype(fields, config)
-    fused = _fused(config)
-    fields.put("method.fused_adapters", fused, default_origin(config, "LoRA kernels are on where they can be"))
+
+
+def read_fused_adapters(fields: Fields, config: Config) -> None:
+    """The projections that run Axolotl's LoRA kernels."""
+    origin = default_origin(config, "LoRA kernels are on where they can be")
+    fields.put("method.fused_adapters", _fused(config), origin)
 
 
 _CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
 
 
-def _adapter_dtype(fields: Fields, config: Config) -> None:
+def read_adapter_dtype(fields: Fields, config: Config) -> None:
     """peft makes adapters fp32. Of reinforcement learning, TRL wraps the model itself (core/builders/rl.py:289) and
     makes QLoRA's bf16; under FSDP Axolotl makes all one dtype (:331)."""
     half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
@@ -68,7 +79,7 @@ def _adapter_dtype(fields: Fields, config: Config) -> None:
     config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
 
 
-def _targets(fields: Fields, config: Config) -> None:
+def read_targets(fields: Fields, config: Config) -> None:
     """`lora_target_linear` adds every linear layer; one string is a pattern over whole names (peft's re.fullmatch)."""
     if config.own.flag("lora_target_linear"):
         fields.put("method.targets", _every_linear(config), config.own.origin("lora_target_linear"))
@@ -224,3 +235,62 @@ def _is_left_out(config: Config) -> bool:
     sharded = config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
     without = eight_bits or config.own.flag("trust_remote_code") or config.own.flag("nvfp4_merge_aware")
     return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
+
+
+_QUANTIZATION = ("method", "bits", "kind", "double_quant")
+# What picks or packs whole weights in its own way and does not go with a new adapter.
+_WITHOUT_ADAPTERS = ("unfrozen_parameters", "relora", "model_quantization_config", "gptq")
+
+
+def write_adapter(change: Change) -> Written | None:
+    """`adapter: lora`, or `qlora` with `load_in_4bit` (loaders/model.py, _set_quantization_config: NF4 with double
+    quantisation unless `bnb_config_kwargs` says otherwise). Kind, targets and bits of one plan make one answer."""
+    config, changes = change.section, change.changes
+    kind, targets = changes.get("method.kind"), changes.get("method.targets")
+    quantized = {part: changes.get(f"model.quantization.{part}") for part in _QUANTIZATION}
+    if kind is None and targets is None and not any(quantized.values()):
+        return {}
+    if any(quantized.values()) and (not _is_nf4(config, quantized) or _loads_on_one_rank(config)):
+        return None
+    if kind not in (None, "lora") or (kind is None and config.get("adapter") not in ADAPTERS):
+        return None
+    if any(config.get(key) for key in _WITHOUT_ADAPTERS):
+        return None
+    four_bits = quantized["bits"] == 4
+    said: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
+    said |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
+    said |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
+    if kind is None:
+        return said if targets is None else None
+    return {**said, **_target_keys(targets)} if _takes_an_adapter(config) else None
+
+
+def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
+    return quantized["bits"] == 4 and quantized["kind"] in (None, "nf4") and not config.get("bnb_config_kwargs")
+
+
+def _loads_on_one_rank(config: Mapping[str, Any]) -> bool:
+    """validation.py:1266: FSDP2 takes no 4 bits that are loaded so."""
+    section = config.get("fsdp_config")
+    keys = ("cpu_ram_efficient_loading", "fsdp_cpu_ram_efficient_loading")
+    return isinstance(section, dict) and any(section.get(key) for key in keys)
+
+
+def _takes_an_adapter(config: Mapping[str, Any]) -> bool:
+    """validation.py: fused MLPs, 1-bit models and `q_galore_adamw8bit` want whole weights."""
+    fused = any(config.get(key) for key in ("flash_attn_fuse_mlp", "flash_attn_fuse_qkv", "use_onebitllms"))
+    return not fused and config.get("optimizer") != "q_galore_adamw8bit"
+
+
+def _target_keys(targets: Any) -> Written:
+    if targets is None:
+        return {}
+    if tuple(targets) == ("all-linear",):
+        return {"lora_target_linear": True, "lora_target_modules": None}
+    return {"lora_target_modules": list(targets), "lora_target_linear": None}
+
+
+def write_frozen_modules(change: Change) -> Written | None:
+    """`freeze_mm_modules` freezes tower and projector alike."""
+    parts = [change.changes.get(f"method.freeze_{part}") for part in ("vision_tower", "multi_modal_projector")]
+    return {"freeze_mm_modules": True} if parts == [True, True] else None

@@ -1,16 +1,17 @@
-"""Axolotl: the model, its dtype, quantisation and attention (loaders/model.py)."""
+"""Axolotl: the model, its dtype, quantisation and attention (loaders/model.py): how the keys are read and written."""
 
 from __future__ import annotations
 
-from memlint.formats.axolotl.config import Config, half, is_sharded
+from memlint.formats.axolotl.config import Config, half_precision, is_sharded
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
 from memlint.formats.engine_files import fsdp
 from memlint.formats.fields import Fields, as_bool
+from memlint.formats.keys import Change, Written
 from memlint.run import Origin, Quantization
 
 # utils/schemas/enums.py: LEGACY_ATTN_FLAG_TO_IMPL, the most particular first.
-_FLAGS = (
+FLAGS = (
     ("xformers_attention", "xformers"),
     ("sage_attention", "sage"),
     ("flex_attention", "flex_attention"),
@@ -19,7 +20,7 @@ _FLAGS = (
     ("eager_attention", "eager"),
 )
 # Kernels of one kind keep the same tensors: inputs, output and a row of sums.
-_LIKE_FLASH = {
+_SAME_TENSORS = {
     "flash_attention_4": "flash_attention_2",
     "flash_attention_torch": "flash_attention_2",
     "xformers": "flash_attention_2",
@@ -30,34 +31,31 @@ _LIKE_FLASH = {
 ADAPTERS = ("lora", "qlora")
 
 
-def find_model(config: Config) -> tuple[Config, Origin, str]:
-    """`config` with its architecture, where that came from, and the model's name ("" when nobody says it)."""
+def find_model(config: Config) -> Config:
+    """`config` with its model's name and architecture, and where the architecture came from."""
     name = config.text("base_model") or config.context.model_name
     if not name or "base_model" in config.held:
         reason = "`base_model` is a placeholder" if "base_model" in config.held else "no `base_model`"
-        return config, Origin("unknown", detail=reason), ""
+        return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
-    return config._replace(architecture=architecture), origin, name
+    return config._replace(architecture=architecture, model_name=name, model_origin=origin)
 
 
-def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> None:
-    if name:
+def read_model(fields: Fields, config: Config) -> None:
+    """`base_model`; `--model` or a setting where the file names none."""
+    if config.model_name:
         written = bool(config.text("base_model"))
-        fields.put("model.name", name, config.own.origin("base_model") if written else Origin("setting"))
+        origin = config.own.origin("base_model") if written else Origin("setting")
+        fields.put("model.name", config.model_name, origin)
     else:
         fields.unknown("model.name", "the file names no model (`base_model`); give --model")
     if config.architecture is None:
-        fields.unknown("model.architecture", origin.detail)
+        fields.unknown("model.architecture", config.model_origin.detail)
     else:
-        fields.put("model.architecture", config.architecture, origin)
-    _dtypes(fields, config)
-    quantization, place = _quantization(config)
-    fields.put("model.quantization", quantization, place)
-    _attention(fields, config)
-    config.put(fields, "model.from_scratch", "reinit_weights", config.own.flag("reinit_weights"))
+        fields.put("model.architecture", config.architecture, config.model_origin)
 
 
-def _dtypes(fields: Fields, config: Config) -> None:
+def read_dtypes(fields: Fields, config: Config) -> None:
     """One dtype loads and trains (utils/config/__init__.py, resolve_dtype); mixed precision is autocast on top of it.
 
     Full fine-tuning without a flash kernel leaves embeddings, head and norms in fp32 (loaders/model.py:440,
@@ -69,8 +67,6 @@ def _dtypes(fields: Fields, config: Config) -> None:
         fields.put(name, dtype or "float32", origin)
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", dtype or "float32", origin)
-    if config.own.flag("fp8"):
-        fields.put("precision.fp8", "torchao", config.own.origin("fp8"))
     if dtype and _upcasts_rest(config):
         _after_kbit(fields, config, dtype)
     elif dtype and not (config.adapter or is_sharded(config) or _wants_half_embeddings(config)):
@@ -80,7 +76,7 @@ def _dtypes(fields: Fields, config: Config) -> None:
 
 def loaded(config: Config) -> tuple[str, str]:
     """The dtype that the model is loaded in ("" for fp32), and the key that says so."""
-    dtype, key = half(config.own, config.context, config.versions["torch"])
+    dtype, key = half_precision(config.own, config.context, config.versions["torch"])
     for other in ("load_in_8bit", "float16"):
         if not dtype and config.own.flag(other):
             return "float16", other
@@ -107,12 +103,16 @@ def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
 
 def _wants_half_embeddings(config: Config) -> bool:
     word, _ = _asked_attention(config)
-    return (bool(word) and word not in ("eager", "sdpa")) or cuts(config)
+    return (bool(word) and word not in ("eager", "sdpa")) or uses_cut_cross_entropy(config)
 
 
-def cuts(config: Config) -> bool:
+def uses_cut_cross_entropy(config: Config) -> bool:
     """Whether cut cross entropy is the loss, on by default with its plug-in; it reads the head in half precision."""
     return "CutCrossEntropyPlugin" in config.plugins and as_bool(config.own.get("cut_cross_entropy")) is not False
+
+
+def read_quantization(fields: Fields, config: Config) -> None:
+    fields.put("model.quantization", *_quantization(config))
 
 
 def _quantization(config: Config) -> tuple[Quantization, Origin]:
@@ -174,17 +174,37 @@ def _asked_attention(config: Config) -> tuple[str, str]:
     word = config.text("attn_implementation")
     if word:
         return word.split(":")[0].split("@")[0], "attn_implementation"
-    key, name = next(((key, name) for key, name in _FLAGS if config.own.flag(key)), ("", ""))
+    key, name = next(((key, name) for key, name in FLAGS if config.own.flag(key)), ("", ""))
     return name, key
 
 
-def _attention(fields: Fields, config: Config) -> None:
+def read_attention(fields: Fields, config: Config) -> None:
     word, key = _asked_attention(config)
     if word:
-        fields.put("attention.implementation", _LIKE_FLASH.get(word, word), config.own.origin(key))
+        fields.put("attention.implementation", _SAME_TENSORS.get(word, word), config.own.origin(key))
         fields.put("attention.requested", word, config.own.origin(key))
     else:
         fields.default("attention.implementation", "sdpa", "transformers: sdpa where the model supports it")
+
+
+# utils/schemas/config.py: `attn_implementation` since 0.12; flags alone before.
+_SINCE_ATTENTION = (0, 12)
+_WRITABLE_FLAGS = {
+    "eager": "eager_attention",
+    "sdpa": "sdp_attention",
+    "flash_attention_2": "flash_attention",
+    "flex_attention": "flex_attention",
+}
+_WRITABLE = (*_WRITABLE_FLAGS, "flash_attention_3")
+
+
+def write_attention(change: Change) -> Written | None:
+    """`attn_implementation`, or the flag of an older release. Other flags may not stand beside either."""
+    if () < change.run.stack.framework_version < _SINCE_ATTENTION:
+        key, value = _WRITABLE_FLAGS.get(change.value, ""), True
+    else:
+        key, value = "attn_implementation" if change.value in _WRITABLE else "", change.value
+    return {key: value, **{flag: None for flag, _ in FLAGS if flag != key}} if key else None
 
 
 def fsdp_version(config: Config) -> int:

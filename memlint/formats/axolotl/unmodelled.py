@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
 from memlint.formats.axolotl.model import dequantizes
+from memlint.formats.axolotl.training import read_tiles
 from memlint.formats.fields import Fields, as_bool
+from memlint.formats.keys import Read
 
-# Key -> what it does that no figure covers.
-_UNMODELLED = {
-    "layer_offloading": "layers come and go between host and GPU",
-    "qat": "fake quantisation keeps copies of weights and activations",
-    "use_onebitllms": "BitNet's linear layers",
-    "dpo_use_liger_kernel": "Liger's fused DPO loss",
-    "relora": "ReLoRA merges and resets adapters while it trains",
-    "relora_steps": "ReLoRA merges and resets adapters while it trains",
-    "use_scattermoe": "ScatterMoE's expert kernels",
-    "use_sonicmoe": "SonicMoE's expert kernels",
-    "lisa_n_layers": "LISA picks other layers every few steps",
-    "ebft": "energy-based fine-tuning generates and embeds beside the step",
-    "process_reward_model": "a head per token",
-    "peft_layer_replication": "layers are used more than once, each with adapters of its own",
-    "peft_trainable_token_indices": "rows of the embedding train beside the adapters",
-    "flash_optimum": "BetterTransformer's layers",
-    "max_memory": "layers are spread over devices by hand",
-    "gpu_memory_limit": "layers are spread over devices by hand",
-}
 _PLUGINS = {
     "SpectrumPlugin": "Spectrum picks layers by a file of its own",
     "KDPlugin": "a teacher's logits stand beside the student's",
@@ -45,35 +26,55 @@ _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
 _OWN_CODE = ("kimi_linear",)  # model_support/kimi_linear/modeling_kimi.py:815, a list of linear layers
 
 
-def apply_unmodelled(fields: Fields, config: Config) -> None:
-    """The first feature that keeps what nobody here has counted, said in place of a figure."""
-    for key, reason in _UNMODELLED.items():
-        value: Any = config.own.get(key)
+def unmodelled(key: str, reason: str) -> Read:
+    """A reader of a key that turns a feature on."""
+
+    def read(fields: Fields, config: Config) -> None:
+        value = config.own.get(key)
         if value and as_bool(value) is not False:
-            fields.put("stack.unmodelled", f"`{key}`: {reason}", config.own.origin(key))
-            return
-    for name in config.plugins:
-        if name in _PLUGINS:
-            fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
-            return
+            _say(fields, config, key, f"`{key}`: {reason}")
+
+    return read
+
+
+def _say(fields: Fields, config: Config, key: str, reason: str) -> None:
+    """The first feature that is met is the one that the report names."""
+    if "stack.unmodelled" not in fields.values:
+        fields.put("stack.unmodelled", reason, config.own.origin(key))
+
+
+def read_plugins(fields: Fields, config: Config) -> None:
+    name = next((name for name in config.plugins if name in _PLUGINS), "")
+    if name:
+        _say(fields, config, "plugins", f"{name}: {_PLUGINS[name]}")
+
+
+def read_tiled_mlp(fields: Fields, config: Config) -> None:
+    """`tiled_mlp`: a number of tiles where layers are checkpointed and nothing is cast, else no figure."""
+    read_tiles(fields, config)
     if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
         reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, of adapters or under autocast"
-        fields.put("stack.unmodelled", reason, config.own.origin("tiled_mlp"))
-        return
+        _say(fields, config, "tiled_mlp", reason)
+
+
+def read_linear_experts(fields: Fields, config: Config) -> None:
     if config.own.flag("llama4_linearized_experts") and not linearizes(config):
         reason = "`llama4_linearized_experts`: experts become linear layers of their own"
-        fields.put("stack.unmodelled", reason, config.own.origin("llama4_linearized_experts"))
-        return
+        _say(fields, config, "llama4_linearized_experts", reason)
+
+
+def read_packed_experts(fields: Fields, config: Config) -> None:
     packing = unknown_of_packing(fields, config)
     if packing:
-        reason = f"`quantize_moe_experts`: {packing}"
-        fields.put("stack.unmodelled", reason, config.own.origin("quantize_moe_experts"))
-        return
+        _say(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
+
+
+def apply_unmodelled_model(fields: Fields, config: Config) -> None:
+    """What the model itself brings, whatever the keys say."""
     if config.family in _OWN_CODE and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"
-        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
-        return
+        _say(fields, config, "base_model", reason)
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not dequantizes(config):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
-        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
+        _say(fields, config, "base_model", reason)
