@@ -194,7 +194,7 @@ def _options(value: Any) -> Any:
     return value
 
 
-def is_sharded(config: Config) -> bool:
+def uses_fsdp(config: Config) -> bool:
     """loaders/model.py:154, is_fsdp_enabled."""
     return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
 

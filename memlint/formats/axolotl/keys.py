@@ -83,7 +83,7 @@ BATCH = (
         "batch.auto_find",
         passes="auto_find_batch_size",
         read_only=True,
-        about="Halve the batch after every out-of-memory error and start again.",
+        about="Start again with a smaller batch after every out-of-memory error.",
     ),
 )
 MODEL = (
@@ -105,8 +105,8 @@ MODEL = (
         about="Load and train in bfloat16, 2 bytes per weight. `auto` asks the GPU, `full` also evaluates in it.",
     ),
     Key("fp16", "flag", about="Load and train in float16, 2 bytes per weight."),
-    Key("bfloat16", "flag", about="Load the model in bfloat16 without mixed precision."),
-    Key("float16", "flag", about="Load the model in float16 without mixed precision."),
+    Key("bfloat16", "flag", about="An older way to say `bf16: true`."),
+    Key("float16", "flag", about="Load the model in float16 where no other key names a 16-bit dtype."),
     Key(
         "fp8",
         "flag",
@@ -242,7 +242,6 @@ METHOD = (
         read_only=True,
         about="Parameters that get adapters by their own names, such as experts that are no linear layers.",
     ),
-    Key("peft_target_parameters", "words", about="Another name of `lora_target_parameters`."),
     Key(
         "peft_use_dora",
         "flag",
@@ -597,7 +596,7 @@ PARALLEL = (
                 "sequence_parallel_degree",
                 "parallelism.context_parallel_size",
                 None,
-                "The name of `context_parallel_size` up to Axolotl 0.11.",
+                "The older name of `context_parallel_size`.",
             ),
             (
                 "expert_parallel_size",

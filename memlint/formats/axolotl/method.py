@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.formats.axolotl.config import Config, default_origin, is_sharded
+from memlint.formats.axolotl.config import Config, default_origin, uses_fsdp
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.formats.keys import Change, Written
@@ -36,7 +36,7 @@ def read_method(fields: Fields, config: Config) -> None:
 
 
 def read_rank(fields: Fields, config: Config) -> None:
-    """`lora_r`; peft's own default of 8 never counts, the file has to say it."""
+    """`lora_r`: Axolotl has no default for it, so that a file without it says no rank."""
     config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
     if not config.own.written("lora_r") and "lora_r" not in config.held:
         named = config.own.get("lora_model_dir")
@@ -62,7 +62,7 @@ def read_rank_pattern(fields: Fields, config: Config) -> None:
 def read_fused_adapters(fields: Fields, config: Config) -> None:
     """The projections that run Axolotl's LoRA kernels."""
     origin = default_origin(config, "LoRA kernels are on where they can be")
-    fields.put("method.fused_adapters", _fused(config), origin)
+    fields.put("method.fused_adapters", _fused_projections(config), origin)
 
 
 _CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
@@ -74,7 +74,7 @@ def read_adapter_dtype(fields: Fields, config: Config) -> None:
     half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
     by_trl = config.rl in ("dpo", "ipo", "kto") and config.own.flag("load_in_4bit") and config.adapter == "qlora"
     half_adapters |= by_trl and config.versions["trl"] >= _CASTS_QLORA
-    half_adapters |= bool(config.rl) and is_sharded(config)
+    half_adapters |= bool(config.rl) and uses_fsdp(config)
     dtype = (loaded(config)[0] or "float32") if half_adapters else "float32"
     config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
 
@@ -125,20 +125,21 @@ def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
         return None
     modules = [tuple(sorted({weight.name.rpartition(".")[0] for weight in kind.weights})) for kind in kinds]
     layers = {
-        index: modules[architecture.layer_type_ids[index]] for index in _asked(pattern, architecture.layer_type_ids)
+        index: modules[architecture.layer_type_ids[index]]
+        for index in _layers_to_match(pattern, architecture.layer_type_ids)
     }
-    matched = {index: _named(compiled, names, index) for index, names in layers.items()}
+    matched = {index: _matched_names(compiled, names, index) for index, names in layers.items()}
     found = frozenset(name for names in matched.values() for name in names)
     alike = all(found.intersection(names) == set(matched[index]) for index, names in layers.items())
     return tuple(sorted(found)) if found and alike else None
 
 
 # With so few, every layer is asked; with more, which may take their time, the first and the last of each kind.
-_CHEAP = 2
+_FEW_REPEATS = 2
 
 
-def _asked(pattern: str, kinds: tuple[int, ...]) -> list[int]:
-    if _repeats(pattern) <= _CHEAP:
+def _layers_to_match(pattern: str, kinds: tuple[int, ...]) -> list[int]:
+    if _repeats(pattern) <= _FEW_REPEATS:
         return list(range(len(kinds)))
     first = {kind: index for index, kind in reversed(tuple(enumerate(kinds)))}
     last = {kind: index for index, kind in enumerate(kinds)}
@@ -149,7 +150,7 @@ def _repeats(pattern: str) -> int:
     return sum(pattern.count(sign) for sign in "*+{")
 
 
-def _named(compiled: re.Pattern[str], names: tuple[str, ...], layer: int) -> tuple[str, ...]:
+def _matched_names(compiled: re.Pattern[str], names: tuple[str, ...], layer: int) -> tuple[str, ...]:
     return tuple(name for name in names if any(compiled.fullmatch(f"{stack}.{layer}.{name}") for stack in _STACKS))
 
 
@@ -165,7 +166,7 @@ def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-_ROWS = re.compile(r"\[\d*:?\d*\]$")
+_ROW_RANGE = re.compile(r"\[\d*:?\d*\]$")
 
 
 def _unfrozen(fields: Fields, config: Config) -> None:
@@ -173,16 +174,18 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     with their whole table (utils/freeze.py, LayerNamePattern)."""
     value = config.own.get("unfrozen_parameters")
     words = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-    called = [_as_called_now(word, config) for word in words]
-    patterns = tuple("^" + re.sub(r"\.(?!\+)", r"\\.", _ROWS.sub("", word)).lstrip("^") for word in called)
+    called = [_with_todays_names(word, config) for word in words]
+    patterns = tuple("^" + re.sub(r"\.(?!\+)", r"\\.", _ROW_RANGE.sub("", word)).lstrip("^") for word in called)
     if not patterns or any(bounded_pattern(pattern) is None for pattern in patterns):
         fields.unknown("method.kind", "`unfrozen_parameters` has a pattern that is not evaluated")
         return
-    strange = next((word for word, text in zip(words, patterns) if not _names_one(text, config.architecture)), None)
-    if strange is not None:
+    unmatched = next(
+        (word for word, text in zip(words, patterns) if not _matches_a_parameter(text, config.architecture)), None
+    )
+    if unmatched is not None:
         before = _CALLED_BEFORE.get(config.family, "")
-        renamed = f" (transformers 5 calls `{before}` `mlp`)" if before and before in strange else ""
-        fields.unknown("method.kind", f"`{strange[:60]}` names no parameter that is known here{renamed}")
+        renamed = f" (transformers 5 calls `{before}` `mlp`)" if before and before in unmatched else ""
+        fields.unknown("method.kind", f"`{unmatched[:60]}` names no parameter that is known here{renamed}")
         return
     config.put(fields, "method.kind", "unfrozen_parameters", "freeze")
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
@@ -192,13 +195,13 @@ def _unfrozen(fields: Fields, config: Config) -> None:
 _CALLED_BEFORE = {"mixtral": "block_sparse_moe", "phimoe": "block_sparse_moe"}
 
 
-def _as_called_now(word: str, config: Config) -> str:
+def _with_todays_names(word: str, config: Config) -> str:
     """A pattern of names that this run's transformers gives, in those of today."""
     before = _CALLED_BEFORE.get(config.family)
     return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
 
 
-def _names_one(text: str, architecture: Any) -> bool:
+def _matches_a_parameter(text: str, architecture: Any) -> bool:
     """Whether a pattern matches a parameter, by the names that decoders of today have."""
     compiled = bounded_pattern(text)
     kinds = getattr(architecture, "layer_types", ())
@@ -217,7 +220,7 @@ _WITHOUT_CODE = ("paddleocr_vl", "muse_glimmer", "qwen4_exp")  # model_support/*
 _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
-def _fused(config: Config) -> tuple[str, ...]:
+def _fused_projections(config: Config) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
     said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
@@ -225,10 +228,10 @@ def _fused(config: Config) -> tuple[str, ...]:
         return ()
     if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
         return tuple(group for group, value in said.items() if value)
-    return () if config.release < _SINCE_AUTOMATIC or _is_left_out(config) else tuple(said)
+    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(said)
 
 
-def _is_left_out(config: Config) -> bool:
+def _without_kernels(config: Config) -> bool:
     """FSDP counts as version 2 where `fsdp_version` itself says so: the validator runs before the one that copies
     `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
     eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")

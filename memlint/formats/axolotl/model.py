@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.formats.axolotl.config import Config, half_precision, is_sharded
+from memlint.formats.axolotl.config import Config, half_precision, uses_fsdp
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
 from memlint.formats.engine_files import fsdp
@@ -68,8 +68,8 @@ def read_dtypes(fields: Fields, config: Config) -> None:
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", dtype or "float32", origin)
     if dtype and _upcasts_rest(config):
-        _after_kbit(fields, config, dtype)
-    elif dtype and not (config.adapter or is_sharded(config) or _wants_half_embeddings(config)):
+        _after_preparing_for_kbit(fields, config, dtype)
+    elif dtype and not (config.adapter or uses_fsdp(config) or _wants_half_embeddings(config)):
         reason = "Axolotl keeps embeddings, head and norms in fp32 where neither adapters nor flash kernels need less"
         fields.infer("precision.embeddings_dtype", "float32", reason)
 
@@ -86,12 +86,12 @@ def loaded(config: Config) -> tuple[str, str]:
 def _upcasts_rest(config: Config) -> bool:
     """Whether peft's prepare_model_for_kbit_training makes all that is not quantised fp32 (loaders/model.py:1109)."""
     loads_on_host = as_bool(fsdp.Options(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading"))
-    sharded = is_sharded(config) and (config.adapter == "qlora" or loads_on_host)
+    sharded = uses_fsdp(config) and (config.adapter == "qlora" or loads_on_host)
     without = packs_experts(config) or bool(config.below("peft").get("loftq_config"))
     return config.adapter in ADAPTERS and config.quantizes and not (sharded or without)
 
 
-def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
+def _after_preparing_for_kbit(fields: Fields, config: Config, dtype: str) -> None:
     """What peft made fp32, Axolotl turns back for embeddings, head and norms. `adapter: lora` with `load_in_4bit`
     quantises nothing (loaders/model.py:799) and is made fp32 all the same."""
     reason = "turned back after prepare_model_for_kbit_training (loaders/model.py:489)"
@@ -102,7 +102,7 @@ def _after_kbit(fields: Fields, config: Config, dtype: str) -> None:
 
 
 def _wants_half_embeddings(config: Config) -> bool:
-    word, _ = _asked_attention(config)
+    word, _ = _requested_attention(config)
     return (bool(word) and word not in ("eager", "sdpa")) or uses_cut_cross_entropy(config)
 
 
@@ -122,7 +122,7 @@ def _quantization(config: Config) -> tuple[Quantization, Origin]:
     if stored is not None and method != "none" and not dequantizes(config):
         found = Quantization(method, stored.bits, stored.kind, stored.double_quant, "uint8", True, stored.group_size)
         found = found._replace(
-            stacked_experts=_holds_linears(config), upcast_rest_to_fp32=method == "bnb" and _upcasts_rest(config)
+            stacked_experts=_has_linear_experts(config), upcast_rest_to_fp32=method == "bnb" and _upcasts_rest(config)
         )
         return found, Origin("catalog", detail=f"the checkpoint is stored as {method}")
     if config.adapter == "qlora" and config.own.flag("load_in_4bit"):
@@ -130,14 +130,14 @@ def _quantization(config: Config) -> tuple[Quantization, Origin]:
         double = as_bool(more.get("bnb_4bit_use_double_quant"))
         kind = more.get("bnb_4bit_quant_type")
         found = Quantization("bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16")
-        return _prepared(found, config), config.own.origin("load_in_4bit")
+        return _with_module_rules(found, config), config.own.origin("load_in_4bit")
     if config.adapter == "lora" and config.own.flag("load_in_8bit"):
-        return _prepared(Quantization("bnb", 8, "int8"), config), config.own.origin("load_in_8bit")
+        return _with_module_rules(Quantization("bnb", 8, "int8"), config), config.own.origin("load_in_8bit")
     return Quantization(), config.own.origin("load_in_4bit")
 
 
-def _prepared(found: Quantization, config: Config) -> Quantization:
-    experts, rest = _holds_linears(config), _upcasts_rest(config)
+def _with_module_rules(found: Quantization, config: Config) -> Quantization:
+    experts, rest = _has_linear_experts(config), _upcasts_rest(config)
     packed = packs_experts(config) and not experts
     found = found._replace(stacked_experts=experts, experts_on_load=packed, upcast_rest_to_fp32=rest)
     return found._replace(skipped=_skipped(config, found.bits))
@@ -159,7 +159,7 @@ def _skipped(config: Config, bits: float) -> tuple[str, ...]:
 _MOST_SKIPPED = 4096
 
 
-def _holds_linears(config: Config) -> bool:
+def _has_linear_experts(config: Config) -> bool:
     """bitsandbytes replaces linear layers alone, which experts are in remote code and in `Linearized` checkpoints."""
     return config.own.flag("trust_remote_code") or "linearized" in config.text("base_model").lower()
 
@@ -169,7 +169,7 @@ def dequantizes(config: Config) -> bool:
     return bool(as_bool(config.below("model_quantization_config_kwargs").get("dequantize")))
 
 
-def _asked_attention(config: Config) -> tuple[str, str]:
+def _requested_attention(config: Config) -> tuple[str, str]:
     """The implementation that the file asks for and the key that says so; "" where it asks for none."""
     word = config.text("attn_implementation")
     if word:
@@ -179,7 +179,7 @@ def _asked_attention(config: Config) -> tuple[str, str]:
 
 
 def read_attention(fields: Fields, config: Config) -> None:
-    word, key = _asked_attention(config)
+    word, key = _requested_attention(config)
     if word:
         fields.put("attention.implementation", _SAME_TENSORS.get(word, word), config.own.origin(key))
         fields.put("attention.requested", word, config.own.origin(key))

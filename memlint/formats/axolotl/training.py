@@ -8,7 +8,7 @@ from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.keys import Change, Read, Written
 from memlint.run import Origin
 
-_EXPANDABLE = (0, 5)
+_SETS_EXPANDABLE_SEGMENTS = (0, 5)
 _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}
 
 
@@ -22,7 +22,7 @@ def apply_stack(fields: Fields, config: Config) -> None:
     where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
     fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
     # utils/__init__.py:81, set_pytorch_cuda_alloc_conf (0.5 to 0.6: train.py:60), unless the environment says otherwise
-    segments = config.release >= _EXPANDABLE and config.versions["torch"] >= (2, 2)
+    segments = config.release >= _SETS_EXPANDABLE_SEGMENTS and config.versions["torch"] >= (2, 2)
     fields.put("stack.expandable_segments", segments, default_origin(config, "PYTORCH_ALLOC_CONF"))
 
 

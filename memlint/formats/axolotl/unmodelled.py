@@ -32,12 +32,12 @@ def unmodelled(key: str, reason: str) -> Read:
     def read(fields: Fields, config: Config) -> None:
         value = config.own.get(key)
         if value and as_bool(value) is not False:
-            _say(fields, config, key, f"`{key}`: {reason}")
+            _name_feature(fields, config, key, f"`{key}`: {reason}")
 
     return read
 
 
-def _say(fields: Fields, config: Config, key: str, reason: str) -> None:
+def _name_feature(fields: Fields, config: Config, key: str, reason: str) -> None:
     """The first feature that is met is the one that the report names."""
     if "stack.unmodelled" not in fields.values:
         fields.put("stack.unmodelled", reason, config.own.origin(key))
@@ -46,7 +46,7 @@ def _say(fields: Fields, config: Config, key: str, reason: str) -> None:
 def read_plugins(fields: Fields, config: Config) -> None:
     name = next((name for name in config.plugins if name in _PLUGINS), "")
     if name:
-        _say(fields, config, "plugins", f"{name}: {_PLUGINS[name]}")
+        _name_feature(fields, config, "plugins", f"{name}: {_PLUGINS[name]}")
 
 
 def read_tiled_mlp(fields: Fields, config: Config) -> None:
@@ -54,27 +54,27 @@ def read_tiled_mlp(fields: Fields, config: Config) -> None:
     read_tiles(fields, config)
     if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
         reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, of adapters or under autocast"
-        _say(fields, config, "tiled_mlp", reason)
+        _name_feature(fields, config, "tiled_mlp", reason)
 
 
 def read_linear_experts(fields: Fields, config: Config) -> None:
     if config.own.flag("llama4_linearized_experts") and not linearizes(config):
         reason = "`llama4_linearized_experts`: experts become linear layers of their own"
-        _say(fields, config, "llama4_linearized_experts", reason)
+        _name_feature(fields, config, "llama4_linearized_experts", reason)
 
 
 def read_packed_experts(fields: Fields, config: Config) -> None:
     packing = unknown_of_packing(fields, config)
     if packing:
-        _say(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
+        _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
 
 
 def apply_unmodelled_model(fields: Fields, config: Config) -> None:
     """What the model itself brings, whatever the keys say."""
     if config.family in _OWN_CODE and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"
-        _say(fields, config, "base_model", reason)
+        _name_feature(fields, config, "base_model", reason)
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not dequantizes(config):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
-        _say(fields, config, "base_model", reason)
+        _name_feature(fields, config, "base_model", reason)
