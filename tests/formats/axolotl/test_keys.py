@@ -57,7 +57,9 @@ WRITTEN = [(row, field) for row in KEYS for field in row.fields if not row.read_
 
 
 def values_of(row: Key, field: str) -> tuple[Any, ...]:
-    return WORDS[field] if field in WORDS else SAMPLES[row.kind]
+    if field in WORDS:
+        return WORDS[field]
+    return tuple(row.values.values()) if row.values else SAMPLES[row.kind]
 
 
 @pytest.mark.parametrize(("row", "field"), WRITTEN, ids=[f"{row.name}-{field}" for row, field in WRITTEN])
