@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import Config, default_origin, uses_fsdp
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
@@ -183,7 +184,7 @@ def _unfrozen(fields: Fields, config: Config) -> None:
         (word for word, text in zip(words, patterns) if not _matches_a_parameter(text, config.architecture)), None
     )
     if unmatched is not None:
-        before = _CALLED_BEFORE.get(config.family, "")
+        before = families.MLP_CALLED_BEFORE.get(config.family, "")
         renamed = f" (transformers 5 calls `{before}` `mlp`)" if before and before in unmatched else ""
         fields.unknown("method.kind", f"`{unmatched[:60]}` names no parameter that is known here{renamed}")
         return
@@ -191,13 +192,9 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
 
 
-# What transformers 5 calls `mlp`, and mixtures before it otherwise (4.57.6 models/{mixtral,phimoe}/modeling_*.py).
-_CALLED_BEFORE = {"mixtral": "block_sparse_moe", "phimoe": "block_sparse_moe"}
-
-
 def _with_todays_names(word: str, config: Config) -> str:
     """A pattern of names that this run's transformers gives, in those of today."""
-    before = _CALLED_BEFORE.get(config.family)
+    before = families.MLP_CALLED_BEFORE.get(config.family)
     return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
 
 
@@ -216,7 +213,6 @@ def _matches_a_parameter(text: str, architecture: Any) -> bool:
 
 _KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))
 _SINCE_AUTOMATIC = (0, 9, 1)
-_WITHOUT_CODE = ("paddleocr_vl", "muse_glimmer", "qwen4_exp")  # model_support/*/__init__.py: lora_kernels unsupported
 _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
@@ -224,7 +220,7 @@ def _fused_projections(config: Config) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
     said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
-    if config.family in _WITHOUT_CODE:
+    if config.family in families.WITHOUT_LORA_KERNELS:
         return ()
     if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
         return tuple(group for group, value in said.items() if value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import Config, half_precision, uses_fsdp
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
@@ -143,17 +144,13 @@ def _with_module_rules(found: Quantization, config: Config) -> Quantization:
     return found._replace(skipped=_skipped(config, found.bits))
 
 
-_SKIPS_SINCE = (0, 11)
-
-
 def _skipped(config: Config, bits: float) -> tuple[str, ...]:
     """Modules that are left as they are (loaders/model.py:782-814, _set_quantization_config)."""
     said = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
     if bits == 4 and isinstance(said, list):
         return tuple(str(name) for name in said[:_MOST_SKIPPED])
-    if config.family == "falcon_h1" and config.release >= _SKIPS_SINCE:
-        return ("out_proj",)
-    return ("mamba",) if config.family == "jamba" and bits == 8 else ()
+    own = families.NOT_QUANTIZED.get(config.family)
+    return own.modules if own is not None and config.release >= own.since and bits in own.bits else ()
 
 
 _MOST_SKIPPED = 4096

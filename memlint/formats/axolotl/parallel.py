@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import memlint.formats.axolotl.families as families
 from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.model import fsdp_version
@@ -15,7 +16,6 @@ from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.keys import Change, Read, Written
 from memlint.formats.references import issue as reference_issue
 
-_FINDS_UNUSED = ("gemma4", "gemma4_unified")
 _DEGREES = ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "expert_parallel_size")
 _DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
 
@@ -95,7 +95,7 @@ def _engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
         fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
     # causal.py: `bool(cfg.ddp_find_unused_parameters)` under DDP
     unused = config.own.flag("ddp_find_unused_parameters")
-    if config.family in _FINDS_UNUSED and not config.own.written("ddp_find_unused_parameters"):
+    if config.family in families.FINDS_UNUSED_PARAMETERS and not config.own.written("ddp_find_unused_parameters"):
         unused = config.own.get("activation_offloading") is not True  # utils/config/__init__.py:419
     config.put(fields, "parallelism.find_unused_parameters", "ddp_find_unused_parameters", unused)
     return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import memlint.formats.axolotl.families as families
+from memlint.formats.axolotl.behaviour import BEHAVIOUR
 from memlint.formats.axolotl.config import Config, default_origin, evaluates
 from memlint.formats.axolotl.releases import NAME
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
@@ -14,6 +16,7 @@ _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "s
 
 def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    fields.behave(*BEHAVIOUR)
     origin = config.version_evidence or default_origin(config, "what its packaging allows")
     said = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
@@ -129,7 +132,6 @@ def read_generation(fields: Fields, config: Config) -> None:
 
 # 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.
 _REENTRANT = (0, 5)
-_NEVER_REENTRANT = ("gemma4", "gemma4_unified")
 _OFFLOADING = ("offload", "offload_disk", "unsloth")
 # Offloading by saved-tensor hooks; before, `offload` replaced torch's function (monkeypatch/gradient_checkpointing).
 _OFFLOADS_BY_HOOKS = (0, 12)
@@ -147,7 +149,7 @@ def read_checkpointing(fields: Fields, config: Config) -> None:
     said = as_bool(kwargs.get("use_reentrant"))
     where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
-    reentrant = (plain if said is None else said) and config.family not in _NEVER_REENTRANT
+    reentrant = (plain if said is None else said) and config.family not in families.NEVER_REENTRANT
     fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
@@ -187,7 +189,7 @@ def read_offloading(fields: Fields, config: Config) -> None:
 def write_checkpointing(change: Change) -> Written | None:
     """Not where other keys need it as it is, nor for MPT (validation.py:1569)."""
     bound = any(change.section.get(key) for key in ("activation_offloading", "selective_checkpointing"))
-    refused = "mpt" in str(change.section.get("base_model")).lower()
+    refused = families.NAMED_WITHOUT_CHECKPOINTING in str(change.section.get("base_model")).lower()
     if change.value not in ("full", "none") or bound or refused:
         return None
     return {"gradient_checkpointing": change.value == "full"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
 from memlint.formats.axolotl.model import dequantizes
@@ -21,9 +22,6 @@ _PLUGINS = {
 
 
 _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
-
-
-_OWN_CODE = ("kimi_linear",)  # model_support/kimi_linear/modeling_kimi.py:815, a list of linear layers
 
 
 def unmodelled(key: str, reason: str) -> Read:
@@ -71,7 +69,7 @@ def read_packed_experts(fields: Fields, config: Config) -> None:
 
 def apply_unmodelled_model(fields: Fields, config: Config) -> None:
     """What the model itself brings, whatever the keys say."""
-    if config.family in _OWN_CODE and config.quantizes:
+    if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"
         _name_feature(fields, config, "base_model", reason)
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")

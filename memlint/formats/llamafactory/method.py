@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields
 from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
-from memlint.formats.llamafactory.tables import COMPOSITE_MODELS
 from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")
@@ -123,7 +123,15 @@ def _other_models(fields: Fields, config: Config) -> None:
     if config.stage in _VALUE_HEAD:
         fields.infer("method.value_model", True, f"the {config.stage} stage adds a value head")
     if extra:
-        fields.infer("method.extra_models", tuple(extra), "loaded beside the trained model")
+        fields.infer("method.extra_models", tuple(extra), _beside(config, extra))
+
+
+def _beside(config: Config, extra: list[Model]) -> str:
+    """Where the sizes of the other models come from."""
+    policy = config.text("model_name_or_path")
+    unread = [str(one.name) for one in extra if one.architecture is config.architecture and one.name != policy]
+    taken = f"; no size of {' and '.join(unread)} is known: taken to be the policy's" if unread else ""
+    return f"loaded beside the trained model{taken}"
 
 
 def needs_reference(config: Config) -> bool:

@@ -10,6 +10,7 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_number, interpolated, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.config import Config
+from memlint.formats.llamafactory.families import LIGER_MODELS_V1
 from memlint.formats.llamafactory.model import apply_model, find_model
 from memlint.formats.llamafactory.parallel import (
     Companion,
@@ -18,7 +19,6 @@ from memlint.formats.llamafactory.parallel import (
     apply_world,
     deepspeed_companion,
 )
-from memlint.formats.llamafactory.tables import LIGER_MODELS_V1
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments import Arguments, read_arguments
