@@ -9,78 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.axolotl.releases import NAME, Version, axolotl_versions
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, as_bool, as_int, interpolated
-from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.keys import Keys
 from memlint.formats.training_arguments import Arguments, read_arguments
-from memlint.formats.versions import Evidence, evidence
-from memlint.run import Origin
-
-NAME = "axolotl"
-SCHEMA = "axolotl.json"
-Version = tuple[int, ...]
-
-# utils/schemas/{config,training,peft}.py: what keys mean that a file does not give.
-_DEFAULTS: Mapping[str, Any] = {
-    "micro_batch_size": 1,
-    "gradient_accumulation_steps": 1,
-    "sequence_len": 512,
-    "optimizer": "adamw_torch_fused",
-    "lora_dropout": 0.0,
-    "gradient_checkpointing": False,
-    "val_set_size": 0.0,
-    "weight_decay": 0.0,
-    "num_epochs": 1.0,
-}
-# Keys that reach transformers' TrainingArguments under their own names (core/builders/base.py, causal.py).
-_PASSED = (
-    *("gradient_accumulation_steps", "weight_decay", "max_grad_norm", "optim_target_modules", "save_only_model"),
-    *("torch_empty_cache_steps", "auto_find_batch_size", "ddp_bucket_cap_mb", "deepspeed", "learning_rate"),
-    *("adam_beta1", "adam_beta2", "adam_epsilon", "torch_compile_backend", "torch_compile_mode"),
-)
-
-
-class Release(NamedTuple):
-    """The last patch of a minor release of Axolotl, and the newest libraries that its packaging allows."""
-
-    version: Version
-    newest: Mapping[str, Version]
-
-
-_PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
-
-
-def _release(version: Version, *newest: Version) -> Release:
-    return Release(version, dict(zip(_PACKAGES, newest, strict=True)))
-
-
-# Newest first: requirements.txt and setup.py, from 0.17 on pyproject.toml, at each tag. What is not bounded from above
-# there (torch up to 0.17, transformers in 0.6, trl and deepspeed in 0.4): what its tests ran with (.github/workflows),
-# or what was current.
-RELEASES: tuple[Release, ...] = (
-    _release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
-    _release((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
-    _release((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
-    _release((0, 16, 1), (5, 5), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
-    _release((0, 15), (5, 3), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
-    _release((0, 14), (5, 0), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
-    _release((0, 13, 2), (4, 57), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
-    _release((0, 12, 2), (4, 55), (2, 7), (0, 17), (1, 10), (0, 21), (0, 17)),
-    _release((0, 11), (4, 53), (2, 7), (0, 15), (1, 8), (0, 18), (0, 17)),
-    _release((0, 10, 1), (4, 52), (2, 7), (0, 15), (1, 7), (0, 18), (0, 17)),
-    _release((0, 9, 2), (4, 51), (2, 7), (0, 15), (1, 6), (0, 17), (0, 15)),
-    _release((0, 8, 1), (4, 51), (2, 6), (0, 15), (1, 6), (0, 16), (0, 15)),
-    _release((0, 7, 1), (4, 49), (2, 6), (0, 14), (1, 3), (0, 15), (0, 16)),
-    _release((0, 6), (4, 47), (2, 5), (0, 14), (1, 2), (0, 12), (0, 16)),
-    _release((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
-    _release((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
-)
+from memlint.run import UNKNOWN, Origin
 
 
 class Config(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `held` are keys whose value is a placeholder; `given_away`: the key that bounds `versions`.
+    `held` are keys whose value is a placeholder; `version_evidence`: the key that bounds `versions`. `model_name` is ""
+    where nobody names the model, `architecture` None where it is not known; `model_origin` says where it came from.
     """
 
     section: Section
@@ -89,8 +30,22 @@ class Config(NamedTuple):
     context: Context
     versions: Mapping[str, Version]
     held: frozenset[str]
-    given_away: Origin | None = None
+    version_evidence: Origin | None = None
     architecture: Any = None
+    model_name: str = ""
+    model_origin: Origin = Origin("unknown")
+
+    def get(self, key: str) -> Any:
+        """The value of `key`, else Axolotl's default, else None; UNKNOWN for a placeholder."""
+        return UNKNOWN if key in self.held else self.own.get(key)
+
+    def written(self, key: str) -> str | None:
+        """The spelling under which the file gives `key`, None where it does not."""
+        return self.own.written(key)
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of `key` comes from."""
+        return self.own.origin(key)
 
     def text(self, key: str) -> str:
         value = self.own.get(key)
@@ -144,50 +99,21 @@ class Config(NamedTuple):
             fields.put(name, value, self.own.origin(key))
 
 
-def config_of(section: Section, context: Context) -> Config:
-    """The view of a file; values that something else fills in (`${LORA_R}`) are left out of it and named in `held`."""
+def config_of(section: Section, context: Context, keys: Keys) -> Config:
+    """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out, named in `held`."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions, given_away = axolotl_versions(plain, context.versions)
+    versions, version_evidence = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
-    own = read_arguments(plain, _DEFAULTS, named)
-    hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, context, versions))
-    return Config(plain, own, hf, context, versions, held, given_away)
-
-
-def axolotl_versions(section: Section, said: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
-    """Versions by package: what is stated, else what the stated release of Axolotl allows, else the newest that takes
-    the file's keys and the stated transformers; and where a key is that bounds it."""
-    found = None if NAME in said else _evidence(section)
-    bound = said.get(NAME) or min((one for one in (found and found.version, _pinned_by(said)) if one), default=None)
-    release = next((one for one in RELEASES if bound is None or one.version[:2] <= bound[:2]), RELEASES[-1])
-    whole = release.version if bound is None or release.version[: len(bound)] == bound else bound
-    return {**release.newest, **said, NAME: whole}, found.origin if found else None
-
-
-def _pinned_by(said: Mapping[str, Version]) -> Version | None:
-    """The newest release that pins the stated transformers or an older one: each pins one (requirements.txt)."""
-    stated = said.get("transformers")
-    if not stated:
-        return None
-    return next((one.version for one in RELEASES if one.newest["transformers"] <= stated[:2]), RELEASES[-1].version)
-
-
-def _evidence(section: Section) -> Evidence | None:
-    """Axolotl ignores a key that it does not know: only one tells its release whose value the next ones refuse."""
-    properties = compiled_schema(SCHEMA).schema["properties"]
-    refused = {
-        key: value
-        for key, value in section.value.items()
-        if value and "is refused" in properties.get(key, {}).get("x-memlint-note", "")
-    }
-    return evidence(section._replace(value=refused), SCHEMA, (NAME,)).get(NAME)
+    own = read_arguments(plain, keys.defaults, named)
+    hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, keys, context, versions))
+    return Config(plain, own, hf, context, versions, held, version_evidence)
 
 
 _EMULATES_BF16: Version = (2, 3)
 
 
-def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
+def half_precision(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     """The half-precision dtype that trains ("" for none), and the key that says so.
 
     `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch
@@ -208,16 +134,16 @@ def half(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
     return "", "bf16"
 
 
-def _training_arguments(own: Arguments, context: Context, versions: Mapping[str, Version]) -> dict[str, Any]:
-    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args)."""
-    values = {key: own.get(key) for key in _PASSED if own.get(key) is not None}
-    micro = own.get("micro_batch_size")
-    values["per_device_train_batch_size"] = micro
-    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or micro
+def _training_arguments(
+    own: Arguments, keys: Keys, context: Context, versions: Mapping[str, Version]
+) -> dict[str, Any]:
+    """What TrainingArguments are given (core/builders/base.py, _set_base_training_args): the keys that the table passes
+    on, and what Axolotl makes of several keys."""
+    values = {row.passes: own.get(row.name) for row in keys if row.passes and own.get(row.name) is not None}
+    values["per_device_eval_batch_size"] = own.get("eval_batch_size") or own.get("micro_batch_size")
     values["gradient_accumulation_steps"] = accumulation(own)
-    values["optim"] = own.get("optimizer")
     values["optim_args"] = _options(own.get("optim_args"))
-    dtype, _ = half(own, context, versions["torch"])
+    dtype, _ = half_precision(own, context, versions["torch"])
     full = own.get("bf16") == "full"
     values["bf16"], values["fp16"] = dtype == "bfloat16" and not full, dtype == "float16"
     values["bf16_full_eval"] = full
@@ -268,7 +194,7 @@ def _options(value: Any) -> Any:
     return value
 
 
-def is_sharded(config: Config) -> bool:
+def uses_fsdp(config: Config) -> bool:
     """loaders/model.py:154, is_fsdp_enabled."""
     return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
 

@@ -1,45 +1,25 @@
-"""How an Axolotl file (with the DeepSpeed file behind it) would say a change of neutral fields."""
+"""Changes of a run as edits of an Axolotl file and the DeepSpeed file behind it. The table of keys says what Axolotl's
+own keys can say; the rest is DeepSpeed's: its file, a section of its own, or another of the files that Axolotl ships.
+
+Read in axolotl 0.19.0: utils/trainer.py, utils/schemas/validation.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.axolotl.families import NAMED_WITHOUT_CHECKPOINTING
-from memlint.formats.axolotl.method_edits import METHOD_PARTS, new_deepspeed, shipped_deepspeed_edits
+from memlint.formats.axolotl.keys import KEYS
+from memlint.formats.axolotl.parallel import shipped_deepspeed
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed.edits import deepspeed_edits, says
-from memlint.formats.written_values import flag, whole, word
+from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, placed, repeats
+from memlint.formats.fields import interpolated
+from memlint.formats.keys import Change, Written
 from memlint.run import Run
 from memlint.source.document import Path
 
-_LIGER = "axolotl.integrations.liger.LigerPlugin"
-_CUT = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
-_LEGACY = (
-    "xformers_attention",
-    "sage_attention",
-    "flex_attention",
-    "flash_attention",
-    "sdp_attention",
-    "eager_attention",
-)
-
-
-# neutral field -> the key that says it, and how (None: it cannot be said)
-_KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "batch.micro_batch_size": ("micro_batch_size", whole),
-    "batch.gradient_accumulation_steps": ("gradient_accumulation_steps", whole),
-    "evaluation.batch_size": ("eval_batch_size", whole),
-    "checkpointing.mode": ("gradient_checkpointing", {"full": True, "none": False}.get),
-    "optimizer.name": ("optimizer", word),
-    "optimizer.max_grad_norm": ("max_grad_norm", lambda value: value),
-    "sequence.length": ("sequence_len", whole),
-    "method.rank": ("lora_r", whole),
-    "method.alpha": ("lora_alpha", whole),
-    "saving.only_model": ("save_only_model", flag),
-}
-_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+Place = tuple[str, Path]
 
 
 def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -47,136 +27,95 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
     if not isinstance(config, dict) or place is None:
         return None
-    edits: list[Edit] = []
-    rest = dict(changes)
-    flags = () < run.stack.framework_version < _SINCE_ATTENTION
-    parts = (*METHOD_PARTS, _plain, _flagged if flags else _attention, _fused_loss)
-    for part in parts:
-        made = part(config, place, rest)
-        if made is None:
+    written = _written(config, run, changes)
+    if written is None:
+        return None
+    own = _edits(config, place, written)
+    section = parsed.raw.get("deepspeed")
+    behind = {field: value for field, value in changes.items() if not KEYS.says(field) or repeats(section, field)}
+    more = _deepspeed(parsed, run, behind) if behind else ()
+    return None if more is None else (*own, *more)
+
+
+# Keys that a file does not have are added in this order: what trains, sizes in the order of the plan, kernels.
+_FIRST = (
+    *("method.kind", "method.targets", "model.quantization.", "checkpointing.offload", "evaluation.enabled"),
+    *("parallelism.fsdp.", "method.freeze_"),
+)
+_LAST = ("attention.", "loss.")
+
+
+def _rank(field: str) -> int:
+    order = (*_FIRST, "", *_LAST)
+    found = next((start for start in (*_FIRST, *_LAST) if field.startswith(start)), "")
+    return order.index(found)
+
+
+def _written(config: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
+    """Axolotl's keys that say `changes`; None where one has no key, or a template fills that key in."""
+    written: dict[str, Any] = {}
+    for field in sorted(filter(KEYS.says, changes), key=_rank):
+        said = KEYS.write(Change(field, changes[field], changes, config, run))
+        if said is None or any(interpolated(config.get(key)) for key in said):
             return None
-        edits += made
-    behind = {**rest, **{field: value for field, value in changes.items() if _twice(parsed, field)}}
-    if not behind:
-        return tuple(edits)
-    if behind.get("parallelism.engine") == "deepspeed":
-        new = new_deepspeed(config, place, run, behind)
-        return None if new is None else (*edits, *new)
-    if "deepspeed" not in parsed.raw_places:
-        shipped = shipped_deepspeed_edits(config, place, run, behind)
-        return None if shipped is None else (*edits, *shipped)
-    more = deepspeed_edits(parsed.raw.get("deepspeed"), parsed.raw_places["deepspeed"], behind)
-    return None if more is None else (*edits, *more)
+        written |= said
+    return written
 
 
-def _plain(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
-    """Changes that one key says; taken from `rest`."""
+def _edits(config: Mapping[str, Any], place: Place, written: Written) -> tuple[Edit, ...]:
     path, pointer = place
     edits = []
-    for field in [field for field in rest if field in _KEYS]:
-        key, written = _KEYS[field]
-        said = written(rest.pop(field))
-        if said is None or _is_bound(config, key) or _is_placeholder(config.get(key)):
-            return None
-        edits.append(Edit(path, (*pointer, key), "set", said))
-    return edits
+    for key, value in written.items():
+        steps = (*pointer, *key.split("."))
+        if value is not None:
+            edits.append(Edit(path, steps, "set", value))
+        elif key in config:
+            edits.append(Edit(path, steps, "remove"))
+    return tuple(edits)
 
 
-# What needs a key as it is: another one that Axolotl wants beside it, or in its place.
-_BOUND = {
-    "gradient_accumulation_steps": ("batch_size",),
-    "gradient_checkpointing": ("activation_offloading", "selective_checkpointing"),
+def _deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` said by DeepSpeed's configuration."""
+    config, place = parsed.raw["config"], parsed.raw_places["config"]
+    if changes.get("parallelism.engine") == "deepspeed":
+        return _new_deepspeed(config, place, run, changes)
+    if "deepspeed" not in parsed.raw_places:
+        return _other_shipped_file(config, place, run, changes)
+    return deepspeed_edits(parsed.raw.get("deepspeed"), parsed.raw_places["deepspeed"], changes)
+
+
+def _new_deepspeed(
+    config: Mapping[str, Any], place: Place, run: Run, changes: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """`deepspeed:` takes a mapping as well as a file's name (utils/trainer.py:552), and one GPU (:564); tensor
+    parallelism and DeepCompile open it as a file (validation.py:1287, :1321)."""
+    blocked = ("deepspeed", "fsdp", "fsdp_config", "tensor_parallel_size", "deepcompile", "relora", "ple_cpu_offload")
+    if any(config.get(key) for key in blocked) or run.parallelism.engine not in ("single", "ddp"):
+        return None
+    said = ("parallelism.engine", *FOLLOW_DEEPSPEED)
+    section = new_section({field: value for field, value in changes.items() if field not in said})
+    return None if section is None else _edits(config, place, {"deepspeed": section})
+
+
+# Stage, and where optimizer states and parameters are, of the files that `axolotl fetch deepspeed_configs` writes.
+_SHIPPED = {
+    (1, "none", "none"): "zero1.json",
+    (2, "cpu", "none"): "zero2.json",
+    (3, "none", "none"): "zero3_bf16.json",
+    (3, "cpu", "cpu"): "zero3_bf16_cpuoffload_all.json",
+    (3, "none", "cpu"): "zero3_bf16_cpuoffload_params.json",
 }
 
 
-def _is_bound(config: Mapping[str, Any], key: str) -> bool:
-    named = NAMED_WITHOUT_CHECKPOINTING in str(config.get("base_model")).lower()  # validation.py:1569
-    refused = key == "gradient_checkpointing" and named
-    return refused or any(config.get(other) for other in _BOUND.get(key, ()))
-
-
-# utils/schemas/config.py: `attn_implementation` since 0.12; flags alone before.
-_SINCE_ATTENTION = (0, 12)
-_FLAG = {
-    "eager": "eager_attention",
-    "sdpa": "sdp_attention",
-    "flash_attention_2": "flash_attention",
-    "flex_attention": "flex_attention",
-}
-
-
-def _flagged(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
-    """The flag of an older release, in place of the others."""
-    wanted = rest.pop("attention.implementation", None)
-    if wanted is None:
-        return []
-    if wanted not in _FLAG:
+def _other_shipped_file(
+    config: Mapping[str, Any], place: Place, run: Run, changes: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """Another file of Axolotl's folder in place of the one that is named; None where none of them says `changes`."""
+    name = config.get("deepspeed")
+    wanted = placed(run, changes)
+    if not isinstance(name, str) or shipped_deepspeed(name) is None or wanted is None:
         return None
-    return _instead(config, place, _FLAG[wanted], True)
-
-
-def _attention(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
-    """`attn_implementation`, in place of the flags of older releases, which may not stand beside it."""
-    wanted = rest.pop("attention.implementation", None)
-    if wanted is None:
-        return []
-    if wanted not in _ATTENTIONS:
+    other = _SHIPPED.get(wanted)
+    if other is None or ("bf16" in other and run.precision.compute != "bfloat16"):
         return None
-    return _instead(config, place, "attn_implementation", wanted)
-
-
-def _instead(config: Mapping[str, Any], place: tuple[str, Path], key: str, value: Any) -> list[Edit]:
-    """`key` said, and the flags that may not stand beside it gone."""
-    path, pointer = place
-    gone = [Edit(path, (*pointer, other), "remove") for other in _LEGACY if other in config and other != key]
-    return [Edit(path, (*pointer, key), "set", value), *gone]
-
-
-def _fused_loss(config: Mapping[str, Any], place: tuple[str, Path], rest: dict[str, Any]) -> list[Edit] | None:
-    """A fused loss is a plug-in and its key; Axolotl takes one cross entropy alone."""
-    kernels = rest.pop("loss.liger_kernels", None)
-    kind = rest.pop("loss.kind", None)
-    if kind is None and kernels is None:
-        return []
-    if kernels or kind not in ("liger", "cut") or config.get("rl") or config.get("reward_model"):
-        return None
-    path, pointer = place
-    plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if kind == "liger" else (_CUT, "cut_cross_entropy")
-    plugins = config.get("plugins")
-    known = plugins if isinstance(plugins, list) else []
-    if plugins is not None and not isinstance(plugins, list):
-        return None
-    edits = [Edit(path, (*pointer, key), "set", True), *_other_losses(config, place, key, known)]
-    if plugin not in known:
-        edits.append(Edit(path, (*pointer, "plugins"), "set", [*known, plugin]))
-    return edits
-
-
-_LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", "liger_fused_linear_cross_entropy")
-
-
-def _other_losses(config: Mapping[str, Any], place: tuple[str, Path], kept: str, plugins: list[Any]) -> list[Edit]:
-    """The other cross entropies off: that of a plug-in that is there is on where nothing is said."""
-    path, pointer = place
-    said = [key for key in _LOSSES if key != kept and config.get(key)]
-    if _CUT in plugins and kept != "cut_cross_entropy":
-        return [Edit(path, (*pointer, key), "set", False) for key in dict.fromkeys((*said, "cut_cross_entropy"))]
-    return [Edit(path, (*pointer, key), "set", False) for key in said]
-
-
-def _is_placeholder(value: Any) -> bool:
-    return isinstance(value, str) and "$" in value
-
-
-def _twice(parsed: Parsed, field: str) -> bool:
-    """Whether the DeepSpeed file repeats this value as a number, which transformers wants to be equal."""
-    section = parsed.raw.get("deepspeed")
-    if not says(field) or not isinstance(section, dict):
-        return False
-    keys = {
-        "batch.micro_batch_size": "train_micro_batch_size_per_gpu",
-        "batch.gradient_accumulation_steps": "gradient_accumulation_steps",
-        "optimizer.max_grad_norm": "gradient_clipping",
-    }
-    present = section.get(keys.get(field, ""))
-    return isinstance(present, (int, float)) and not isinstance(present, bool)
+    return _edits(config, place, {"deepspeed": name[: name.rindex("/") + 1] + other})

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
-from memlint.formats.axolotl.config import Config, is_sharded
+from memlint.formats.axolotl.config import Config, uses_fsdp
 from memlint.formats.fields import Fields
 
 _KEY = "quantize_moe_experts"
@@ -24,10 +24,10 @@ def packs_experts(config: Config) -> bool:
 
 
 def linearizes(config: Config) -> bool:
-    """Whether Llama 4's experts are frozen linear layers in few bits, one after another (blocks/moe.py, `_every`)."""
-    few = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
+    """Whether Llama 4's experts are frozen, quantised linear layers, one after another (blocks/moe.py, `_every`)."""
+    packed = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
     frozen = config.family in families.LINEARIZES_EXPERTS and not config.own.flag("lora_target_linear")
-    return few and frozen and not _is_divided(config)
+    return packed and frozen and not _divides_weights(config)
 
 
 def unknown_of_packing(fields: Fields, config: Config) -> str:
@@ -36,20 +36,20 @@ def unknown_of_packing(fields: Fields, config: Config) -> str:
         return ""
     if config.own.flag("trust_remote_code"):
         return "experts in code of the model's own may be no stacks"
-    if _is_divided(config):
+    if _divides_weights(config):
         return "how FSDP and DeepSpeed divide packed experts"
-    if config.own.get("lora_target_parameters") or config.own.get("peft_target_parameters"):
+    if config.own.get("lora_target_parameters"):
         return "what adapters on packed experts make whole"
     if config.versions["transformers"] < _IN_ORDER:
         return "before transformers 5.5 experts load in threads, faster than they are packed"
-    return _never_let_go(fields, config)
+    return _why_they_stay_unpacked(fields, config)
 
 
-def _is_divided(config: Config) -> bool:
-    return bool(config.own.get("deepspeed")) or is_sharded(config)
+def _divides_weights(config: Config) -> bool:
+    return bool(config.own.get("deepspeed")) or uses_fsdp(config)
 
 
-def _never_let_go(fields: Fields, config: Config) -> str:
+def _why_they_stay_unpacked(fields: Fields, config: Config) -> str:
     """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
     experts, their hook does not run, and what they unpacked is cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")

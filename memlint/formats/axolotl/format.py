@@ -10,23 +10,16 @@ from typing import Any
 
 import memlint.formats.axolotl.edits as written
 from memlint.findings import Edit
-from memlint.formats.axolotl.config import NAME, SCHEMA, Config, config_of
+from memlint.formats.axolotl.config import Config, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
-from memlint.formats.axolotl.model import apply_method, apply_model, find_model
-from memlint.formats.axolotl.parallel import Taken, apply_parallel
-from memlint.formats.axolotl.training import (
-    apply_batch,
-    apply_checkpointing,
-    apply_evaluation,
-    apply_loss,
-    apply_optimizer,
-    apply_sequence,
-    apply_stack,
-    apply_stage,
-    apply_tiles,
-    apply_unmodelled,
-)
-from memlint.formats.base import Context, Parsed, Recognition
+from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
+from memlint.formats.axolotl.model import find_model
+from memlint.formats.axolotl.parallel import UsedSection, apply_engine, apply_launch_file
+from memlint.formats.axolotl.recognise import recognise
+from memlint.formats.axolotl.releases import NAME, SCHEMA
+from memlint.formats.axolotl.training import apply_stack
+from memlint.formats.axolotl.unmodelled import apply_unmodelled_model
+from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.training_arguments import apply as apply_arguments
@@ -37,65 +30,36 @@ __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
 
-# Keys that Axolotl's files set; no other trainer has many of them beside `base_model`.
-_TELLING = frozenset(
-    {
-        *("micro_batch_size", "sequence_len", "adapter", "sample_packing", "num_epochs", "dataset_prepared_path"),
-        *("val_set_size", "datasets", "pretraining_dataset", "lora_target_linear", "train_on_inputs"),
-        *("group_by_length", "wandb_project", "flash_attention", "xformers_attention", "eval_sample_packing"),
-        *("gradient_accumulation_steps", "pad_to_sequence_len", "saves_per_epoch", "evals_per_epoch"),
-        *("load_in_8bit", "load_in_4bit", "lora_r", "rl", "is_llama_derived_model", "strict", "special_tokens"),
-        *("chat_template", "base_model_config", "tokenizer_type", "optimizer", "lr_scheduler", "learning_rate"),
-        *("output_dir", "bf16", "gradient_checkpointing", "model_type"),
-    }
-)
-# Tools with a `base_model` of their own (mergekit, Ludwig).
-_OTHERS = frozenset({"merge_method", "slices", "models", "input_features", "output_features"})
-
-
-def recognise(document: Document) -> Recognition:
-    """`base_model` with Axolotl's other keys."""
-    value = document.value
-    if not isinstance(value, dict) or not isinstance(value.get("base_model"), str) or _OTHERS & value.keys():
-        return Recognition("no")
-    known = len(_TELLING & value.keys())
-    if known < 3 or isinstance(value.get("adapter"), dict):
-        return Recognition("no")
-    reason = f"`base_model` and {known} keys of Axolotl"
-    return Recognition("certain" if known >= 6 and 3 * known >= len(value) else "likely", reason=reason)
-
 
 def parse(document: Document, context: Context) -> Parsed:
     """The file as one run. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
-    config, origin, name = find_model(config_of(root(document), context))
+    config = find_model(config_of(root(document), context, KEYS))
     fields = Fields()
     apply_arguments(fields, config.hf, config.versions)
-    apply_batch(fields, config)
     apply_hardware(fields, context)
     apply_stack(fields, config)
-    apply_model(fields, config, origin, name)
-    apply_method(fields, config)
-    for part in (apply_stage, apply_sequence, apply_checkpointing, apply_loss, apply_optimizer, apply_evaluation):
-        part(fields, config)
-    taken = apply_parallel(fields, config)
-    apply_tiles(fields, config)
-    apply_unmodelled(fields, config)
-    return _finished(fields, config, taken)
+    RUN_KEYS.read(fields, config, config)
+    used = apply_launch_file(fields, config)
+    PARALLEL_KEYS.read(fields, config, config)
+    used += apply_engine(fields, config)
+    FEATURE_KEYS.read(fields, config, config)
+    apply_unmodelled_model(fields, config)
+    return _finished(fields, config, used)
 
 
-def _finished(fields: Fields, config: Config, taken: tuple[Taken, ...]) -> Parsed:
+def _finished(fields: Fields, config: Config, used: tuple[UsedSection, ...]) -> Parsed:
     document = config.section.document
-    others = tuple(dict.fromkeys(one.section.document.path for one in taken if one.section.document is not document))
+    others = tuple(dict.fromkeys(one.section.document.path for one in used if one.section.document is not document))
     run = fields.run(NAME, document.path, others)
     raw: dict[str, Any] = {"config": document.value}
     places: dict[str, tuple[str, Path]] = {"config": (document.path, ())}
-    for one in taken:
+    for one in used:
         raw[one.name] = one.section.value
         if one.editable:
             places[one.name] = (one.section.document.path, one.section.pointer)
-    files = {one.section.document.path: one.section.document for one in taken if one.section.document is not document}
+    files = {one.section.document.path: one.section.document for one in used if one.section.document is not document}
     return Parsed(NAME, (run,), (*axolotl_issues(config), *fields.issues), (document, *files.values()), raw, places)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.formats.axolotl.config import NAME, SCHEMA, Config
-from memlint.formats.axolotl.training import PLUGIN_OF
+from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.loss import PLUGIN_OF
+from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.base import Issue
 from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
@@ -49,7 +50,12 @@ def _placeholders(config: Config) -> Iterator[Issue]:
 def _without_plugin(config: Config) -> Iterator[Issue]:
     """A plug-in's keys are known only where the plug-in is (utils/config/__init__.py, merge_input_args)."""
     for key, plugin in PLUGIN_OF.items():
-        if config.own.flag(key) and plugin not in config.plugins and "plugins" not in config.held:
+        if (
+            config.written(key)
+            and config.own.flag(key)
+            and plugin not in config.plugins
+            and "plugins" not in config.held
+        ):
             name = f"axolotl.integrations.{'liger' if plugin == 'LigerPlugin' else 'cut_cross_entropy'}.{plugin}"
             message = f"`{key}` has no effect without its plug-in: add `{name}` to `plugins`"
             yield config.section.issue("ignored-key", message, key, severity="warning", on_key=True)

@@ -13,49 +13,52 @@ from memlint.formats.axolotl.model import fsdp_version
 from memlint.formats.base import Issue, Missing
 from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
+from memlint.formats.keys import Change, Read, Written
 from memlint.formats.references import issue as reference_issue
 
-# Key -> neutral degree; the older name second (0.9: sequence_parallel_degree).
-_DEGREES = (
-    ("tensor_parallel_size", "parallelism.tensor_parallel_size"),
-    ("context_parallel_size", "parallelism.context_parallel_size"),
-    ("sequence_parallel_degree", "parallelism.context_parallel_size"),
-    ("expert_parallel_size", "parallelism.expert_parallel_size"),
-)
-
-
+_DEGREES = ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "expert_parallel_size")
 _DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
 
 
-class Taken(NamedTuple):
-    """Sections that took part, by the name that rules know them by; `editable` where they are files or parts of one."""
+class UsedSection(NamedTuple):
+    """A section that took part, by the name that rules know them by; `editable` where it is a file or part of one."""
 
     name: str
     section: Section
     editable: bool = True
 
 
-def apply_parallel(fields: Fields, config: Config) -> tuple[Taken, ...]:
-    """World, engine and sharding. The file's own keys win over the launcher's."""
-    taken = _launched(fields, config)
-    _said_world(fields, config)
+def degree(key: str, field: str) -> Read:
+    """A reader of a degree of parallelism: 1 is none at all and leaves what the launcher says."""
+
+    def read(fields: Fields, config: Config) -> None:
+        size = config.own.integer(key)
+        if size is not None and size > 1:
+            config.put(fields, field, key, size)
+
+    return read
+
+
+def read_world(fields: Fields, config: Config) -> None:
+    """How many GPUs train, where a key says it."""
+    _world_of_degrees(fields, config)
     if not isinstance(fields.get("parallelism.world_size"), int):
         fields.unknown(
             "parallelism.world_size", "nobody said how many GPUs (--gpus, a directive): all visible ones train"
         )
-    for key, name in _DEGREES:
-        degree = config.own.integer(key)
-        if degree is not None and degree > 1:
-            config.put(fields, name, key, degree)
-    taken += _engine(fields, config)
-    _ranks(fields)
-    _groups(fields, config)
-    return taken
 
 
-def _said_world(fields: Fields, config: Config) -> None:
+def apply_engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+    """Engine and sharding. The file's own keys win over the launcher's."""
+    used = _engine(fields, config)
+    _data_parallel_ranks(fields)
+    _hybrid_sharding(fields, config)
+    return used
+
+
+def _world_of_degrees(fields: Fields, config: Config) -> None:
     """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train."""
-    sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *(key for key, _ in _DEGREES))]
+    sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *_DEGREES)]
     if isinstance(fields.get("parallelism.world_size"), int) or not any(sizes[: len(_DATA_PARALLEL)]):
         return
     world = 1
@@ -64,7 +67,7 @@ def _said_world(fields: Fields, config: Config) -> None:
     fields.put("parallelism.world_size", world, config.own.origin("dp_shard_size"))
 
 
-def _launched(fields: Fields, config: Config) -> tuple[Taken, ...]:
+def apply_launch_file(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     """The launch file beside the config, and a DeepSpeed file for a config that names none."""
     found = []
     for document in config.context.companions:
@@ -73,15 +76,15 @@ def _launched(fields: Fields, config: Config) -> tuple[Taken, ...]:
             fields.issues.extend(launch_file.accelerate_issues(section, config.context))
             launch_file.apply_world(fields, section)
             named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
-            found.append(Taken("accelerate", section))
-            found += [Taken("deepspeed", named)] if named is not None else []
+            found.append(UsedSection("accelerate", section))
+            found += [UsedSection("deepspeed", named)] if named is not None else []
         elif claims(deepspeed_file, document) and not config.own.get("deepspeed"):
-            _sharded_by(fields, config, section)
-            found.append(Taken("deepspeed", section))
+            _apply_deepspeed(fields, config, section)
+            found.append(UsedSection("deepspeed", section))
     return tuple(found)
 
 
-def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
+def _engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     if config.own.get("deepspeed"):
         return _deepspeed(fields, config)
     if config.own.get("fsdp") or config.own.get("fsdp_config"):
@@ -98,47 +101,47 @@ def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
     return ()
 
 
-def _deepspeed(fields: Fields, config: Config) -> tuple[Taken, ...]:
+def _deepspeed(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     value = config.own.get("deepspeed")
     if isinstance(value, dict):
         section = config.section.below("deepspeed")
-        _sharded_by(fields, config, section)
-        return (Taken("deepspeed", section),)
+        _apply_deepspeed(fields, config, section)
+        return (UsedSection("deepspeed", section),)
     found = config.context.read(value, config.section.document.path) if isinstance(value, str) else None
     if found is not None and not isinstance(found, Missing) and isinstance(found.value, dict):
         section = root(found, "companion")
-        _sharded_by(fields, config, section)
-        return (Taken("deepspeed", section),)
+        _apply_deepspeed(fields, config, section)
+        return (UsedSection("deepspeed", section),)
     if isinstance(found, Missing):
-        return _fetched(fields, config, str(value), found)
+        return _shipped_with_axolotl(fields, config, str(value), found)
     fields.issues.append(
         config.section.issue("wrong-companion", f"`{value}` is no DeepSpeed configuration", "deepspeed")
     )
-    _unread(fields, config)
+    _unreadable(fields, config)
     return ()
 
 
-def _unread(fields: Fields, config: Config) -> None:
+def _unreadable(fields: Fields, config: Config) -> None:
     fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
     fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
 
 
-def _fetched(fields: Fields, config: Config, name: str, missing: Missing) -> tuple[Taken, ...]:
+def _shipped_with_axolotl(fields: Fields, config: Config, name: str, missing: Missing) -> tuple[UsedSection, ...]:
     """A file that `axolotl fetch deepspeed_configs` puts there counts as that one."""
     absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
     value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
     if value is None:
-        fields.issues.append(_once_shipped(absent) if _ONCE.search(name) else absent)
-        _unread(fields, config)
+        fields.issues.append(_as_shipped_before_0_4(absent) if _SHIPPED_BEFORE_0_4.search(name) else absent)
+        _unreadable(fields, config)
         return ()
     message = f"{absent.message}; its memory is estimated as with the file that Axolotl ships under that name"
     fields.issues.append(absent._replace(message=message, severity="info"))
     section = Section(config.section.document, value, (*config.section.pointer, "deepspeed"))
-    _sharded_by(fields, config, section)
-    return (Taken("deepspeed", section, editable=False),)
+    _apply_deepspeed(fields, config, section)
+    return (UsedSection("deepspeed", section, editable=False),)
 
 
-def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
+def _apply_deepspeed(fields: Fields, config: Config, section: Section) -> None:
     fields.issues.extend(deepspeed_file.config_issues(section, config.context))
     deepspeed_file.apply_deepspeed(fields, section, config.hf, config.architecture)
     quantization = fields.get("model.quantization")
@@ -149,10 +152,10 @@ def _sharded_by(fields: Fields, config: Config, section: Section) -> None:
 
 
 # v0.3.0 deepspeed/zero2.json and zero3.json; 0.4.0 has other files of these names in deepspeed_configs/.
-_ONCE = re.compile(r"(?:^|/)deepspeed/zero[23]\.json$")
+_SHIPPED_BEFORE_0_4 = re.compile(r"(?:^|/)deepspeed/zero[23]\.json$")
 
 
-def _once_shipped(absent: Issue) -> Issue:
+def _as_shipped_before_0_4(absent: Issue) -> Issue:
     message = f"{absent.message}; Axolotl before 0.4.0 ships a file under that name, and training starts in its folder"
     return absent._replace(message=message, severity="info")
 
@@ -183,7 +186,7 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
     return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
 
 
-def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
+def _fsdp(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
     words = as_words(config.own.get("fsdp"))
     defaults: dict[str, Any] = {**fsdp.TRAINER_DEFAULTS, "version": fsdp_version(config)}
@@ -196,12 +199,12 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Taken, ...]:
     if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
         reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
         fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
-    return (Taken("fsdp", section),) if section.value else ()
+    return (UsedSection("fsdp", section),) if section.value else ()
 
 
 _PREPARES_FSDP2 = (0, 12)
-_CHECKS_OPTIONS = (0, 13)
-_OPTIONS = frozenset(
+_CHECKS_FSDP_OPTIONS = (0, 13)
+_FSDP_OPTIONS = frozenset(
     {
         *("fsdp_version", "version", "activation_checkpointing", "offload_params", "sync_module_states"),
         *("cpu_ram_efficient_loading", "cpu_offload_pin_memory", "use_orig_params", "state_dict_type"),
@@ -213,12 +216,12 @@ _OPTIONS = frozenset(
 
 def _known_options(config: Config, section: Section) -> Mapping[str, Any]:
     """Options without a field in FSDPConfig are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
-    if config.release < _CHECKS_OPTIONS:
+    if config.release < _CHECKS_FSDP_OPTIONS:
         return section.value
-    return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _OPTIONS}
+    return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _FSDP_OPTIONS}
 
 
-def _groups(fields: Fields, config: Config) -> None:
+def _hybrid_sharding(fields: Fields, config: Config) -> None:
     """Shards over fewer GPUs than there are: what is left holds copies (utils/distributed.py:334)."""
     ranks = fields.get("parallelism.data_parallel_size", None)
     shard, copies = (as_int(config.own.get(key)) for key in _DATA_PARALLEL)
@@ -231,10 +234,27 @@ def _groups(fields: Fields, config: Config) -> None:
         fields.put("parallelism.fsdp.shard_group_size", size, config.own.origin(key))
 
 
-def _ranks(fields: Fields) -> None:
+def _data_parallel_ranks(fields: Fields) -> None:
     world = fields.get("parallelism.world_size")
     if not isinstance(world, int):
         return
     for name in ("tensor_parallel_size", "context_parallel_size"):
         world //= max(1, fields.get(f"parallelism.{name}", 1))
     fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")
+
+
+_WRITABLE_FSDP = {
+    "parallelism.fsdp.cpu_offload": "offload_params",
+    "parallelism.fsdp.reshard_after_forward": "reshard_after_forward",
+}
+
+
+def write_fsdp_option(change: Change) -> Written | None:
+    """A key of `fsdp_config`, with its `fsdp_` where the file's others have it (utils/schemas/fsdp.py)."""
+    section = change.section.get("fsdp_config")
+    optimizer = str(change.changes.get("optimizer.name", change.section.get("optimizer")))
+    refused = "8bit" in optimizer and change.changes.get("parallelism.fsdp.cpu_offload")  # validation.py:1236
+    if refused or not isinstance(section, dict) or not isinstance(change.value, bool):
+        return None
+    prefix = "fsdp_" if section and all(str(key).startswith("fsdp_") for key in section) else ""
+    return {f"fsdp_config.{prefix}{_WRITABLE_FSDP[change.field]}": change.value}

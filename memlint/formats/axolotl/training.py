@@ -1,25 +1,23 @@
-"""Axolotl: stage, sequence, checkpointing, loss, evaluation, and features whose memory is not modelled."""
+"""Axolotl: stage, sequence, checkpointing, evaluation and optimizer: how the keys are read and written."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.behaviour import BEHAVIOUR
-from memlint.formats.axolotl.config import NAME, Config, default_origin, evaluates
-from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
-from memlint.formats.axolotl.model import cuts, dequantizes
+from memlint.formats.axolotl.config import Config, default_origin, evaluates
+from memlint.formats.axolotl.releases import NAME
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.formats.keys import Change, Read, Written
 from memlint.run import Origin
 
-_EXPANDABLE = (0, 5)
+_SETS_EXPANDABLE_SEGMENTS = (0, 5)
 _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}
 
 
 def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     fields.behave(*BEHAVIOUR)
-    origin = config.given_away or default_origin(config, "what its packaging allows")
+    origin = config.version_evidence or default_origin(config, "what its packaging allows")
     said = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
         where = said.get(name, Origin("setting")) if name in config.context.versions else origin
@@ -27,33 +25,44 @@ def apply_stack(fields: Fields, config: Config) -> None:
     where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
     fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
     # utils/__init__.py:81, set_pytorch_cuda_alloc_conf (0.5 to 0.6: train.py:60), unless the environment says otherwise
-    segments = config.release >= _EXPANDABLE and config.versions["torch"] >= (2, 2)
+    segments = config.release >= _SETS_EXPANDABLE_SEGMENTS and config.versions["torch"] >= (2, 2)
     fields.put("stack.expandable_segments", segments, default_origin(config, "PYTORCH_ALLOC_CONF"))
 
 
-def apply_batch(fields: Fields, config: Config) -> None:
-    """What is no size is told by the file's own name for it."""
-    for key in ("micro_batch_size", "gradient_accumulation_steps"):
+def batch_size(key: str) -> Read:
+    """A reader that says what is no size, by the file's name for it. TrainingArguments read what is one."""
+
+    def read(fields: Fields, config: Config) -> None:
         value = config.own.integer(key)
         if key in config.held:
             fields.unknown(f"batch.{key}", f"`{key}` is a placeholder")
         elif value is None or value < 1:
             fields.unknown(f"batch.{key}", f"`{key}: {config.own.get(key)!r}` is no whole number >= 1")
 
+    return read
 
-def apply_stage(fields: Fields, config: Config) -> None:
+
+def write_accumulation(change: Change) -> Written | None:
+    """Not where the older `batch_size` says it."""
+    wanted = as_int(change.value) or 0
+    return {"gradient_accumulation_steps": wanted} if wanted > 0 and not change.section.get("batch_size") else None
+
+
+def _stage(config: Config) -> tuple[str, str]:
+    """The stage, and the key that says so."""
     if config.own.flag("reward_model"):
-        config.put(fields, "method.stage", "reward_model", "rm")
-    elif config.rl:
-        config.put(fields, "method.stage", "rl", _STAGES.get(config.rl, config.rl))
-    elif config.own.get("pretraining_dataset"):
-        config.put(fields, "method.stage", "pretraining_dataset", "pt")
-    else:
-        fields.put("method.stage", "sft", config.own.origin("rl"))
-    _reference(fields, config)
+        return "rm", "reward_model"
+    if config.rl:
+        return _STAGES.get(config.rl, config.rl), "rl"
+    return ("pt", "pretraining_dataset") if config.own.get("pretraining_dataset") else ("sft", "rl")
 
 
-def _reference(fields: Fields, config: Config) -> None:
+def read_stage(fields: Fields, config: Config) -> None:
+    stage, key = _stage(config)
+    fields.put("method.stage", stage, config.own.origin(key))
+
+
+def read_reference(fields: Fields, config: Config) -> None:
     """With adapters the base is the reference, without them a copy. Axolotl loads the model again for every method but
     ORPO (train.py:124, setup_reference_model); only DPO's trainer takes that one (core/builders/rl.py:77), KTO's and
     GRPO's make their own, and what nobody took is gone when training starts."""
@@ -78,19 +87,24 @@ def _has_penalty(config: Config) -> bool:
     return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
 
-def apply_sequence(fields: Fields, config: Config) -> None:
-    """`sequence_len` bounds every sample; packed rows and padded ones are that long."""
-    if fields.get("method.stage") == "grpo":
-        _generation(fields, config)
-        return
-    length = config.own.integer("sequence_len")
-    if length is None or length < 1:
-        fields.unknown("sequence.length", f"`sequence_len: {config.own.get('sequence_len')!r}` is no length")
-    else:
-        config.put(fields, "sequence.length", "sequence_len", length)
+def write_reference(change: Change) -> Written | None:
+    """New adapters bring their reference: they are switched off for it (core/builders/rl.py:289)."""
+    return {} if change.changes.get("method.kind") == "lora" else None
+
+
+def generates(config: Config) -> bool:
+    """Whether the model generates its own samples to train on."""
+    return _stage(config)[0] == "grpo"
+
+
+def reads_rows(config: Config) -> bool:
+    """Whether samples come from a dataset, as rows that `sequence_len` bounds."""
+    return not generates(config)
+
+
+def read_padding(fields: Fields, config: Config) -> None:
+    """Packed rows and padded ones are as long as `sequence_len`, others at most."""
     packed = config.own.flag("sample_packing")
-    config.put(fields, "sequence.packing", "sample_packing", packed)
-    config.put(fields, "sequence.neat_packing", "sample_packing", packed)
     padded = as_bool(config.own.get("pad_to_sequence_len"))
     if padded is None and fields.get("method.stage") == "rm":  # validation.py:243, hint_reward_model_pad
         padded = config.release >= (0, 5)
@@ -98,7 +112,7 @@ def apply_sequence(fields: Fields, config: Config) -> None:
     config.put(fields, "sequence.length_is_bound", key, not (packed if padded is None else padded))
 
 
-def _generation(fields: Fields, config: Config) -> None:
+def read_generation(fields: Fields, config: Config) -> None:
     """core/trainers/grpo/__init__.py: prompts are not cut."""
     trl = config.below("trl")
     origin = config.own.origin("trl")
@@ -123,7 +137,7 @@ _OFFLOADING = ("offload", "offload_disk", "unsloth")
 _OFFLOADS_BY_HOOKS = (0, 12)
 
 
-def apply_checkpointing(fields: Fields, config: Config) -> None:
+def read_checkpointing(fields: Fields, config: Config) -> None:
     """Reentrant unless something says otherwise, but for reinforcement learning and Gemma 4 (utils/config/__init__.py:
     392-424; core/builders/base.py:565). Offloading moves what checkpoints keep: for adapters the loader has switched
     them on already (loaders/model.py:464), without them it wraps the layers (:368)."""
@@ -139,11 +153,9 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
-    elif on:
-        _offloading(fields, config, word)
 
 
-def apply_tiles(fields: Fields, config: Config) -> None:
+def read_tiles(fields: Fields, config: Config) -> None:
     """`tiled_mlp`: the MLP goes through slices of the row, in the backward again (monkeypatch/tiled_mlp/patch.py:60):
     as many as it says, else a slice for 32,768 tokens, before for as many tokens as the model is wide. What it takes
     is bounded where layers are checkpointed and nothing is cast in between."""
@@ -161,10 +173,11 @@ def apply_tiles(fields: Fields, config: Config) -> None:
 _TILE = 32768
 
 
-def _offloading(fields: Fields, config: Config, word: str) -> None:
-    asked = config.own.get("activation_offloading")
+def read_offloading(fields: Fields, config: Config) -> None:
+    """`activation_offloading`, or the older `gradient_checkpointing: offload`."""
+    asked, word = config.own.get("activation_offloading"), config.own.word("gradient_checkpointing")
     key = "activation_offloading" if asked else "gradient_checkpointing"
-    if not asked and word not in _OFFLOADING:
+    if fields.get("checkpointing.mode") != "full" or not (asked or word in _OFFLOADING):
         return
     config.put(fields, "checkpointing.offload", key, True)
     said = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
@@ -173,64 +186,57 @@ def _offloading(fields: Fields, config: Config, word: str) -> None:
         config.put(fields, "checkpointing.reentrant", key, False)
 
 
-# What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
-PLUGIN_OF = {
-    **dict.fromkeys(
-        (
-            *("liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu", "liger_glu_activation"),
-            *("liger_cross_entropy", "liger_fused_linear_cross_entropy"),
-        ),
-        "LigerPlugin",
-    ),
-    "cut_cross_entropy": "CutCrossEntropyPlugin",
-}
+def write_checkpointing(change: Change) -> Written | None:
+    """Not where other keys need it as it is, nor for MPT (validation.py:1569)."""
+    bound = any(change.section.get(key) for key in ("activation_offloading", "selective_checkpointing"))
+    refused = families.NAMED_WITHOUT_CHECKPOINTING in str(change.section.get("base_model")).lower()
+    if change.value not in ("full", "none") or bound or refused:
+        return None
+    return {"gradient_checkpointing": change.value == "full"}
 
 
-def apply_loss(fields: Fields, config: Config) -> None:
-    """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
-    fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
-    kind, key = _loss(config)
-    if config.rl or fields.get("method.stage") == "rm":
-        fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
-    else:
-        config.put(fields, "loss.kind", key, kind)
-    on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
-    on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
-    config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
-    config.put(fields, "loss.in_chunks", "chunked_cross_entropy", config.own.flag("chunked_cross_entropy"))
+def write_offloading(change: Change) -> Written | None:
+    """`hidden_states`: checkpointing stays, and what checkpoints keep is on the host (validation.py:1648). `true`
+    moves every activation in place of recomputing where adapters train (loaders/model.py:365), which is more."""
+    config = change.section
+    blocked = ("selective_checkpointing", "layer_offloading", "activation_offloading")
+    on = config.get("gradient_checkpointing") is True or change.changes.get("checkpointing.mode") == "full"
+    if change.value is not True or not on or any(config.get(key) for key in blocked):
+        return None
+    return {"activation_offloading": "hidden_states"}
 
 
-def _loss(config: Config) -> tuple[str, str]:
-    named = (
-        ("liger_fused_linear_cross_entropy", "liger"),
-        ("liger_cross_entropy", "fused_ce"),
-    )
-    for key, kind in named:
-        if config.own.flag(key) and _has_plugin(config, key):
-            return kind, key
-    if cuts(config):
-        return "cut", "cut_cross_entropy"
-    return "plain", "liger_fused_linear_cross_entropy"
-
-
-def _has_plugin(config: Config, key: str) -> bool:
-    return PLUGIN_OF[key] in config.plugins
-
-
-def apply_evaluation(fields: Fields, config: Config) -> None:
-    """A batch as in training unless said; the origins of what TrainingArguments know by other names."""
+def read_evaluation(fields: Fields, config: Config) -> None:
+    """Whether there is a set to evaluate on and a time to do it, which TrainingArguments know by another name."""
     key = "test_datasets" if config.own.get("test_datasets") else "val_set_size"
-    config.put(
-        fields, "evaluation.enabled", key, bool(fields.get("evaluation.enabled", False)) and evaluates(config.own)
-    )
-    size = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
-    config.put(fields, "evaluation.batch_size", size, fields.get("evaluation.batch_size"))
+    enabled = bool(fields.get("evaluation.enabled", False)) and evaluates(config.own)
+    config.put(fields, "evaluation.enabled", key, enabled)
     samples = config.own.number("val_set_size")
     if samples is not None and samples >= 1:
         config.put(fields, "evaluation.samples", "val_set_size", int(samples))
 
 
-def apply_optimizer(fields: Fields, config: Config) -> None:
+def write_evaluation(change: Change) -> Written | None:
+    """`val_set_size: 0`: with a set to evaluate on Axolotl evaluates before the first step whatever `eval_strategy`
+    says (core/builders/base.py:531, `eval_on_start`). The samples held back are trained on then."""
+    config = change.section
+    needed_by = (
+        *("test_datasets", "early_stopping_patience", "load_best_model_at_end"),
+        *("do_bench_eval", "do_causal_lm_eval"),
+    )
+    if change.value or any(config.get(key) for key in needed_by) or config.get("save_strategy") == "best":
+        return None
+    times = ("eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy")
+    return {"val_set_size": 0, **dict.fromkeys(times)}
+
+
+def read_evaluation_batch(fields: Fields, config: Config) -> None:
+    """A batch as in training unless the file says one."""
+    key = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
+    config.put(fields, "evaluation.batch_size", key, fields.get("evaluation.batch_size"))
+
+
+def read_optimizer(fields: Fields, config: Config) -> None:
     if "optimizer" in config.held:
         fields.unknown("optimizer.name", "`optimizer` is a placeholder")
         return
@@ -238,72 +244,3 @@ def apply_optimizer(fields: Fields, config: Config) -> None:
     name = {"ao_adamw_4bit": "adamw_torch_4bit", "ao_adamw_8bit": "adamw_torch_8bit"}.get(word, word)
     if name:
         config.put(fields, "optimizer.name", "optimizer", name)
-    if config.own.written("qgalore_rank"):
-        config.put(fields, "optimizer.rank", "qgalore_rank", config.whole("qgalore_rank"))
-
-
-# Key -> what it does that no figure covers.
-_UNMODELLED = {
-    "layer_offloading": "layers come and go between host and GPU",
-    "qat": "fake quantisation keeps copies of weights and activations",
-    "use_onebitllms": "BitNet's linear layers",
-    "dpo_use_liger_kernel": "Liger's fused DPO loss",
-    "relora": "ReLoRA merges and resets adapters while it trains",
-    "relora_steps": "ReLoRA merges and resets adapters while it trains",
-    "use_scattermoe": "ScatterMoE's expert kernels",
-    "use_sonicmoe": "SonicMoE's expert kernels",
-    "lisa_n_layers": "LISA picks other layers every few steps",
-    "ebft": "energy-based fine-tuning generates and embeds beside the step",
-    "process_reward_model": "a head per token",
-    "peft_layer_replication": "layers are used more than once, each with adapters of its own",
-    "peft_trainable_token_indices": "rows of the embedding train beside the adapters",
-    "flash_optimum": "BetterTransformer's layers",
-    "max_memory": "layers are spread over devices by hand",
-    "gpu_memory_limit": "layers are spread over devices by hand",
-}
-_PLUGINS = {
-    "SpectrumPlugin": "Spectrum picks layers by a file of its own",
-    "KDPlugin": "a teacher's logits stand beside the student's",
-    "LLMCompressorPlugin": "recipes change weights while they train",
-    "HatcheryPlugin": "the training runs on somebody else's machines",
-    "DiffusionPlugin": "diffusion masks its own inputs",
-    "DensemixerPlugin": "every expert runs on every token",
-    "ExpertOffloadPlugin": "experts wait in host memory and come as they are chosen",
-}
-
-
-_STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
-
-
-def apply_unmodelled(fields: Fields, config: Config) -> None:
-    """The first feature that keeps what nobody here has counted, said in place of a figure."""
-    for key, reason in _UNMODELLED.items():
-        value: Any = config.own.get(key)
-        if value and as_bool(value) is not False:
-            fields.put("stack.unmodelled", f"`{key}`: {reason}", config.own.origin(key))
-            return
-    for name in config.plugins:
-        if name in _PLUGINS:
-            fields.put("stack.unmodelled", f"{name}: {_PLUGINS[name]}", config.own.origin("plugins"))
-            return
-    if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
-        reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, of adapters or under autocast"
-        fields.put("stack.unmodelled", reason, config.own.origin("tiled_mlp"))
-        return
-    if config.own.flag("llama4_linearized_experts") and not linearizes(config):
-        reason = "`llama4_linearized_experts`: experts become linear layers of their own"
-        fields.put("stack.unmodelled", reason, config.own.origin("llama4_linearized_experts"))
-        return
-    packing = unknown_of_packing(fields, config)
-    if packing:
-        reason = f"`quantize_moe_experts`: {packing}"
-        fields.put("stack.unmodelled", reason, config.own.origin("quantize_moe_experts"))
-        return
-    if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
-        reason = "Axolotl's own code for this family has experts that are quantised one by one"
-        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
-        return
-    stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
-    if stored in _STORED and not dequantizes(config):
-        reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
-        fields.put("stack.unmodelled", reason, config.own.origin("base_model"))

@@ -1,0 +1,87 @@
+"""Axolotl: the loss and the plug-ins that replace it (integrations/liger, integrations/cut_cross_entropy): how the keys
+are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.model import uses_cut_cross_entropy
+from memlint.formats.fields import Fields
+from memlint.formats.keys import Change, Written
+from memlint.run import Origin
+
+# What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
+PLUGIN_OF = {
+    **dict.fromkeys(
+        (
+            *("liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu", "liger_glu_activation"),
+            *("liger_cross_entropy", "liger_fused_linear_cross_entropy"),
+        ),
+        "LigerPlugin",
+    ),
+    "cut_cross_entropy": "CutCrossEntropyPlugin",
+}
+
+
+def read_loss(fields: Fields, config: Config) -> None:
+    """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
+    fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
+    kind, key = _loss(config)
+    if config.rl or fields.get("method.stage") == "rm":
+        fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
+    else:
+        config.put(fields, "loss.kind", key, kind)
+
+
+def read_liger_kernels(fields: Fields, config: Config) -> None:
+    """Liger's norms and MLPs, where both are on."""
+    on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
+    on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
+    config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
+
+
+def _loss(config: Config) -> tuple[str, str]:
+    named = (
+        ("liger_fused_linear_cross_entropy", "liger"),
+        ("liger_cross_entropy", "fused_ce"),
+    )
+    for key, kind in named:
+        if config.own.flag(key) and _has_plugin(config, key):
+            return kind, key
+    if uses_cut_cross_entropy(config):
+        return "cut", "cut_cross_entropy"
+    return "plain", "liger_fused_linear_cross_entropy"
+
+
+def _has_plugin(config: Config, key: str) -> bool:
+    return PLUGIN_OF[key] in config.plugins
+
+
+_LIGER = "axolotl.integrations.liger.LigerPlugin"
+_CUT = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
+_LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", "liger_fused_linear_cross_entropy")
+
+
+def write_loss(change: Change) -> Written | None:
+    """A fused loss is a plug-in and its key. Axolotl takes one cross entropy alone, so the others go off."""
+    config, plugins = change.section, change.section.get("plugins")
+    reads_logits = config.get("rl") or config.get("reward_model")
+    if change.value not in ("liger", "cut") or reads_logits or not isinstance(plugins, (list, type(None))):
+        return None
+    plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if change.value == "liger" else (_CUT, _LOSSES[0])
+    named = plugins or []
+    said = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
+    return said if plugin in named else {**said, "plugins": [*named, plugin]}
+
+
+def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:
+    """The other cross entropies that are on: that of a plug-in that is there is on where nothing is said."""
+    on = [key for key in _LOSSES if key != kept and config.get(key)]
+    return [*on, "cut_cross_entropy"] if _CUT in plugins and kept != "cut_cross_entropy" else on
+
+
+def write_liger_kernels(change: Change) -> Written | None:
+    """Never alone: a fused loss leaves them off."""
+    return {} if not change.value and change.changes.get("loss.kind") else None

@@ -1,0 +1,295 @@
+"""Axolotl: what of the model trains: adapters and what they adapt, or patterns of parameters (loaders/adapter.py).
+
+How the keys are read and written; utils/schemas/{peft,config,validation}.py, axolotl 0.19.0.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import memlint.formats.axolotl.families as families
+from memlint.formats.axolotl.config import Config, default_origin, uses_fsdp
+from memlint.formats.axolotl.model import ADAPTERS, loaded
+from memlint.formats.fields import Fields, as_bool, as_words
+from memlint.formats.keys import Change, Written
+
+
+def trains_adapters(config: Config) -> bool:
+    """Whether the file trains adapters that are known here."""
+    return config.adapter in ADAPTERS
+
+
+def read_method(fields: Fields, config: Config) -> None:
+    """`adapter`; without one the whole model trains, unless `unfrozen_parameters` picks some of it."""
+    if "adapter" in config.held:
+        fields.unknown("method.kind", "`adapter` is a placeholder")
+    elif trains_adapters(config):
+        fields.put("method.kind", "lora", config.own.origin("adapter"))
+    elif config.adapter:
+        fields.unknown("method.kind", f"`adapter: {config.adapter}` is not modelled")
+    elif config.own.get("unfrozen_parameters"):
+        _unfrozen(fields, config)
+    else:
+        fields.put("method.kind", "full", config.own.origin("adapter"))
+
+
+def read_rank(fields: Fields, config: Config) -> None:
+    """`lora_r`: Axolotl has no default for it, so that a file without it says no rank."""
+    config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
+    if not config.own.written("lora_r") and "lora_r" not in config.held:
+        named = config.own.get("lora_model_dir")
+        reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
+        fields.unknown("method.rank", reason)
+
+
+def read_layers(fields: Fields, config: Config) -> None:
+    """`peft_layers_to_transform`: numbers of the layers that get adapters."""
+    layers = config.own.get("peft_layers_to_transform")
+    if isinstance(layers, list) and layers:
+        chosen = tuple(layer for layer in layers if isinstance(layer, int))
+        config.put(fields, "method.layers_to_transform", "peft_layers_to_transform", chosen)
+
+
+def read_rank_pattern(fields: Fields, config: Config) -> None:
+    """`lora_rank_pattern`: ranks of single modules."""
+    pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
+    if pattern:
+        config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
+
+
+def read_fused_adapters(fields: Fields, config: Config) -> None:
+    """The projections that run Axolotl's LoRA kernels."""
+    origin = default_origin(config, "LoRA kernels are on where they can be")
+    fields.put("method.fused_adapters", _fused_projections(config), origin)
+
+
+_CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
+
+
+def read_adapter_dtype(fields: Fields, config: Config) -> None:
+    """peft makes adapters fp32. Of reinforcement learning, TRL wraps the model itself (core/builders/rl.py:289) and
+    makes QLoRA's bf16; under FSDP Axolotl makes all one dtype (:331)."""
+    half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
+    by_trl = config.rl in ("dpo", "ipo", "kto") and config.own.flag("load_in_4bit") and config.adapter == "qlora"
+    half_adapters |= by_trl and config.versions["trl"] >= _CASTS_QLORA
+    half_adapters |= bool(config.rl) and uses_fsdp(config)
+    dtype = (loaded(config)[0] or "float32") if half_adapters else "float32"
+    config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
+
+
+def read_targets(fields: Fields, config: Config) -> None:
+    """`lora_target_linear` adds every linear layer; one string is a pattern over whole names (peft's re.fullmatch)."""
+    if config.own.flag("lora_target_linear"):
+        fields.put("method.targets", _every_linear(config), config.own.origin("lora_target_linear"))
+        return
+    value = config.own.get("lora_target_modules")
+    if isinstance(value, str) and value != "all-linear":
+        found = _matching(value, config.architecture)
+        if found is None:
+            fields.unknown("method.targets", f"the pattern `{value[:60]}` is not evaluated")
+        else:
+            config.put(fields, "method.targets", "lora_target_modules", found)
+            fields.infer("method.freeze_vision_tower", True, "the pattern is taken to name the language model's layers")
+        return
+    config.put(fields, "method.targets", "lora_target_modules", as_words(value))
+
+
+def _every_linear(config: Config) -> tuple[str, ...]:
+    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
+    towers' among them. Experts in one tensor, since transformers 5, are no such module."""
+    kinds = getattr(config.architecture, "layer_types", ())
+    if config.versions["transformers"] < (5,) or not kinds:
+        return ("all-linear",)
+    groups = [kind.weights for kind in kinds]
+    for tower in getattr(config.architecture, "towers", ()):
+        groups += [tower.weights, tower.layer_weights, tower.projector_weights]
+    linears = (weight.name for group in groups for weight in group if weight.kind == "linear")
+    names = {name.split(".")[-2] for name in linears if name.endswith(".weight") and "." in name[: -len(".weight")]}
+    return tuple(sorted(names | set(as_words(config.own.get("lora_target_modules"))))) or ("all-linear",)
+
+
+# A pattern that cannot take long: no group is repeated, and few things are.
+_QUANTIFIERS = 3
+# Idefics and SmolVLM call it `text_model` (models/smolvlm/modeling_smolvlm.py:445).
+_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
+
+
+def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
+    """The modules of decoder layers whose whole name the pattern matches; None where nobody can say, or where layers
+    that have the same modules are not matched alike."""
+    kinds = getattr(architecture, "layer_types", ())
+    compiled = bounded_pattern(pattern)
+    if compiled is None or not kinds:
+        return None
+    modules = [tuple(sorted({weight.name.rpartition(".")[0] for weight in kind.weights})) for kind in kinds]
+    layers = {
+        index: modules[architecture.layer_type_ids[index]]
+        for index in _layers_to_match(pattern, architecture.layer_type_ids)
+    }
+    matched = {index: _matched_names(compiled, names, index) for index, names in layers.items()}
+    found = frozenset(name for names in matched.values() for name in names)
+    alike = all(found.intersection(names) == set(matched[index]) for index, names in layers.items())
+    return tuple(sorted(found)) if found and alike else None
+
+
+# With so few, every layer is asked; with more, which may take their time, the first and the last of each kind.
+_FEW_REPEATS = 2
+
+
+def _layers_to_match(pattern: str, kinds: tuple[int, ...]) -> list[int]:
+    if _repeats(pattern) <= _FEW_REPEATS:
+        return list(range(len(kinds)))
+    first = {kind: index for index, kind in reversed(tuple(enumerate(kinds)))}
+    last = {kind: index for index, kind in enumerate(kinds)}
+    return sorted({*first.values(), *last.values()})
+
+
+def _repeats(pattern: str) -> int:
+    return sum(pattern.count(sign) for sign in "*+{")
+
+
+def _matched_names(compiled: re.Pattern[str], names: tuple[str, ...], layer: int) -> tuple[str, ...]:
+    return tuple(name for name in names if any(compiled.fullmatch(f"{stack}.{layer}.{name}") for stack in _STACKS))
+
+
+def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
+    """The pattern compiled; None for one that is wrong, or may take long on some name."""
+    if len(pattern) > 400 or _repeats(pattern) > _QUANTIFIERS or re.search(r"\)[*+{]", pattern):
+        return None
+    try:
+        with warnings.catch_warnings():  # "Possible nested set": re's word to programmers
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
+    except re.error:
+        return None
+
+
+_ROW_RANGE = re.compile(r"\[\d*:?\d*\]$")
+
+
+def _unfrozen(fields: Fields, config: Config) -> None:
+    """`unfrozen_parameters`: patterns from the start of parameters' names, whose dots are dots; rows of a range train
+    with their whole table (utils/freeze.py, LayerNamePattern)."""
+    value = config.own.get("unfrozen_parameters")
+    words = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    called = [_with_todays_names(word, config) for word in words]
+    patterns = tuple("^" + re.sub(r"\.(?!\+)", r"\\.", _ROW_RANGE.sub("", word)).lstrip("^") for word in called)
+    if not patterns or any(bounded_pattern(pattern) is None for pattern in patterns):
+        fields.unknown("method.kind", "`unfrozen_parameters` has a pattern that is not evaluated")
+        return
+    unmatched = next(
+        (word for word, text in zip(words, patterns) if not _matches_a_parameter(text, config.architecture)), None
+    )
+    if unmatched is not None:
+        before = families.MLP_CALLED_BEFORE.get(config.family, "")
+        renamed = f" (transformers 5 calls `{before}` `mlp`)" if before and before in unmatched else ""
+        fields.unknown("method.kind", f"`{unmatched[:60]}` names no parameter that is known here{renamed}")
+        return
+    config.put(fields, "method.kind", "unfrozen_parameters", "freeze")
+    config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
+
+
+def _with_todays_names(word: str, config: Config) -> str:
+    """A pattern of names that this run's transformers gives, in those of today."""
+    before = families.MLP_CALLED_BEFORE.get(config.family)
+    return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
+
+
+def _matches_a_parameter(text: str, architecture: Any) -> bool:
+    """Whether a pattern matches a parameter, by the names that decoders of today have."""
+    compiled = bounded_pattern(text)
+    kinds = getattr(architecture, "layer_types", ())
+    if compiled is None or not kinds:
+        return True
+    inside = (
+        f"{at}.{weight.name}" for at, kind in enumerate(architecture.layer_type_ids) for weight in kinds[kind].weights
+    )
+    outside = (weight.name for weight in architecture.non_layer_weights)
+    return any(map(compiled.search, (*outside, *(f"{architecture.stack}.{name}" for name in inside))))
+
+
+_KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))
+_SINCE_AUTOMATIC = (0, 9, 1)
+_GROUPED_MM = (2, 9)  # torch; mixtures are left out before
+
+
+def _fused_projections(config: Config) -> tuple[str, ...]:
+    """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
+    (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
+    said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
+    if config.family in families.WITHOUT_LORA_KERNELS:
+        return ()
+    if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
+        return tuple(group for group, value in said.items() if value)
+    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(said)
+
+
+def _without_kernels(config: Config) -> bool:
+    """FSDP counts as version 2 where `fsdp_version` itself says so: the validator runs before the one that copies
+    `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
+    eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
+    sharded = config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
+    without = eight_bits or config.own.flag("trust_remote_code") or config.own.flag("nvfp4_merge_aware")
+    return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
+
+
+_QUANTIZATION = ("method", "bits", "kind", "double_quant")
+# What picks or packs whole weights in its own way and does not go with a new adapter.
+_WITHOUT_ADAPTERS = ("unfrozen_parameters", "relora", "model_quantization_config", "gptq")
+
+
+def write_adapter(change: Change) -> Written | None:
+    """`adapter: lora`, or `qlora` with `load_in_4bit` (loaders/model.py, _set_quantization_config: NF4 with double
+    quantisation unless `bnb_config_kwargs` says otherwise). Kind, targets and bits of one plan make one answer."""
+    config, changes = change.section, change.changes
+    kind, targets = changes.get("method.kind"), changes.get("method.targets")
+    quantized = {part: changes.get(f"model.quantization.{part}") for part in _QUANTIZATION}
+    if kind is None and targets is None and not any(quantized.values()):
+        return {}
+    if any(quantized.values()) and (not _is_nf4(config, quantized) or _loads_on_one_rank(config)):
+        return None
+    if kind not in (None, "lora") or (kind is None and config.get("adapter") not in ADAPTERS):
+        return None
+    if any(config.get(key) for key in _WITHOUT_ADAPTERS):
+        return None
+    four_bits = quantized["bits"] == 4
+    said: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
+    said |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
+    said |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
+    if kind is None:
+        return said if targets is None else None
+    return {**said, **_target_keys(targets)} if _takes_an_adapter(config) else None
+
+
+def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
+    return quantized["bits"] == 4 and quantized["kind"] in (None, "nf4") and not config.get("bnb_config_kwargs")
+
+
+def _loads_on_one_rank(config: Mapping[str, Any]) -> bool:
+    """validation.py:1266: FSDP2 takes no 4 bits that are loaded so."""
+    section = config.get("fsdp_config")
+    keys = ("cpu_ram_efficient_loading", "fsdp_cpu_ram_efficient_loading")
+    return isinstance(section, dict) and any(section.get(key) for key in keys)
+
+
+def _takes_an_adapter(config: Mapping[str, Any]) -> bool:
+    """validation.py: fused MLPs, 1-bit models and `q_galore_adamw8bit` want whole weights."""
+    fused = any(config.get(key) for key in ("flash_attn_fuse_mlp", "flash_attn_fuse_qkv", "use_onebitllms"))
+    return not fused and config.get("optimizer") != "q_galore_adamw8bit"
+
+
+def _target_keys(targets: Any) -> Written:
+    if targets is None:
+        return {}
+    if tuple(targets) == ("all-linear",):
+        return {"lora_target_linear": True, "lora_target_modules": None}
+    return {"lora_target_modules": list(targets), "lora_target_linear": None}
+
+
+def write_frozen_modules(change: Change) -> Written | None:
+    """`freeze_mm_modules` freezes tower and projector alike."""
+    parts = [change.changes.get(f"method.freeze_{part}") for part in ("vision_tower", "multi_modal_projector")]
+    return {"freeze_mm_modules": True} if parts == [True, True] else None
