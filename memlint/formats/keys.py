@@ -23,7 +23,8 @@ from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.run import Origin, Run
 
-KINDS = ("flag", "whole", "number", "word", "words", "any")
+KINDS = ("flag", "whole", "number", "word", "text", "words", "any")
+INVALID = ("unknown", "default", "ignored")
 
 
 class Given(Protocol):
@@ -56,20 +57,29 @@ class Change(NamedTuple):
 Written = Mapping[str, Any]  # key -> its new value; None takes the key away
 Read = Callable[[Fields, Any], None]  # (fields, the format's view of its file)
 Write = Callable[[Change], "Written | None"]  # None: the file has no way to say it
+When = Callable[[Any], bool]  # the format's view of its file -> whether the key counts
+CanWrite = Callable[[Change], bool]
 
 
 class Key(NamedTuple):
     """One key of a framework.
 
-    `name`: the newest spelling; dots lead into sections (`zero_optimization.stage`).
-    `kind`: flag, whole (an integer), number, word (text), words (a list of names), any.
+    `name`: the spelling that a file without the key gets; dots lead into sections (`zero_optimization.stage`).
+    `kind`: flag, whole (an integer), number, word (text in lower case), text (as written), words (names), any.
     `field`: the field of `Run` that the key says by itself; "" where it only matters together with other keys.
     `default`: the framework's own default, None where it has none.
+    `of`: the class of the framework that declares the key (`ModelConfig`), where the framework has several.
+    `newer`: spellings that only the newest releases read; they win where a file has several.
     `older`: spellings of earlier releases that are still read.
-    `least`: the smallest number that the framework accepts.
+    `since`: the framework and its release from which `name` is read; earlier ones are written `older[0]`.
+    `least`, `most`: the smallest and the largest number that the framework accepts.
     `values`: what is written -> what `field` becomes, where these differ. Its inverse writes.
     `only_if_given`: a file without the key leaves `field` to what was put there before.
+    `invalid`: what a value of another kind makes of `field`: unknown, default, or nothing at all (ignored).
+    `when`: the key counts only where this holds for the format's view of its file.
     `read`: for a key whose meaning hangs on others; it puts the field itself.
+    `read_with`: the key whose `read` reads this one as well.
+    `can_write`: changes are written through this key only where this holds.
     `write`: for a value that needs more than `name: value`; it returns every key that has to change.
     `read_only`: no change of `field` is ever written through this key.
     `about`: what the key does to memory or to the run, in one or two sentences.
@@ -87,18 +97,30 @@ class Key(NamedTuple):
     read: Read | None = None
     write: Write | None = None
     read_only: bool = False
+    of: str = ""
+    newer: tuple[str, ...] = ()
+    since: tuple[str, tuple[int, ...]] | None = None
+    most: float | None = None
+    invalid: str = "unknown"
+    when: When | None = None
+    read_with: str = ""
+    can_write: CanWrite | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every spelling, the newest first."""
-        return (self.name, *self.older)
+        """Every spelling, the newest first: the first that a file gives counts."""
+        return (*self.newer, self.name, *self.older)
 
     def parsed(self, value: Any) -> Any:
         """`value`, as written in a file, as what the key's kind means by it; None where it is not of that kind."""
         found = _PARSE[self.kind](value)
-        if self.least is not None and isinstance(found, (int, float)) and found < self.least:
+        if isinstance(found, (int, float)) and not self.accepts(found):
             return None
         return found
+
+    def accepts(self, number: float) -> bool:
+        """Whether the number lies within `least` and `most`."""
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
     def neutral(self, value: Any) -> Any:
         """What `field` becomes when the file says `value`; None where the value is not of the key's kind."""
@@ -114,6 +136,23 @@ class Key(NamedTuple):
         said = list(neutral) if isinstance(neutral, tuple) else neutral
         return said if self.parsed(said) is not None else None
 
+    def spelling(self, change: Change) -> str:
+        """The name under which the file says the key: the one that it has, else the one that the release knows."""
+        given = next((name for name in self.names if name in change.section), "")
+        if given or self.since is None:
+            return given or self.name
+        framework, release = self.since
+        return self.older[0] if () < getattr(change.run.stack, framework) < release else self.name
+
+    def written(self, change: Change) -> Written | None:
+        """The keys that say the change, each with its new value; None where it cannot be said through this one."""
+        if self.can_write is not None and not self.can_write(change):
+            return None
+        if self.write is not None:
+            return self.write(change)
+        value = self.spelled(change.value)
+        return None if value is None else {self.spelling(change): value}
+
 
 def _flag(value: Any) -> bool | None:
     return as_bool(value)
@@ -121,6 +160,10 @@ def _flag(value: Any) -> bool | None:
 
 def _word(value: Any) -> str | None:
     return value.lower() if isinstance(value, str) and value else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
@@ -136,18 +179,25 @@ _PARSE: Mapping[str, Callable[[Any], Any]] = {
     "whole": as_int,
     "number": as_number,
     "word": _word,
+    "text": _text,
     "words": _words,
     "any": _any,
 }
 
 
 class Keys:
-    """The table of one framework's keys."""
+    """The table of one framework's keys.
 
-    __slots__ = ("_by_field", "_by_name", "rows")
+    `defaults`: the framework's defaults by key.
+    `spellings`: newest-first spellings of the keys that have several.
+    """
+
+    __slots__ = ("_by_field", "_by_name", "defaults", "rows", "spellings")
 
     def __init__(self, *rows: Key) -> None:
         self.rows = rows
+        self.defaults: Mapping[str, Any] = {row.name: row.default for row in rows if row.default is not None}
+        self.spellings: Mapping[str, tuple[str, ...]] = {row.name: row.names for row in rows if len(row.names) > 1}
         self._by_name = {name: row for row in reversed(rows) for name in row.names}
         self._by_field: dict[str, list[Key]] = {}
         for row in rows:
@@ -169,48 +219,36 @@ class Keys:
         """Whether a file has a key for a change of this field of the run."""
         return field in self._by_field
 
-    @property
-    def defaults(self) -> Mapping[str, Any]:
-        """The framework's defaults by key."""
-        return {row.name: row.default for row in self.rows if row.default is not None}
-
-    @property
-    def spellings(self) -> Mapping[str, tuple[str, ...]]:
-        """Keys that have more than one name: newest name -> every name."""
-        return {row.name: row.names for row in self.rows if row.older}
-
     def read(self, fields: Fields, given: Given, view: Any) -> None:
         """Put every field that the table can read. `view` is what the rows' own `read` functions look at."""
         for row in self.rows:
+            if row.read_with or (row.when is not None and not row.when(view)):
+                continue
             if row.read is not None:
                 row.read(fields, view)
             elif row.field:
-                self._read_plainly(row, fields, given)
-
-    def _read_plainly(self, row: Key, fields: Fields, given: Given) -> None:
-        if row.only_if_given and given.written(row.name) is None:
-            return
-        value = given.get(row.name)
-        if value is None:
-            return
-        meant = row.neutral(value)
-        if meant is None:
-            fields.unknown(row.field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
-        else:
-            fields.put(row.field, meant, given.origin(row.name))
+                _read_plainly(row, fields, given)
 
     def write(self, change: Change) -> Written | None:
         """The keys that say `change`, each with its new value; None where this framework has no way to say it."""
         for row in self._by_field.get(change.field, ()):
-            if row.write is not None:
-                said = row.write(change)
-            else:
-                value = row.spelled(change.value)
-                name = next((name for name in row.names if name in change.section), row.name)
-                said = None if value is None else {name: value}
-            if said is not None:
-                return said
+            written = row.written(change)
+            if written is not None:
+                return written
         return None
+
+
+def _read_plainly(row: Key, fields: Fields, given: Given) -> None:
+    if row.only_if_given and given.written(row.name) is None:
+        return
+    value = given.get(row.name)
+    meant = None if value is None else row.neutral(value)
+    if meant is None and row.invalid == "default":
+        meant = row.neutral(row.default)
+    if meant is not None:
+        fields.put(row.field, meant, given.origin(row.name))
+    elif value is not None and row.invalid == "unknown":
+        fields.unknown(row.field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
 
 
 _NOUNS = {
@@ -218,10 +256,12 @@ _NOUNS = {
     "whole": "whole number",
     "number": "number",
     "word": "word",
+    "text": "text",
     "words": "list of names",
     "any": "value",
 }
 
 
 def _bound(row: Key) -> str:
-    return f" >= {row.least:g}" if row.least is not None else ""
+    least = f" >= {row.least:g}" if row.least is not None else ""
+    return least + (f" <= {row.most:g}" if row.most is not None else "")
