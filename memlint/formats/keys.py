@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
-from memlint.run import Origin, Run
+from memlint.run import UNKNOWN, Origin, Run
 
 KINDS = ("flag", "whole", "number", "word", "text", "words", "any")
 INVALID = ("unknown", "default", "ignored")
@@ -31,7 +31,10 @@ class Given(Protocol):
     """What a file says by key, whatever its syntax: the values as written, and where each one stands."""
 
     def get(self, key: str) -> Any:
-        """The value that counts for the key `key`: the file's, else the framework's default, else None."""
+        """The value that counts for the key `key`: the file's, else the framework's default, else None.
+
+        UNKNOWN where the file leaves it to something else to fill in (`${MICRO_BATCH_SIZE}`); `origin` may say why.
+        """
 
     def written(self, key: str) -> str | None:
         """The spelling under which the file gives `key`, None where it does not (null counts as not given)."""
@@ -82,6 +85,10 @@ class Key(NamedTuple):
     `can_write`: changes are written through this key only where this holds.
     `write`: for a value that needs more than `name: value`; it returns every key that has to change.
     `read_only`: no change of `field` is ever written through this key.
+    `write_only`: `field` is read by another table, such as that of an engine's options.
+    `also`: further fields that the key says: they get the same value, or what `read` and `write` make of them.
+    `passes`: the argument of transformers' TrainingArguments that the framework gives the value to. The table of
+    those arguments reads `field` then, unless the row has a `read` of its own.
     `about`: what the key does to memory or to the run, in one or two sentences.
     """
 
@@ -105,6 +112,21 @@ class Key(NamedTuple):
     when: When | None = None
     read_with: str = ""
     can_write: CanWrite | None = None
+    write_only: bool = False
+    also: tuple[str, ...] = ()
+    passes: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Every field of `Run` that the key says."""
+        return (self.field, *self.also) if self.field else ()
+
+    @property
+    def is_read_here(self) -> bool:
+        """Whether reading the table puts the row's fields."""
+        if self.read is not None:
+            return True
+        return bool(self.field) and not (self.passes or self.write_only or self.read_with)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,8 +223,9 @@ class Keys:
         self._by_name = {name: row for row in reversed(rows) for name in row.names}
         self._by_field: dict[str, list[Key]] = {}
         for row in rows:
-            if row.field and not row.read_only:
-                self._by_field.setdefault(row.field, []).append(row)
+            if not row.read_only:
+                for field in row.fields:
+                    self._by_field.setdefault(field, []).append(row)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.rows)
@@ -222,11 +245,11 @@ class Keys:
     def read(self, fields: Fields, given: Given, view: Any) -> None:
         """Put every field that the table can read. `view` is what the rows' own `read` functions look at."""
         for row in self.rows:
-            if row.read_with or (row.when is not None and not row.when(view)):
+            if not row.is_read_here or (row.when is not None and not row.when(view)):
                 continue
             if row.read is not None:
                 row.read(fields, view)
-            elif row.field:
+            else:
                 _read_plainly(row, fields, given)
 
     def write(self, change: Change) -> Written | None:
@@ -242,13 +265,23 @@ def _read_plainly(row: Key, fields: Fields, given: Given) -> None:
     if row.only_if_given and given.written(row.name) is None:
         return
     value = given.get(row.name)
-    meant = None if value is None else row.neutral(value)
-    if meant is None and row.invalid == "default":
+    meant = None if value is None or value is UNKNOWN else row.neutral(value)
+    if meant is None and value is not UNKNOWN and row.invalid == "default":
         meant = row.neutral(row.default)
     if meant is not None:
-        fields.put(row.field, meant, given.origin(row.name))
-    elif value is not None and row.invalid == "unknown":
-        fields.unknown(row.field, f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}")
+        for field in row.fields:
+            fields.put(field, meant, given.origin(row.name))
+    elif value is not None and (value is UNKNOWN or row.invalid == "unknown"):
+        reason = _why_unknown(row, given, value)
+        for field in row.fields:
+            fields.unknown(field, reason)
+
+
+def _why_unknown(row: Key, given: Given, value: Any) -> str:
+    if value is UNKNOWN:
+        origin = given.origin(row.name)
+        return origin.detail if origin.kind == "unknown" else f"`{row.name}` is a placeholder"
+    return f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}"
 
 
 _NOUNS = {
