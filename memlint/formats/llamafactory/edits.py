@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import memlint.formats.accelerate.edits as launch_file
@@ -10,45 +10,12 @@ import memlint.formats.deepspeed.edits as deepspeed_file
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
+from memlint.formats.keys import Change, Written
+from memlint.formats.llamafactory.keys import KEYS
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.tables import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
 from memlint.formats.schema.validate import compiled_schema
-from memlint.run import Quantization, Run, Unknown
+from memlint.run import Run, Unknown
 
-Keys = dict[str, Any]  # key of the file -> its new value; None takes the key away
-_ATTENTION = {"eager": "disabled", "sdpa": "sdpa", "flash_attention_2": "fa2", "flash_attention_3": "fa3"}
-
-# Neutral fields that are one key with the same value.
-_PLAIN: Mapping[str, str] = {
-    "batch.micro_batch_size": "per_device_train_batch_size",
-    "batch.gradient_accumulation_steps": "gradient_accumulation_steps",
-    "batch.auto_find": "auto_find_batch_size",
-    "sequence.length": "cutoff_len",
-    "sequence.packing": "packing",
-    "sequence.neat_packing": "neat_packing",
-    "sequence.image_max_pixels": "image_max_pixels",
-    "sequence.video_max_pixels": "video_max_pixels",
-    "sequence.video_max_length": "video_maxlen",
-    "checkpointing.reentrant": "use_reentrant_gc",
-    "evaluation.batch_size": "per_device_eval_batch_size",
-    "evaluation.accumulation_steps": "eval_accumulation_steps",
-    "method.rank": "lora_rank",
-    "method.alpha": "lora_alpha",
-    "method.dropout": "lora_dropout",
-    "method.use_dora": "use_dora",
-    "method.use_rslora": "use_rslora",
-    "method.freeze_trainable_layers": "freeze_trainable_layers",
-    "method.freeze_vision_tower": "freeze_vision_tower",
-    "method.freeze_multi_modal_projector": "freeze_multi_modal_projector",
-    "method.freeze_language_model": "freeze_language_model",
-    "optimizer.rank": "galore_rank",
-    "precision.bf16": "bf16",
-    "precision.fp16": "fp16",
-    "precision.upcast_layernorm": "upcast_layernorm",
-    "precision.upcast_lmhead_output": "upcast_lmhead_output",
-    "saving.only_model": "save_only_model",
-    "stack.empty_cache_steps": "torch_empty_cache_steps",
-}
 _PLAIN_V1: Mapping[str, str] = {
     "batch.micro_batch_size": "micro_batch_size",
     "batch.global_batch_size": "global_batch_size",
@@ -56,7 +23,6 @@ _PLAIN_V1: Mapping[str, str] = {
     "attention.implementation": "flash_attn",
     "parallelism.sequence_parallel_size": "cp_size",
 }
-_FULL_HALF = ("precision.autocast", "precision.outputs_to_fp32", "method.adapter_dtype")
 
 
 def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -66,10 +32,9 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
         return None
     if changes.get("parallelism.engine") == "deepspeed":
         changes = {name: change for name, change in changes.items() if name not in deepspeed_file.FOLLOW_DEEPSPEED}
-    changes = _as_mode(changes)
     sharding = {name: change for name, change in changes.items() if _is_sharding(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
-    keys = _v1(value, run, own) if is_v1(value) else _v0(value, run, own)
+    keys = _v1(value, run, own) if is_v1(value) else _written(value, run, own)
     engine = _sharding_edits(parsed, value, run, sharding)
     if keys is None or engine is None:
         return None
@@ -77,21 +42,12 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
     return (*_edits(path, value, keys), *engine)
 
 
-def _as_mode(changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Mixed precision's parts as the one key that says them."""
-    half = {"bfloat16": "bf16", "float16": "fp16"}.get(str(changes.get("precision.compute")))
-    if half is None or changes.get("precision.autocast") is not True:
-        return changes
-    follows = ("precision.autocast", "precision.compute", "precision.outputs_to_fp32")
-    return {**{name: change for name, change in changes.items() if name not in follows}, f"precision.{half}": True}
-
-
 def _is_sharding(name: str) -> bool:
     placed = ("parallelism.zero.", "parallelism.fsdp.", "offload.optimizer", "offload.parameters")
     return name.startswith(placed) or name == "parallelism.engine"
 
 
-def _edits(path: str, value: Mapping[str, Any], keys: Keys) -> tuple[Edit, ...]:
+def _edits(path: str, value: Mapping[str, Any], keys: Written) -> tuple[Edit, ...]:
     made = []
     for key, new in keys.items():
         if new is None:
@@ -102,164 +58,24 @@ def _edits(path: str, value: Mapping[str, Any], keys: Keys) -> tuple[Edit, ...]:
     return tuple(made)
 
 
-def _v0(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Keys | None:
-    keys: Keys = {}
-    for name, change in changes.items():
-        if name in _PLAIN:
-            said: Keys | None = {_PLAIN[name]: change} if _legal(_PLAIN[name], change) else None
-        elif name in _SPECIAL:
-            said = _SPECIAL[name](value, run, change, changes)
-        else:
-            said = None
-        if said is None:
+def _written(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
+    """The keys that say all of `changes`, each with its new value."""
+    found: dict[str, Any] = {}
+    for field, wanted in changes.items():
+        said = KEYS.write(Change(field, wanted, changes, value, run))
+        if said is None or not all(_legal(key, new) for key, new in said.items()):
             return None
-        keys.update(said)
-    return keys
+        found.update(said)
+    return found
 
 
-def _legal(key: str, change: Any) -> bool:
-    """Whether the schema takes the value; one file's keys are checked one by one."""
-    compiled = compiled_schema("llamafactory.json#v0")
-    return compiled.accepts({key: change})
+def _legal(key: str, new: Any) -> bool:
+    """Whether the schema takes the value; None takes the key away."""
+    return new is None or compiled_schema("llamafactory.json#v0").accepts({key: new})
 
 
-def _attention(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    word = _ATTENTION.get(change) if isinstance(change, str) else None
-    family = getattr(run.model.architecture, "family", "")
-    if word is None or family == "gpt_oss" or (run.stack.use_unsloth and word != "sdpa"):
-        return None
-    return {"flash_attn": word}
-
-
-def _checkpointing(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    if run.parallelism.engine == "megatron":
-        return {"recompute_granularity": "full"} if change == "full" else None
-    if change == "none":
-        return {"disable_gradient_checkpointing": True, "gradient_checkpointing": None}
-    on: Keys = {"disable_gradient_checkpointing": None}
-    if change == "full":
-        return on
-    if change == "unsloth" and not run.stack.use_ktransformers:
-        return {**on, "use_unsloth_gc": True}
-    return None
-
-
-def _offloaded(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """Checkpoints in host memory are Unsloth's way; there is no other."""
-    if change is True and changes.get("checkpointing.mode", run.checkpointing.mode) == "unsloth":
-        return {}
-    return {"use_unsloth_gc": None} if change is False else None
-
-
-def _loss(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    if change == "plain":
-        return {"enable_liger_kernel": False}
-    family = getattr(run.model.architecture, "family", "")
-    fused = family in LIGER_MODELS - LIGER_WITHOUT_FUSED_LOSS and run.method.stage in ("pt", "sft")
-    if change != "liger" or not fused or any(value.get(key) for key in OWN_LOSSES):
-        return None
-    return {"enable_liger_kernel": True}
-
-
-def _liger(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    return {"enable_liger_kernel": change} if isinstance(change, bool) else None
-
-
-def _optimizer(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    custom = ("use_galore", "use_apollo", "use_adam_mini", "use_muon")
-    if any(value.get(key) for key in custom) or not isinstance(change, str) or not _legal("optim", change):
-        return None
-    return {"optim": change}
-
-
-def _evaluation(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """Off, and nothing held back for it; not where something waits for what it says: stopping early, the best saved,
-    predictions on the same data."""
-    waits = value.get("early_stopping_steps") or value.get("do_predict") or value.get("save_strategy") == "best"
-    if change is not False or waits:
-        return None
-    key = "evaluation_strategy" if "evaluation_strategy" in value else "eval_strategy"
-    gone = ("do_eval", "load_best_model_at_end", "val_size", "eval_dataset")
-    return {key: "no", **dict.fromkeys(gone)}
-
-
-def _reference(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """With adapters the base is the reference (train/trainer_utils.py:137): nothing to write."""
-    return {} if change == "shared" and changes.get("method.kind") == "lora" and not value.get("ref_model") else None
-
-
-def _quantization(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    if not isinstance(change, Quantization) or run.model.quantization.prequantized:
-        return None
-    if change.method == "none":
-        return {"quantization_bit": None, "quantization_method": None}
-    kind = changes.get("method.kind", run.method.kind)
-    sharded = run.parallelism.zero.stage == 3 or run.parallelism.engine == "fsdp"
-    if kind not in ("lora", "oft") or change.method != "bnb" or (change.bits != 4 and (sharded or change.bits != 8)):
-        return None
-    keys: Keys = {"quantization_bit": int(change.bits), "quantization_method": "bnb"}
-    if change.bits == 4:
-        keys.update({"quantization_type": change.kind or "nf4", "double_quantization": change.double_quant})
-    return keys
-
-
-def _bits(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """`model.quantization.*` one by one: the same as the whole value with that part replaced."""
-    parts = {name.rpartition(".")[2]: item for name, item in changes.items() if name.startswith("model.quantization.")}
-    try:
-        whole = run.model.quantization._replace(**parts)
-    except ValueError:
-        return None
-    return _quantization(value, run, whole, changes)
-
-
-def _kind(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    quantized = run.model.quantization.method != "none" and "model.quantization" not in changes
-    if change not in ("lora", "freeze", "full", "oft") or (quantized and change not in ("lora", "oft")):
-        return None
-    blockwise = any(value.get(key) for key in ("use_galore", "use_apollo", "use_badam"))
-    return None if change == "lora" and blockwise else {"finetuning_type": change}
-
-
-def _targets(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    if not isinstance(change, (tuple, list)) or not change or not all(isinstance(item, str) for item in change):
-        return None
-    return {"lora_target": "all" if tuple(change) == ("all-linear",) else ",".join(change)}
-
-
-def _trainable(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """`pure_bf16` on one GPU or DDP; with `bf16: true` beside it autocast would stay."""
-    if change != "bfloat16" or run.parallelism.engine not in ("single", "ddp") or run.model.weights_dtype != "bfloat16":
-        return None
-    return {"pure_bf16": True, "bf16": None, "fp16": None}
-
-
-def _part_of_half(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
-    """These follow from `pure_bf16`; alone there is no key for them."""
-    return {} if "precision.trainable_dtype" in changes else None
-
-
-_Special = Callable[[Mapping[str, Any], Run, Any, Mapping[str, Any]], "Keys | None"]
-_SPECIAL: Mapping[str, _Special] = {
-    "attention.implementation": _attention,
-    "checkpointing.mode": _checkpointing,
-    "checkpointing.offload": _offloaded,
-    "loss.kind": _loss,
-    "loss.liger_kernels": _liger,
-    "optimizer.name": _optimizer,
-    "evaluation.enabled": _evaluation,
-    "model.quantization": _quantization,
-    "method.kind": _kind,
-    "method.targets": _targets,
-    "method.reference_model": _reference,
-    "precision.trainable_dtype": _trainable,
-    **{f"model.quantization.{part}": _bits for part in ("method", "bits", "kind", "double_quant", "storage_dtype")},
-    **dict.fromkeys(_FULL_HALF, _part_of_half),
-}
-
-
-def _v1(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Keys | None:
-    keys: Keys = {}
+def _v1(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
+    keys: dict[str, Any] = {}
     for name, change in changes.items():
         if name in _PLAIN_V1:
             key = _PLAIN_V1[name]

@@ -10,13 +10,14 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_number, interpolated, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.config import Config
-from memlint.formats.llamafactory.model import apply_model, find_model
+from memlint.formats.llamafactory.model import find_model, read_model, read_quantization
 from memlint.formats.llamafactory.parallel import (
     Companion,
     apply_companion,
     apply_rest,
-    apply_world,
+    apply_unused_parameters,
     deepspeed_companion,
+    read_world,
 )
 from memlint.formats.llamafactory.tables import LIGER_MODELS_V1
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
@@ -31,15 +32,18 @@ _ATTENTION = ("eager", "sdpa", "flash_attention_2")  # v1/utils/types.py:58
 
 def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
-    view, origin, name = find_model(_view(document, context, role))
+    view = find_model(_view(document, context, role))
     fields = Fields()
     apply_stack(fields, view)
     apply_hardware(fields, context)
-    apply_model(fields, view, origin, name)
-    fields.put("model.name", name or fields.get("model.name"), view.own.origin("model"))
+    _absent(fields, view)
+    read_model(fields, view)
+    read_quantization(fields, view)
+    fields.put("model.name", view.model or fields.get("model.name"), view.own.origin("model"))
     for part in (_quantization, _method, _precision, _batch, _sequence, _loss, _optimizer):
         part(fields, view)
-    apply_world(fields, view)
+    read_world(fields, view)
+    apply_unused_parameters(fields, view)
     companions = _engine(fields, view)
     apply_rest(fields, view)
     _accumulation(fields, view)
@@ -52,6 +56,12 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     judged = (_judged(issue, context) for issue in found)
     issues = (*(issue for issue in judged if issue is not None), *fields.issues)
     return Parsed(NAME, (run,), issues, files, raw, places)
+
+
+def _absent(fields: Fields, view: Config) -> None:
+    """What the v1 layout has no key for."""
+    for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
+        fields.put(name, False, view.own.unsaid)
 
 
 _CONFIG = "llamafactory/v1/config"
