@@ -10,19 +10,13 @@ import memlint.formats.deepspeed.edits as deepspeed_file
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import Change, Keys, Written
 from memlint.formats.llamafactory.keys import KEYS
+from memlint.formats.llamafactory.keys_v1 import KEYS as KEYS_V1
 from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.schema.quick_check import Check
 from memlint.formats.schema.validate import compiled_schema
 from memlint.run import Run, Unknown
-
-_PLAIN_V1: Mapping[str, str] = {
-    "batch.micro_batch_size": "micro_batch_size",
-    "batch.global_batch_size": "global_batch_size",
-    "sequence.length": "cutoff_len",
-    "attention.implementation": "flash_attn",
-    "parallelism.sequence_parallel_size": "cp_size",
-}
 
 
 def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -32,9 +26,10 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
         return None
     if changes.get("parallelism.engine") == "deepspeed":
         changes = {name: change for name, change in changes.items() if name not in deepspeed_file.FOLLOW_DEEPSPEED}
-    sharding = {name: change for name, change in changes.items() if _is_sharding(name)}
+    table, schema = (KEYS_V1, "llamafactory.json#v1") if is_v1(value) else (KEYS, "llamafactory.json#v0")
+    sharding = {name: change for name, change in changes.items() if _is_sharding(name) and not table.says(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
-    keys = _v1(value, run, own) if is_v1(value) else _written(value, run, own)
+    keys = _written(table, compiled_schema(schema).accepts, value, run, own)
     engine = _sharding_edits(parsed, value, run, sharding)
     if keys is None or engine is None:
         return None
@@ -50,63 +45,31 @@ def _is_sharding(name: str) -> bool:
 def _edits(path: str, value: Mapping[str, Any], keys: Written) -> tuple[Edit, ...]:
     made = []
     for key, new in keys.items():
-        if new is None:
-            if key in value:
-                made.append(Edit(path, (key,), "remove"))
-        else:
-            made.append(Edit(path, (key,), "set", new))
+        pointer = tuple(key.split("."))
+        if new is not None:
+            made.append(Edit(path, pointer, "set", new, near="name" if len(pointer) > 1 else ""))
+        elif key in value:
+            made.append(Edit(path, pointer, "remove"))
     return tuple(made)
 
 
-def _written(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
-    """The keys that say all of `changes`, each with its new value."""
+def _written(
+    table: Keys, accepts: Check, value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]
+) -> Written | None:
+    """The keys that say all of `changes`, each with its new value; None where the schema takes one of them not."""
     found: dict[str, Any] = {}
     for field, wanted in changes.items():
-        said = KEYS.write(Change(field, wanted, changes, value, run))
-        if said is None or not all(_legal(key, new) for key, new in said.items()):
+        said = table.write(Change(field, wanted, changes, value, run))
+        if said is None or not all(new is None or accepts(_alone(key, new, value)) for key, new in said.items()):
             return None
         found.update(said)
     return found
 
 
-def _legal(key: str, new: Any) -> bool:
-    """Whether the schema takes the value; None takes the key away."""
-    return new is None or compiled_schema("llamafactory.json#v0").accepts({key: new})
-
-
-def _v1(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
-    keys: dict[str, Any] = {}
-    for name, change in changes.items():
-        if name in _PLAIN_V1:
-            key = _PLAIN_V1[name]
-            if not compiled_schema("llamafactory.json#v1").accepts({key: change}):
-                return None
-            keys[key] = change
-        elif name == "checkpointing.mode" and change in ("full", "none"):
-            keys["enable_activation_checkpointing"] = change == "full"
-        else:
-            return None
-    return keys
-
-
-# v1/plugins/trainer_plugins/distributed/fsdp2.py:159.
-_SHARDS_V1 = {
-    "parallelism.fsdp.cpu_offload": "offload_params",
-    "parallelism.fsdp.reshard_after_forward": "reshard_after_forward",
-}
-
-
-def _shards_v1(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """Keys of `dist_config`."""
-    section = value.get("dist_config")
-    if not isinstance(section, dict) or section.get("name") not in ("fsdp2", "fsdpturbo"):
-        return None
-    if not all(name in _SHARDS_V1 and isinstance(change, bool) for name, change in changes.items()):
-        return None
-    path = parsed.documents[0].path
-    return tuple(
-        Edit(path, ("dist_config", _SHARDS_V1[name]), "set", change, near="name") for name, change in changes.items()
-    )
+def _alone(key: str, new: Any, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A file with that key alone, or with its section."""
+    section, _, inner = key.rpartition(".")
+    return {section: {**value.get(section, {}), inner: new}} if section else {key: new}
 
 
 def _sharding_edits(
@@ -131,9 +94,9 @@ def _sharding_edits(
 
 
 def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """In the v1 layout's section, in the config's own `fsdp`, or in accelerate's launch file."""
+    """In the config's own `fsdp`, or in accelerate's launch file. The v1 layout has keys for it, and no others."""
     if is_v1(value):
-        return _shards_v1(parsed, value, changes)
+        return None
     if value.get("fsdp"):
         return launch_file.own_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
     place = parsed.raw_places.get("accelerate")
