@@ -240,6 +240,7 @@ _METHOD = (
     Key(
         *("freeze_trainable_layers", "whole", "method.freeze_trainable_layers", 2),
         about="How many layers train: the last ones, or with a negative number the first ones.",
+        invalid="default",
         when=freezes,
     ),
     names(
