@@ -33,7 +33,7 @@ class Config(NamedTuple):
     held: frozenset[str]
     architecture: Any = None
     role: str = "training"
-    given_away: Mapping[str, Origin] = {}  # origins of the versions that the keys give away
+    version_origins: Mapping[str, Origin] = {}  # of versions that follow from the keys
     model: str = ""
     model_origin: Origin = Origin("unknown")
 
@@ -93,10 +93,12 @@ def config(section: Section, context: Context, role: str, table: Keys) -> Config
     """The view of a v0 file; interpolated values are left out of it and named in `held`. `table`: the v0 keys."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions, given_away = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
+    versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
     own = read_arguments(plain, _defaults(table), named)
-    return Config(plain, own, arguments(plain, versions), context, versions, held, role=role, given_away=given_away)
+    return Config(
+        plain, own, arguments(plain, versions), context, versions, held, role=role, version_origins=version_origins
+    )
 
 
 _cached: dict[str, Any] = {}

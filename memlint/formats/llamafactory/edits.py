@@ -88,7 +88,7 @@ def _sharding_edits(
     if place is not None:
         return deepspeed_file.deepspeed_edits(parsed.raw.get("deepspeed"), place, wanted)
     if isinstance(value.get("deepspeed"), str):
-        name = shipped.shipped_beside(value["deepspeed"], deepspeed_file.placed(run, wanted))
+        name = shipped.shipped_variant(value["deepspeed"], deepspeed_file.placed(run, wanted))
         return None if name is None else (Edit(parsed.documents[0].path, ("deepspeed",), "set", name),)
     return _new_section(parsed, value, run, wanted)
 

@@ -69,10 +69,10 @@ def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
     """Schema violations; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_judged(view, issue) for issue in found if not _own(view, issue)), *held)
+    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
 
 
-def _own(view: Config, issue: Issue) -> bool:
+def _is_declared(view: Config, issue: Issue) -> bool:
     """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
@@ -83,7 +83,7 @@ def _own(view: Config, issue: Issue) -> bool:
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
 
 
-def _judged(view: Config, issue: Issue) -> Issue:
+def _with_severity(view: Config, issue: Issue) -> Issue:
     """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
     compared with one name, lets the run start."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
@@ -114,11 +114,11 @@ def apply_stack(fields: Fields, view: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     origin = default_origin(view.versions, "pyproject.toml")
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
-        fields.put(f"stack.{name}", tuple(view.versions[name]), view.given_away.get(name, origin))
+        fields.put(f"stack.{name}", tuple(view.versions[name]), view.version_origins.get(name, origin))
     if "llamafactory" in view.context.versions:
         origin = view.context.version_origins.get("llamafactory", Origin("setting"))
     release = tuple(view.versions["llamafactory"])
-    fields.put("stack.framework_version", release, view.given_away.get("llamafactory", origin))
+    fields.put("stack.framework_version", release, view.version_origins.get("llamafactory", origin))
 
 
 def apply_inference(fields: Fields, view: Config) -> None:

@@ -47,7 +47,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     raw = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v1", context.versions)
-    judged = (_judged(issue, context) for issue in found)
+    judged = (_with_severity(issue, context) for issue in found)
     issues = (*(issue for issue in judged if issue is not None), *fields.issues)
     return Parsed(NAME, (run,), issues, files, raw, places)
 
@@ -62,7 +62,7 @@ def _absent(fields: Fields, view: Config) -> None:
 _CONFIG = "llamafactory/v1/config"
 
 
-def _judged(issue: Issue, context: Context) -> Issue | None:
+def _with_severity(issue: Issue, context: Context) -> Issue | None:
     """v1 is no release of its own and its keys still move: the schema is that of the newest commit. A copy of
     LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
     and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
