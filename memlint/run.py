@@ -42,8 +42,9 @@ class Origin(NamedTuple):
     """Where a value came from.
 
     `kind` is one of file, companion (a referenced file), default (of a framework), directive (a
-    `# memlint:` comment), setting, command_line, catalog, inferred, unknown. `detail` names the
-    framework and version of a default, the reason of an inference, or why the value is unknown.
+    `# memlint:` comment), setting, command_line, catalog, inferred, framework (what its code does,
+    whatever the config says), unknown. `detail` names the framework and version of a default, the
+    reason of an inference, the source of a framework's behaviour, or why the value is unknown.
     `line` and `column` are 1-based, 0 where there is no place. `pointer` is the path inside the
     file (keys and list indexes).
     """
@@ -120,9 +121,19 @@ class Method(NamedTuple):
     freeze_language_model: bool = False
     reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named
     reward_model: str = "none"  # none, lora, full, api
+    # What reads the hidden states in stage rm: "score", a linear layer in the head's place that gives one number for a
+    # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head
+    # beside the language model's (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
+    reward_head: str = "score"
+    # "all" linear layers are a list of names that the framework made itself, of modules whose class is some `Linear`
+    # (LLaMA-Factory 0.9.5 model/model_utils/misc.py:28, find_all_linear_modules). PEFT then leaves experts alone that
+    # are stacked in one parameter, which its own "all-linear" reaches.
+    targets_linear_only: bool = False
     value_model: bool = False
     num_generations: int = 1
-    extra_models: tuple[Any, ...] = ()  # Model values loaded besides the trained one
+    # Models loaded frozen beside the trained one, as `Model` values: the reference first where one is named, then the
+    # reward model where it is a model of its own. A copy of the trained model or an adapter is none.
+    extra_models: tuple[Any, ...] = ()
     adapters_loaded: int = 0
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
@@ -168,10 +179,16 @@ class Sequence(NamedTuple):
     padding_free: bool = False
     max_prompt_length: Maybe[int] = UNKNOWN
     max_new_tokens: int = 0
+    # The framework scales an image (or a video's frame) down to so many pixels before the processor sees it, and cuts
+    # tokens afterwards: an image goes whole through the tower (LLaMA-Factory 0.9.5 data/mm_plugin.py:219,
+    # data/collator.py). 0: no such scaling.
     image_max_pixels: int = 0
     video_max_pixels: int = 0
     video_max_length: int = 0  # frames
     images_per_sample: int = 1
+    # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
+    # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
+    always_has_images: bool = False
     shift_attention: bool = False  # LongLoRA
     rope_scaling: str = "none"
     length_is_bound: bool = True  # False: every sequence really has `length` (packing, pre-training)
@@ -195,6 +212,14 @@ class Checkpointing(NamedTuple):
     offload: bool = False  # layer inputs kept in host memory
     every: int = 1
     vision: bool = False
+    # Only layers with trainable parameters are checkpointed, and each asks for a gradient of its own input: frozen
+    # layers run plainly, and no hook makes the embeddings' output ask (LLaMA-Factory 0.9.5
+    # model/model_utils/checkpointing.py:98). Else as transformers does (5.23 modeling_utils.py:2150): every layer, and
+    # the outputs of the input embeddings ask, those of a vision tower too.
+    skips_frozen_layers: bool = False
+    # Under Unsloth checkpoints wait in host memory, whatever the file says (LLaMA-Factory 0.9.5
+    # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
+    unsloth_offloads: bool = False
     mlp_tiles: int = 0  # MLPs run slice by slice, and again in the backward: at most so many slices
 
 
@@ -217,7 +242,7 @@ class Loss(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """`name` is a key of memory/optimizers.yaml (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
+    """`name` is a key of memory/optimizers.json (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
@@ -234,6 +259,9 @@ class Optimizer(NamedTuple):
     engine: str = "torch"  # torch, deepspeed (its own implementation), bitsandbytes, torchao
     weight_decay: float = 0.0
     projection: str = ""  # APOLLO: random, svd; "" = random
+    # Told to project every linear layer, GaLore and APOLLO take the head as well (transformers 5.23
+    # trainer_optimizer.py:130-152); LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
+    projects_head: bool = True
 
 
 class Zero(NamedTuple):
@@ -364,6 +392,23 @@ class Hardware(NamedTuple):
     host_bytes: int = 0  # 0 = unknown
 
 
+class Planning(NamedTuple):
+    """What a change of the config does, or can say, under this framework. For the planner: no estimate reads it."""
+
+    # How checkpoints come to wait in host memory: "layer_inputs" (transformers 5.23 modeling_utils.py:3151,
+    # `save_on_cpu`; Axolotl 0.19 docs/gradient_checkpointing.qmd, `hidden_states`), "unsloth" (LLaMA-Factory 0.9.5
+    # model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), "saved_tensors" (trl 1.16
+    # trainer/sft_config.py:291, `activation_offloading`).
+    checkpoint_offload: str = "layer_inputs"
+    # What starts DeepSpeed on one GPU; "" where nothing is needed (transformers docs/source/en/deepspeed.md).
+    single_gpu_launch: str = "start it with torchrun, deepspeed or accelerate launch"
+    lora_dropout: float = 0.0  # of adapters that a change adds, where it says none
+    liger_kernels_apart: bool = False  # Liger's loss and its other kernels have switches of their own
+    freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
+    stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
+    pins_transformers: bool = False  # the framework's release decides the release of transformers
+
+
 class Run(NamedTuple):
     format: str
     path: str
@@ -382,9 +427,15 @@ class Run(NamedTuple):
     saving: Saving = Saving()
     stack: Stack = Stack()
     hardware: Hardware = Hardware()
+    planning: Planning = Planning()
     purpose: str = "train"  # train, inference, export, partial (a fragment such as a lone DeepSpeed JSON)
     related: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = {}
+
+
+def stack_name(run: Run) -> str:
+    """What runs the config, for labels: a framework, or the format where no framework is known (a DeepSpeed JSON)."""
+    return run.stack.framework or run.format
 
 
 def get(run: Run, name: str) -> Any:

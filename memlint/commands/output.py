@@ -116,11 +116,11 @@ def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[st
 
 def to_file(pieces: Iterable[str], path: str, kept: frozenset[str] = frozenset()) -> None:
     """UTF-8, the whole text or none of it. Raises UsageError, also for a path among `kept` (real paths)."""
-    from memlint.atomic_files import NotWritten, write_whole
+    from memlint.atomic_files import NotWritten, write_text
 
     if kept and os.path.realpath(path) in kept:
         raise UsageError(f"{path}: the report would overwrite a file that was linted")
     try:
-        write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
+        write_text(path, pieces)
     except NotWritten as error:
         raise UsageError(str(error)) from None

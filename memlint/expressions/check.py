@@ -380,7 +380,10 @@ def _loop(checker: _Checker, node: ast.GeneratorExp) -> Form:
     return [name, values.form, body.form]
 
 
-ORIGINS = ("file", "companion", "default", "directive", "setting", "command_line", "catalog", "inferred", "unknown")
+ORIGINS = (
+    *("file", "companion", "default", "directive", "setting", "command_line", "catalog", "inferred"),
+    *("framework", "unknown"),
+)
 PACKAGES = (
     *("transformers", "torch", "deepspeed", "peft", "trl", "accelerate"),
     *("llamafactory", "axolotl", "torchtune", "unsloth", "megatron", "swift", "nemo"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import memlint.memory.adapters as adapters
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
@@ -190,8 +191,8 @@ MODEL: dict[str, Reader] = {
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),
-    "model.supports_sdpa": _of_architecture(lambda model: model.supports_sdpa),
-    "model.supports_liger": _of_architecture(lambda model: model.supports_liger),
+    "model.supports_sdpa": _of_architecture(families.loads_with_sdpa),
+    "model.supports_liger": _of_architecture(families.supports_liger),
     "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
     "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),
     "model.attention_softcap": _of_architecture(

@@ -8,7 +8,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.expressions import kinds as types
 from memlint.expressions.kinds import Type, union
-from memlint.formats.schema.quick_check import Schema, follow
+from memlint.formats.schema.refs import Schema, follow
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import Compiled, compiled_schema
 

@@ -81,7 +81,7 @@ class Registry:
         extensions.formats.append(format_of(self._plugin, module))
 
     def optimizer(self, name: str, entry: Mapping[str, Any]) -> None:
-        """What an optimizer holds and allocates, in the words of memory/optimizers.yaml: {"states": ["param"], ...}."""
+        """What an optimizer holds and allocates, in the words of memory/optimizers.json: {"states": ["param"], ...}."""
         if not isinstance(name, str) or not isinstance(entry, Mapping):
             raise self._error("`optimizer` wants a name and a mapping")
         known = {state for one in table().values() for state in one.get("states", ())}

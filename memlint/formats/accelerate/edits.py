@@ -6,20 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.accelerate.fsdp import STRATEGIES
+from memlint.formats.accelerate.keys import KEYS
+from memlint.formats.section_edits import edits_of, said_by
+from memlint.run import Run
 from memlint.source.document import Path
 
-_DEVICES = ("none", "cpu", "nvme")
-
-# neutral field -> section, key, values that it takes
-_KEYS: Mapping[str, tuple[str, str, tuple[Any, ...]]] = {
-    "parallelism.zero.stage": ("deepspeed_config", "zero_stage", (0, 1, 2, 3)),
-    "offload.optimizer": ("deepspeed_config", "offload_optimizer_device", _DEVICES),
-    "offload.parameters": ("deepspeed_config", "offload_param_device", _DEVICES),
-    "parallelism.fsdp.cpu_offload": ("fsdp_config", "fsdp_offload_params", (True, False)),
-    "parallelism.fsdp.strategy": ("fsdp_config", "fsdp_sharding_strategy", STRATEGIES),
-    "parallelism.fsdp.reshard_after_forward": ("fsdp_config", "fsdp_reshard_after_forward", (True, False)),
-}
 _ENGINES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP"}
 
 
@@ -27,20 +18,17 @@ def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, 
     """Edits of the launch file `value` that stands at `place`; None where it cannot say one of `changes`."""
     if not isinstance(value, dict):
         return None
-    path, pointer = place
-    made = []
-    for field, change in changes.items():
-        section, key, legal = _KEYS.get(field, ("", "", ()))
-        if not section or change not in legal or str(value.get("distributed_type")).upper() != _ENGINES[section]:
-            return None
-        inner = value.get(section)
-        if not isinstance(inner, dict):
-            made.append(Edit(path, (*pointer, section), "set", {key: change}))
-        elif "deepspeed_config_file" in inner:
-            return None
-        else:
-            made.append(Edit(path, (*pointer, section, key), "set", change))
-    return tuple(made)
+    said = said_by(KEYS, value, Run("accelerate", place[0]), changes)  # no row here asks about the rest of the run
+    if said is None or not all(_is_in_force(value, name.partition(".")[0]) for name in said):
+        return None
+    return edits_of(value, place, said)
+
+
+def _is_in_force(value: Mapping[str, Any], section: str) -> bool:
+    """Whether the engine reads the section: it is the one in use, and no file of its own takes the section's place."""
+    inner = value.get(section)
+    replaced = isinstance(inner, dict) and "deepspeed_config_file" in inner
+    return str(value.get("distributed_type")).upper() == _ENGINES[section] and not replaced
 
 
 def own_fsdp_edits(

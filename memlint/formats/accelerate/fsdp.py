@@ -5,66 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memlint._record import NamedTuple
-from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words
+from memlint.formats.accelerate.fsdp_options import STRATEGIES, version_of
+from memlint.formats.accelerate.keys import OPTIONS
+from memlint.formats.fields import Fields, Section, as_int
+from memlint.formats.section_keys import SectionKeys
 from memlint.run import Origin
 
-STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")  # FSDP_SHARDING_STRATEGY
-PREFETCHES = ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH")  # FSDP_BACKWARD_PREFETCH
 
+class Options(SectionKeys):
+    """FSDP options with or without the `fsdp_` prefix, and the defaults (without it) of whoever reads them."""
 
-class Options(NamedTuple):
-    """FSDP options with or without the `fsdp_` prefix, and the launcher's defaults for the rest."""
+    __slots__ = ("defaults",)
 
-    section: Section
-    defaults: dict[str, Any]
-    source: str
+    def __init__(self, section: Section, defaults: dict[str, Any], source: str) -> None:
+        super().__init__(section, OPTIONS, source)
+        self.defaults = defaults
 
-    def _key(self, name: str) -> str:
-        prefixed = f"fsdp_{name}"
-        return prefixed if prefixed in self.section.value else name
-
-    def get(self, name: str) -> Any:
-        value = self.section.value.get(self._key(name))
-        return self.defaults.get(name) if value is None else value
-
-    def origin(self, name: str) -> Origin:
-        if self.section.value.get(self._key(name)) is None:
-            return Origin("default", detail=self.source)
-        return self.section.origin(self._key(name))
+    def default(self, name: str) -> Any:
+        return self.defaults.get(self.keys[name].name.removeprefix("fsdp_"))
 
     def version(self) -> int:
         """1 or 2."""
-        said = as_int(self.get("version"))
-        return said if said in (1, 2) else int(self.defaults["version"])
-
-    def flag(self, name: str) -> bool:
-        value = as_bool(self.get(name))
-        return bool(self.defaults.get(name)) if value is None else value
+        return version_of(self)
 
 
-# accelerate 1.15 commands/launch.py argument defaults, and FullyShardedDataParallelPlugin for what stays unset.
-LAUNCH_DEFAULTS: dict[str, Any] = {
-    "version": 1,
-    "sharding_strategy": "FULL_SHARD",
-    "auto_wrap_policy": "NO_WRAP",
-    "min_num_params": 100_000_000,
-    "backward_prefetch": "NO_PREFETCH",
-    "state_dict_type": "",
-    "use_orig_params": True,
-    "cpu_ram_efficient_loading": True,
-    "reshard_after_forward": True,
-}
-# transformers 5.23 TrainingArguments._process_fsdp_args
+LAUNCH_DEFAULTS: dict[str, Any] = {name.removeprefix("fsdp_"): value for name, value in OPTIONS.defaults.items()}
+# transformers 5.23 TrainingArguments._process_fsdp_args, where it differs.
 TRAINER_DEFAULTS: dict[str, Any] = {
+    **LAUNCH_DEFAULTS,
     "version": 2,
-    "sharding_strategy": "FULL_SHARD",
     "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-    "backward_prefetch": "NO_PREFETCH",
+    "min_num_params": None,
     "state_dict_type": "FULL_STATE_DICT",
-    "use_orig_params": True,
     "cpu_ram_efficient_loading": False,
-    "reshard_after_forward": True,
 }
 
 
@@ -99,99 +72,8 @@ def said_by_words(words: Sequence[str]) -> dict[str, Any]:
 def apply_fsdp(fields: Fields, options: Options, origin: Origin) -> None:
     """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin` is where FSDP is asked for."""
     fields.put("parallelism.engine", "fsdp", origin)
-    version = options.version()
-    fields.put("parallelism.fsdp.version", version, options.origin("version"))
-    _strategy(fields, options, version)
-    _wrap(fields, options)
-    _prefetch(fields, options, version)
-    for field, name, other in (
-        ("cpu_offload", "offload_params", "cpu_offload"),
-        ("use_orig_params", "use_orig_params", "use_orig_params"),
-        ("cpu_ram_efficient_loading", "cpu_ram_efficient_loading", "cpu_ram_efficient_loading"),
-    ):
-        name = name if options.get(name) is not None else other
-        fields.put(f"parallelism.fsdp.{field}", options.flag(name), options.origin(name))
-    _state_dict(fields, options, version)
-    _checkpointing(fields, options)
-    _precision(fields, version)
-
-
-def _strategy(fields: Fields, options: Options, version: int) -> None:
-    """Version 1 names a strategy (a name or its number); version 2 only says whether to reshard after forward."""
-    name = "sharding_strategy"
-    value: Any = options.get(name)
-    if (
-        version == 1
-        and isinstance(options.get("reshard_after_forward"), str)
-        and options.section.value.get("fsdp_sharding_strategy") is None
-    ):
-        name, value = "reshard_after_forward", options.get("reshard_after_forward")
-    strategy = _named(value, STRATEGIES) or "FULL_SHARD"
-    reshards = strategy in ("FULL_SHARD", "HYBRID_SHARD")
-    if version == 2:
-        name, reshards = "reshard_after_forward", options.flag("reshard_after_forward")
-        strategy = "FULL_SHARD" if reshards else "SHARD_GRAD_OP"
-    fields.put("parallelism.fsdp.strategy", strategy, options.origin(name))
-    fields.put("parallelism.fsdp.reshard_after_forward", reshards, options.origin(name))
-
-
-def _named(value: Any, names: tuple[str, ...]) -> str:
-    """One of `names` by name (any case) or by its number, which starts at 1; "" for anything else."""
-    number = as_int(value)
-    if number is not None:
-        return names[number - 1] if 1 <= number <= len(names) else ""
-    return value.upper() if isinstance(value, str) and value.upper() in names else ""
-
-
-def _wrap(fields: Fields, options: Options) -> None:
-    """A size-based policy with no size wraps nothing (accelerate 1.15 utils/dataclasses.py:2095)."""
-    policy = str(options.get("auto_wrap_policy")).upper()
-    size = as_int(options.get("min_num_params"))
-    by_size = "size" if size else "none"
-    wrap = {"TRANSFORMER_BASED_WRAP": "transformer", "SIZE_BASED_WRAP": by_size}.get(policy, "none")
-    fields.put("parallelism.fsdp.wrap", wrap, options.origin("auto_wrap_policy"))
-    classes = as_words(options.get("transformer_layer_cls_to_wrap"))
-    if classes:
-        fields.put("parallelism.fsdp.wrapped_classes", classes, options.origin("transformer_layer_cls_to_wrap"))
-    if size is not None:
-        fields.put("parallelism.fsdp.min_num_params", size, options.origin("min_num_params"))
-
-
-def _prefetch(fields: Fields, options: Options, version: int) -> None:
-    prefetch = _named(options.get("backward_prefetch"), PREFETCHES) or "NO_PREFETCH"
-    if version == 2:
-        # FSDP2 has no such option: it prefetches the next unit's all-gather in backward by itself.
-        fields.infer("parallelism.fsdp.backward_prefetch", "BACKWARD_PRE", "FSDP2 prefetches by itself")
-    else:
-        word = "NONE" if prefetch == "NO_PREFETCH" else prefetch
-        fields.put("parallelism.fsdp.backward_prefetch", word, options.origin("backward_prefetch"))
-    fields.put(
-        "parallelism.fsdp.forward_prefetch", options.flag("forward_prefetch"), options.origin("forward_prefetch")
-    )
-    if options.get("limit_all_gathers") is not None:
-        limit = options.flag("limit_all_gathers")
-        fields.put("parallelism.fsdp.limit_all_gathers", limit, options.origin("limit_all_gathers"))
-
-
-def _state_dict(fields: Fields, options: Options, version: int) -> None:
-    """accelerate: FULL_STATE_DICT for version 1 and SHARDED_STATE_DICT for 2 when nothing is said."""
-    said = options.get("state_dict_type")
-    default = "SHARDED_STATE_DICT" if version == 2 else "FULL_STATE_DICT"
-    kind = said.upper() if isinstance(said, str) and said else default
-    fields.put("parallelism.fsdp.state_dict_type", kind, options.origin("state_dict_type"))
-    full = kind == "FULL_STATE_DICT"
-    fields.put("saving.gathers_full_weights", full, options.origin("state_dict_type"))
-
-
-def _checkpointing(fields: Fields, options: Options) -> None:
-    """FSDP's own checkpointing wraps each unit and is not reentrant (accelerate 1.15 accelerator.py)."""
-    on = options.flag("activation_checkpointing")
-    fields.put("parallelism.fsdp.activation_checkpointing", on, options.origin("activation_checkpointing"))
-    if on:
-        fields.put("checkpointing.mode", "full", options.origin("activation_checkpointing"))
-        fields.put("checkpointing.reentrant", False, options.origin("activation_checkpointing"))
-    if options.flag("activation_checkpointing_offload"):
-        fields.put("checkpointing.offload", True, options.origin("activation_checkpointing_offload"))
+    OPTIONS.read(fields, options, options)
+    _precision(fields, options.version())
 
 
 def _precision(fields: Fields, version: int) -> None:

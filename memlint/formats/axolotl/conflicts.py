@@ -11,6 +11,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import NAME, Config
+from memlint.formats.axolotl.families import NAMED_WITHOUT_CHECKPOINTING, NAMED_WITHOUT_FSDP
 from memlint.formats.axolotl.model import fsdp_version
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_int, as_number
@@ -282,7 +283,7 @@ CHECKPOINTING = (
     Conflict(  # 1569
         "gradient_checkpointing",
         "`gradient_checkpointing` is refused for models with `mpt` in their name",
-        lambda s: "mpt" in s.config.text("base_model").lower() and s("gradient_checkpointing"),
+        lambda s: NAMED_WITHOUT_CHECKPOINTING in s.config.text("base_model").lower() and s("gradient_checkpointing"),
     ),
 )
 
@@ -366,7 +367,9 @@ SHARDING = (
     ),
     Conflict("fp32_norms", "`fp32_norms` requires FSDP2", lambda s: s("fp32_norms") and not s.fsdp(2)),
     Conflict(  # 1563
-        "fsdp", "FSDP is refused for Falcon", lambda s: "falcon" in s.config.text("base_model").lower() and s("fsdp")
+        "fsdp",
+        "FSDP is refused for Falcon",
+        lambda s: NAMED_WITHOUT_FSDP in s.config.text("base_model").lower() and s("fsdp"),
     ),
     Conflict(  # 1696
         "model_quantization_config",

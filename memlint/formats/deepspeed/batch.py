@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.deepspeed.config import Config
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.training_arguments import Arguments
+from memlint.source.document import Path
 
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
 TOTAL = "train_batch_size"
 
 # DeepSpeed key -> training argument that must say the same (transformers 5.23 integrations/deepspeed.py:138-176).
-_MATCHED = (
-    ((MICRO,), "per_device_train_batch_size"),
-    ((STEPS,), "gradient_accumulation_steps"),
-    (("gradient_clipping",), "max_grad_norm"),
-    (("optimizer", "params", "lr"), "learning_rate"),
-    (("optimizer", "params", "eps"), "adam_epsilon"),
-    (("optimizer", "params", "weight_decay"), "weight_decay"),
-    (("scheduler", "params", "warmup_max_lr"), "learning_rate"),
-)
+MATCHED: Mapping[str, str] = {
+    MICRO: "per_device_train_batch_size",
+    STEPS: "gradient_accumulation_steps",
+    "gradient_clipping": "max_grad_norm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.eps": "adam_epsilon",
+    "optimizer.params.weight_decay": "weight_decay",
+    "scheduler.params.warmup_max_lr": "learning_rate",
+}
 
 
-def apply_batch(fields: Fields, view: Config) -> None:
-    """Alone the file's own sizes count; behind training arguments those count, and differences are refused."""
+def check_batch(fields: Fields, view: Config) -> None:
+    """Sizes that do not multiply, alone; behind training arguments those count, and differences are refused."""
     if view.arguments is None:
-        _alone(fields, view)
+        _inconsistent(fields, view)
         return
-    for keys, argument in _MATCHED:
-        _compare(fields, view, view.arguments, keys, argument)
+    for key, argument in MATCHED.items():
+        _compare(fields, view, view.arguments, key, argument)
     _compare_total(fields, view, view.arguments)
     _compare_betas(fields, view, view.arguments)
     _compare_steps(fields, view, view.arguments)
 
 
-def _alone(fields: Fields, view: Config) -> None:
+def read_micro(fields: Fields, view: Config) -> None:
     """runtime/config.py:_set_batch_related_parameters: two of the three sizes and the world give the third."""
+    if view.arguments is not None:
+        return
     micro, steps, total = view.integer(MICRO), view.integer(STEPS), view.integer(TOTAL)
-    world = fields.get("parallelism.world_size", None)
-    copies = _copies(view, world)
+    copies = _copies(view, fields.get("parallelism.world_size", None))
     if micro is None and total is not None and copies:
         micro = total // copies // (steps or 1)
         fields.infer("batch.micro_batch_size", micro, f"{TOTAL} // world size // {STEPS}")
@@ -49,15 +52,19 @@ def _alone(fields: Fields, view: Config) -> None:
         fields.put("batch.micro_batch_size", micro, view.origin(MICRO))
     else:
         fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
-    _alone_steps(fields, view, steps)
-    if total is not None:
+
+
+def read_total(fields: Fields, view: Config) -> None:
+    total = view.integer(TOTAL)
+    if view.arguments is None and total is not None:
         fields.put("batch.global_batch_size", total, view.origin(TOTAL))
-    _inconsistent(fields, view, micro, steps, total, world)
 
 
-def _alone_steps(fields: Fields, view: Config, steps: int | None) -> None:
+def read_steps(fields: Fields, view: Config) -> None:
     """1 when nothing is said, or what the other two sizes and the world leave."""
-    micro, total = view.integer(MICRO), view.integer(TOTAL)
+    if view.arguments is not None:
+        return
+    micro, steps, total = view.integer(MICRO), view.integer(STEPS), view.integer(TOTAL)
     world = fields.get("parallelism.world_size", None)
     if steps is not None:
         fields.put("batch.gradient_accumulation_steps", steps, view.origin(STEPS))
@@ -73,12 +80,13 @@ def _alone_steps(fields: Fields, view: Config, steps: int | None) -> None:
         fields.unknown("batch.gradient_accumulation_steps", f"{TOTAL} // {MICRO} // an unknown number of GPUs")
 
 
-def _inconsistent(fields: Fields, view: Config, micro: Any, steps: Any, total: Any, world: Any) -> None:
+def _inconsistent(fields: Fields, view: Config) -> None:
     """Sizes that do not multiply. GPUs that share a copy of the model count once (runtime/config.py:446).
 
     A size that is missing is what the others leave, rounded down (runtime/config.py:615), so it has to come out even.
     """
-    given = [(key, size) for key, size in ((MICRO, micro), (STEPS, steps)) if size and view.get(key) is not None]
+    world, total = fields.get("parallelism.world_size", None), view.integer(TOTAL)
+    given = [(key, size) for key in (MICRO, STEPS) if (size := view.integer(key))]
     if not (given and total) or any(view.is_auto(key) for key in (MICRO, STEPS)):
         return
     whole, copies = 1, _copies(view, world)
@@ -108,48 +116,50 @@ def _too_many(view: Config, total: int, whole: int, copies: int, words: str, bot
 
 def _copies(view: Config, world: Any) -> int:
     """Copies of the model that train on `world` GPUs, as far as the file says; 0 where that is unknown."""
-    shared = (view.integer("sequence_parallel_size") or 1) * (view.integer("tensor_parallel", "autotp_size") or 1)
+    shared = (view.integer("sequence_parallel_size") or 1) * (view.integer("tensor_parallel.autotp_size") or 1)
     return world // shared if isinstance(world, int) and shared > 0 and world % shared == 0 else 0
 
 
-def _compare(fields: Fields, view: Config, args: Arguments, keys: tuple[str, ...], argument: str) -> None:
+def _compare(fields: Fields, view: Config, args: Arguments, key: str, argument: str) -> None:
     """HfTrainerDeepSpeedConfig.fill_match: a value that is not `auto` must equal the argument's."""
-    here, there = as_number(view.get(*keys)), args.number(argument)
+    here, there = as_number(view.raw(key)), args.number(argument)
     if here is None or there is None or here == there or args.flag("auto_find_batch_size"):
         return
-    key = ".".join(keys)
     said = "" if args.written(argument) else " (its default)"
     message = (
-        f"`{key}: {view.get(*keys)}` contradicts `{argument}: {args.get(argument)}`{said}: "
+        f"`{key}: {view.raw(key)}` contradicts `{argument}: {args.get(argument)}`{said}: "
         'transformers raises ValueError; write "auto" here'
     )
-    fields.issues.append(view.section.issue("conflict", message, *keys, related=_related(args, argument)))
+    _refuse(fields, view, key, message, _related(args, argument))
+
+
+def _refuse(fields: Fields, view: Config, key: str, message: str, related: tuple[Related, ...]) -> None:
+    fields.issues.append(view.section.issue("conflict", message, *view.path(key), related=related))
 
 
 def _compare_betas(fields: Fields, view: Config, args: Arguments) -> None:
     """integrations/deepspeed.py:154: `optimizer.params.betas` must be [adam_beta1, adam_beta2]."""
-    keys = ("optimizer", "params", "betas")
-    betas = view.get(*keys)
+    key = "optimizer.params.betas"
+    betas = view.raw(key)
     if not isinstance(betas, list) or len(betas) != 2 or any(as_number(beta) is None for beta in betas):
         return
     wanted = [args.number("adam_beta1"), args.number("adam_beta2")]
     if None not in wanted and betas != wanted:
         message = (
-            f"`{'.'.join(keys)}: {betas}` contradicts `adam_beta1` and `adam_beta2`: {wanted}: "
+            f"`{key}: {betas}` contradicts `adam_beta1` and `adam_beta2`: {wanted}: "
             'transformers raises ValueError; write "auto" here'
         )
-        related = (*_related(args, "adam_beta1"), *_related(args, "adam_beta2"))
-        fields.issues.append(view.section.issue("conflict", message, *keys, related=related))
+        _refuse(fields, view, key, message, (*_related(args, "adam_beta1"), *_related(args, "adam_beta2")))
 
 
 def _compare_steps(fields: Fields, view: Config, args: Arguments) -> None:
     """integrations/deepspeed.py:239-248: the scheduler's steps, where the arguments say them in steps."""
     steps = _warmup_steps(args)
     if steps is not None:
-        _compare_step(fields, view, args, "warmup_num_steps", "warmup_steps", steps)
+        _compare_step(fields, view, args, "scheduler.params.warmup_num_steps", "warmup_steps", steps)
     last = args.integer("max_steps")
     if last is not None and last > 0:
-        _compare_step(fields, view, args, "total_num_steps", "max_steps", last)
+        _compare_step(fields, view, args, "scheduler.params.total_num_steps", "max_steps", last)
 
 
 def _warmup_steps(args: Arguments) -> int | None:
@@ -162,16 +172,18 @@ def _warmup_steps(args: Arguments) -> int | None:
 
 def _compare_step(fields: Fields, view: Config, args: Arguments, key: str, argument: str, steps: int) -> None:
     """No warm-up is 1 step since transformers 5 and 0 before."""
-    keys = ("scheduler", "params", key)
-    here = view.integer(*keys)
+    here = view.integer(key)
     if here is None or here == steps or {here, steps} <= {0, 1}:
         return
     said = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
-    message = f'`{".".join(keys)}: {here}` contradicts {said}: transformers raises ValueError; write "auto" here'
-    fields.issues.append(view.section.issue("conflict", message, *keys, related=_related(args, argument)))
+    message = f'`{key}: {here}` contradicts {said}: transformers raises ValueError; write "auto" here'
+    _refuse(fields, view, key, message, _related(args, argument))
 
 
-def _related(args: Arguments, argument: str) -> tuple[tuple[str, tuple[str | int, ...], str], ...]:
+Related = tuple[str, Path, str]  # file, place, words
+
+
+def _related(args: Arguments, argument: str) -> tuple[Related, ...]:
     written = args.written(argument)
     if not written:
         return ()
@@ -187,5 +199,4 @@ def _compare_total(fields: Fields, view: Config, args: Arguments) -> None:
     if (wanted and total != wanted) or total % (micro * steps):
         product = f"{micro} * {steps}" + (f" * {world} GPUs" if wanted else " * GPUs")
         message = f'`{TOTAL}: {total}` is not {product}: transformers raises ValueError; write "auto" here'
-        related = _related(args, "per_device_train_batch_size")
-        fields.issues.append(view.section.issue("conflict", message, TOTAL, related=related))
+        _refuse(fields, view, TOTAL, message, _related(args, "per_device_train_batch_size"))

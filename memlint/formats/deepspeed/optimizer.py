@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memlint.formats.deepspeed.config import Config
-from memlint.formats.fields import Fields, as_bool, as_number
+from memlint.formats.fields import Fields, as_number
 
-# engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded). Names as in memory/optimizers.yaml.
+# engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded). Names as in memory/optimizers.json.
 _OWN = {
     "adam": ("fused_adam", "cpu_adam"),
     "adamw": ("fused_adam", "cpu_adam"),
@@ -29,15 +29,18 @@ _ON_CPU = {
 }
 
 
-def apply_optimizer(fields: Fields, view: Config) -> None:
-    kind = view.get("optimizer", "type")
+def read_optimizer(fields: Fields, view: Config) -> None:
+    kind = view.raw("optimizer.type")
     if isinstance(kind, str):
         _own(fields, view, kind)
     elif view.arguments is not None:
         _from_arguments(fields, view)
-    clipping = as_number(view.get("gradient_clipping"))
+
+
+def read_clipping(fields: Fields, view: Config) -> None:
+    clipping = as_number(view.raw("gradient_clipping"))
     if clipping is not None:
-        fields.put("optimizer.max_grad_norm", float(clipping), view.section.origin("gradient_clipping"))
+        fields.put("optimizer.max_grad_norm", float(clipping), view.origin("gradient_clipping"))
 
 
 def _offloaded(fields: Fields) -> bool:
@@ -46,19 +49,18 @@ def _offloaded(fields: Fields) -> bool:
 
 def _own(fields: Fields, view: Config, kind: str) -> None:
     """An `optimizer` section: the training arguments' `optim` is not used (transformers makes a DummyOptim)."""
-    origin = view.section.origin("optimizer", "type")
+    origin = view.origin("optimizer.type")
     word = kind.lower()
-    params = view.mapping("optimizer", "params")
     if word in _REMOVED:
         message = f"the optimizer `{kind}` is gone since deepspeed 0.19.7"
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "type", severity="warning"))
     name = _OWN.get(word, (word, word))[_offloaded(fields)]
     engine = "deepspeed" if name.startswith(("fused_", "cpu_", "muon")) else "torch"
-    if word in ("adam", "adamw") and as_bool(params.get("torch_adam")):
+    if word in ("adam", "adamw") and view.flag("optimizer.params.torch_adam"):
         name, engine = "adamw_torch", "torch"
     fields.put("optimizer.name", name, origin)
     fields.put("optimizer.engine", engine, origin)
-    if "max_grad_norm" in params:
+    if view.raw("optimizer.params.max_grad_norm") is not None:
         message = "`max_grad_norm` is no optimizer parameter (DeepSpeed raises ValueError): use `gradient_clipping`"
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "params", "max_grad_norm"))
 
@@ -66,9 +68,9 @@ def _own(fields: Fields, view: Config, kind: str) -> None:
 def _from_arguments(fields: Fields, view: Config) -> None:
     """No `optimizer` section: the Trainer's own runs inside ZeRO; offloaded it is replaced by DeepSpeed's CPU one."""
     fields.put("optimizer.engine", "torch", view.origin("optimizer"))
-    if not _offloaded(fields) or not view.flag("zero_force_ds_cpu_optimizer", default=True):
+    if not _offloaded(fields) or not view.flag("zero_force_ds_cpu_optimizer"):
         return
     name = fields.get("optimizer.name", "")
     twin = _ON_CPU.get(name, "cpu_adam") if isinstance(name, str) else "cpu_adam"
     fields.infer("optimizer.name", twin, "accelerate replaces an offloaded optimizer (map_pytorch_optim_to_deepspeed)")
-    fields.put("optimizer.engine", "deepspeed", view.origin("zero_optimization", "offload_optimizer", "device"))
+    fields.put("optimizer.engine", "deepspeed", view.origin("zero_optimization.offload_optimizer.device"))

@@ -16,13 +16,12 @@ def enabled_half(fields: Fields, view: Config) -> tuple[str, Origin]:
     half precision (accelerate 1.15 DeepSpeedPlugin.set_mixed_precision).
     """
     for key, dtype in _HALVES:
-        section = "bfloat16" if key == "bf16" and view.get("bf16") is None else key  # BFLOAT16_OLD
-        enabled = view.get(section, "enabled")
-        if enabled == "auto" or (view.get(section) is None and view.arguments is not None):
+        enabled = f"{key}.enabled"
+        if view.is_auto(enabled) or (view.raw(key) is None and view.arguments is not None):
             if view.arguments is not None and _asked(view, key):
                 return dtype, view.arguments.origin(key)
-        elif as_bool(enabled):
-            return dtype, view.section.origin(section, "enabled")
+        elif view.flag(enabled):
+            return dtype, view.origin(enabled)
     return "", view.origin("bf16")
 
 
@@ -47,7 +46,7 @@ def apply_precision(fields: Fields, view: Config) -> None:
 
 
 def _undecided(view: Config) -> bool:
-    return any(view.is_auto(key, "enabled") for key, _ in _HALVES)
+    return any(view.is_auto(f"{key}.enabled") for key, _ in _HALVES)
 
 
 def _unknown(fields: Fields) -> None:
@@ -84,45 +83,43 @@ def _quantized(fields: Fields) -> bool:
 
 def _autocast(fields: Fields, view: Config) -> None:
     """`torch_autocast`: parameters keep their dtype and matmuls run in `dtype`."""
-    if not view.flag("torch_autocast", "enabled", default=False):
+    if not view.flag("torch_autocast.enabled"):
         return
-    fields.put("precision.autocast", True, view.section.origin("torch_autocast", "enabled"))
-    dtype = dtype_of(view.get("torch_autocast", "dtype"))
+    fields.put("precision.autocast", True, view.origin("torch_autocast.enabled"))
+    dtype = dtype_of(view.raw("torch_autocast.dtype"))
     if dtype:
-        fields.put("precision.compute", dtype, view.section.origin("torch_autocast", "dtype"))
+        fields.put("precision.compute", dtype, view.origin("torch_autocast.dtype"))
 
 
 def _master(fields: Fields, view: Config, half: str) -> None:
     """ZeRO copies its partition even of fp32 weights (stage_1_and_2.py, single_partition_of_fp32_groups)."""
     sharded = fields.get("parallelism.zero.stage") in (1, 2, 3)
     fields.infer("precision.master_weights", bool(half) or sharded, "DeepSpeed's optimizers hold master weights")
-    key = {"bfloat16": "bf16", "float16": "fp16"}.get(half, "")
-    option = f"{key}_master_weights_and_grads"
-    if key and view.flag(key, option, default=False):
-        fields.put("precision.master_dtype", half, view.section.origin(key, option))
-    if view.flag("bf16", "bf16_optimizer_states", default=False):
-        fields.put("optimizer.state_dtype", "bfloat16", view.section.origin("bf16", "bf16_optimizer_states"))
+    for key, dtype in _HALVES:
+        option = f"{key}.{key}_master_weights_and_grads"
+        if half == dtype and view.flag(option):
+            fields.put("precision.master_dtype", half, view.origin(option))
 
 
 def _gradients(fields: Fields, view: Config, half: str) -> None:
-    """`data_types.grad_accum_dtype`; unset means the model's dtype (engine.get_data_types)."""
-    dtype = dtype_of(view.get("data_types", "grad_accum_dtype"))
-    if dtype:
-        fields.put("precision.grad_dtype", dtype, view.section.origin("data_types", "grad_accum_dtype"))
+    """Without ZeRO gradients accumulate in the model's dtype alone."""
+    key = "data_types.grad_accum_dtype"
+    dtype = dtype_of(view.raw(key))
     if dtype and half and dtype != half and fields.get("parallelism.zero.stage") == 0:
         message = (
             f"without ZeRO gradients cannot accumulate in {dtype} under {half} (engine._do_optimizer_sanity_check)"
         )
-        fields.issues.append(view.section.issue("conflict", message, "data_types", "grad_accum_dtype"))
+        fields.issues.append(view.section.issue("conflict", message, *view.path(key)))
 
 
 def _contradictions(fields: Fields, view: Config) -> None:
-    if all(as_bool(view.get(key, "enabled")) for key, _ in _HALVES):
+    if all(view.flag(f"{key}.enabled") for key, _ in _HALVES):
         message = "`fp16` and `bf16` cannot both be enabled (runtime/config.py asserts it)"
         fields.issues.append(view.section.issue("conflict", message, "fp16", "enabled"))
     args = view.arguments
     for key, _ in _HALVES:
-        said = as_bool(view.get(key, "enabled"))
+        enabled = f"{key}.enabled"
+        said = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
         if args is None or said is None or said == _asked(view, key):
             continue
         word, asked = str(said).lower(), str(not said).lower()

@@ -10,12 +10,12 @@ import memlint.formats.deepspeed.edits as deepspeed_file
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.keys import Change, Keys, Written
+from memlint.formats.keys import Written
 from memlint.formats.llamafactory.keys import KEYS
 from memlint.formats.llamafactory.keys_v1 import KEYS as KEYS_V1
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.schema.quick_check import Check
-from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.schema.validate import is_valid
+from memlint.formats.section_edits import said_by
 from memlint.run import Run, Unknown
 
 
@@ -29,9 +29,9 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
     table, schema = (KEYS_V1, "llamafactory.json#v1") if is_v1(value) else (KEYS, "llamafactory.json#v0")
     sharding = {name: change for name, change in changes.items() if _is_sharding(name) and not table.says(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
-    keys = _written(table, compiled_schema(schema).accepts, value, run, own)
+    keys = said_by(table, value, run, own)
     engine = _sharding_edits(parsed, value, run, sharding)
-    if keys is None or engine is None:
+    if keys is None or engine is None or not all(_is_valid(schema, key, new, value) for key, new in keys.items()):
         return None
     path = parsed.documents[0].path
     return (*_edits(path, value, keys), *engine)
@@ -53,23 +53,11 @@ def _edits(path: str, value: Mapping[str, Any], keys: Written) -> tuple[Edit, ..
     return tuple(made)
 
 
-def _written(
-    table: Keys, accepts: Check, value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]
-) -> Written | None:
-    """The keys that say all of `changes`, each with its new value; None where the schema takes one of them not."""
-    found: dict[str, Any] = {}
-    for field, wanted in changes.items():
-        said = table.write(Change(field, wanted, changes, value, run))
-        if said is None or not all(new is None or accepts(_alone(key, new, value)) for key, new in said.items()):
-            return None
-        found.update(said)
-    return found
-
-
-def _alone(key: str, new: Any, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A file with that key alone, or with its section."""
+def _is_valid(schema: str, key: str, new: Any, value: Mapping[str, Any]) -> bool:
+    """Whether the schema takes the key, with its section where it has one; None takes the key away."""
     section, _, inner = key.rpartition(".")
-    return {section: {**value.get(section, {}), inner: new}} if section else {key: new}
+    alone = {section: {**value.get(section, {}), inner: new}} if section else {key: new}
+    return new is None or is_valid(schema, alone)
 
 
 def _sharding_edits(

@@ -6,7 +6,7 @@ are read: a later one has the last word about a field. Keys of the v1 layout are
 
 from __future__ import annotations
 
-from memlint.formats.keys import Key, Keys
+from memlint.formats.keys import Key, Keys, Write
 from memlint.formats.llamafactory.config import trains, tunes
 from memlint.formats.llamafactory.method import (
     freezes,
@@ -72,6 +72,7 @@ from memlint.formats.llamafactory.training import (
     write_offloaded_checkpoints,
     write_optimizer,
 )
+from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
 
 _lora = tunes("lora")
 _oft = tunes("oft")
@@ -641,76 +642,27 @@ _INFERENCE = (
     ),
 )
 
-# Keys of transformers' TrainingArguments as a plan writes them into a LLaMA-Factory file.
-_WRITTEN = (
-    Key(
-        *("per_device_train_batch_size", "whole", "batch.micro_batch_size", 8),
-        about="Sequences per GPU and forward pass. Activations and logits grow with it.",
-        least=1,
-        write_only=True,
-    ),
-    Key(
-        *("gradient_accumulation_steps", "whole", "batch.gradient_accumulation_steps", 1),
-        about="Forward and backward passes before each step. Only one of them is in memory at a time.",
-        least=1,
-        write_only=True,
-    ),
-    Key(
-        *("auto_find_batch_size", "flag", "batch.auto_find", False),
-        about="Halve the batch size and start again where memory runs out.",
-        write_only=True,
-    ),
-    Key(
-        *("bf16", "flag", "precision.compute", False),
-        about="Mixed precision: matrix products in bfloat16, parameters that train in fp32.",
-        also=_mixed,
-        write=write_mixed_precision("bf16"),
-        write_only=True,
-    ),
-    Key(
-        *("fp16", "flag", "precision.compute", False),
-        about="Mixed precision: matrix products in float16, parameters that train in fp32.",
-        also=_mixed,
-        write=write_mixed_precision("fp16"),
-        write_only=True,
-    ),
-    Key(
-        *("optim", "word", "optimizer.name", None),
-        about="The optimizer. It decides about the bytes of state for each parameter that trains.",
-        write=write_optimizer,
-        write_only=True,
-    ),
-    Key(
-        *("eval_strategy", "word", "evaluation.enabled", "no"),
-        about="When to evaluate. An evaluation's logits can need more memory than a training step.",
-        older=("evaluation_strategy",),
-        write=write_evaluation,
-        write_only=True,
-    ),
-    Key(
-        *("per_device_eval_batch_size", "whole", "evaluation.batch_size", 8),
-        about="Sequences per GPU in evaluation.",
-        least=1,
-        write_only=True,
-    ),
-    Key(
-        *("eval_accumulation_steps", "whole", "evaluation.accumulation_steps", None),
-        about="Move predictions to host memory every so many steps; without it all of them stay on the GPU.",
-        write_only=True,
-    ),
-    Key(
-        *("save_only_model", "flag", "saving.only_model", False),
-        about="Save weights without optimizer states.",
-        write_only=True,
-    ),
-    Key(
-        *("torch_empty_cache_steps", "whole", "stack.empty_cache_steps", None),
-        about="Steps after which the allocator's unused memory goes back to the card.",
-        write_only=True,
-    ),
+# Keys of transformers' TrainingArguments that a plan changes. Their own table reads them.
+_SHARED = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size"),
+    *("per_device_eval_batch_size", "eval_accumulation_steps", "save_only_model", "torch_empty_cache_steps"),
+)
+
+
+def _shared(name: str, write: Write | None = None, also: tuple[str, ...] = ()) -> Key:
+    """A row of TrainingArguments that is written here, as LLaMA-Factory has it."""
+    row = TRAINING_ARGUMENTS[name]
+    return row._replace(read=None, read_with="", can_write=None, write=write, write_only=True, also=also)
+
+
+_TRAINING_ARGUMENTS = (
+    *(_shared(name) for name in _SHARED),
+    *(_shared(name, write_mixed_precision(name), _mixed) for name in ("bf16", "fp16")),
+    _shared("optim", write_optimizer),
+    _shared("eval_strategy", write_evaluation),
 )
 
 RUN_KEYS = Keys(*_MODEL, *_METHOD, *_PRECISION, *_SEQUENCE, *_TRAINING, *_OPTIMIZER, *_EVALUATION)
 ENGINE_KEYS = Keys(*_ENGINE)  # read after the launcher's files: the config has the last word
 INFERENCE_KEYS = Keys(*_INFERENCE)  # read last, where nothing trains
-KEYS = Keys(*RUN_KEYS, *ENGINE_KEYS, *INFERENCE_KEYS, *_WRITTEN)
+KEYS = Keys(*RUN_KEYS, *ENGINE_KEYS, *INFERENCE_KEYS, *_TRAINING_ARGUMENTS)

@@ -11,8 +11,8 @@ from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, value_at
 from memlint.formats.keys import Change, Key, Keys, Read
 from memlint.formats.llamafactory.config import Config
+from memlint.formats.llamafactory.families import LIGER_MODELS_V1
 from memlint.formats.llamafactory.model import read_model, read_quantization
-from memlint.formats.llamafactory.tables import LIGER_MODELS_V1
 from memlint.run import Origin, Quantization
 
 _ATTENTION = ("eager", "sdpa", "flash_attention_2")  # v1/utils/types.py:58

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memlint.formats.fields import Fields
 from memlint.formats.keys import Change, Read, Written
 from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
-from memlint.formats.llamafactory.tables import COMPOSITE_MODELS
+from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")
 _WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_ref_model`
@@ -155,5 +154,13 @@ def read_reward_model(fields: Fields, config: Config) -> None:
 
 
 def _load(fields: Fields, config: Config, name: str, bits: int | None) -> None:
-    loaded: tuple[Any, ...] = fields.get("method.extra_models", ())
-    fields.infer("method.extra_models", (*loaded, other_model(config, name, bits)), "loaded beside the trained model")
+    loaded: tuple[Model, ...] = (*fields.get("method.extra_models", ()), other_model(config, name, bits))
+    fields.infer("method.extra_models", loaded, _sizes(config, loaded))
+
+
+def _sizes(config: Config, loaded: tuple[Model, ...]) -> str:
+    """Where the sizes of the other models come from."""
+    policy = config.text("model_name_or_path")
+    unread = [str(one.name) for one in loaded if one.architecture is config.architecture and one.name != policy]
+    taken = f"; no size of {' and '.join(unread)} is known: taken to be the policy's" if unread else ""
+    return f"loaded beside the trained model{taken}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import memlint.formats.llamafactory.families as own_families
+import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import CanWrite, Change, Read, When, Written
 from memlint.formats.llamafactory.config import Config, default_origin
-from memlint.formats.llamafactory.tables import (
-    LIGER_MODELS,
-    LIGER_WITHOUT_FUSED_LOSS,
-    OWN_LOSSES,
-    SHIFT_ATTENTION_MODELS,
-)
 from memlint.run import Origin
 
 _FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
+# src/llamafactory/train/sft/trainer.py:108-127: losses that are computed from the logits.
+OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
 
 
 def read_packing(fields: Fields, config: Config) -> None:
@@ -36,7 +34,7 @@ def read_packing(fields: Fields, config: Config) -> None:
 def read_shift_attention(fields: Fields, config: Config) -> None:
     """LongLoRA's shifted attention, for the models that LLaMA-Factory patches (model_utils/longlora.py)."""
     if config.own.flag("shift_attn") and config.training:
-        works = not config.family or config.family in SHIFT_ATTENTION_MODELS
+        works = not config.family or config.family in own_families.SHIFT_ATTENTION_MODELS
         config.put(fields, "sequence.shift_attention", "shift_attn", works)
 
 
@@ -93,13 +91,13 @@ def read_attention(fields: Fields, config: Config) -> None:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
     elif config.own.flag("use_unsloth") and config.training:
         fields.infer("attention.implementation", "sdpa", "Unsloth brings its own memory-efficient attention")
-    elif config.family == "gpt_oss":
+    elif config.family in own_families.LOADS_FLASH_3:
         detail = "LLaMA-Factory loads FlashAttention 3 kernels for gpt-oss (model_utils/attention.py:34)"
         fields.infer("attention.implementation", "flash_attention_3", detail)
-    elif config.family == "gemma2" and said == "auto":
+    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and said == "auto":
         reason = "gemma2 gets flash_attention_2 where flash-attn is installed, else eager (model_utils/attention.py:46)"
         fields.unknown("attention.implementation", reason)
-    elif config.family in ("youtu", "youtu_vl") and said in ("auto", "sdpa"):
+    elif config.family in own_families.EAGER_UNLESS_FLASH and said in ("auto", "sdpa"):
         fields.infer("attention.implementation", "eager", "LLaMA-Factory forces eager attention for Youtu-VL")
     else:
         _plain_attention(fields, said, origin)
@@ -118,7 +116,7 @@ def write_attention(change: Change) -> Written | None:
     """Not for gpt-oss, which gets FlashAttention 3 in any case; Unsloth brings its own, that counts as sdpa."""
     word = next((word for word, name in ATTENTION.items() if name == change.value), None)
     family = getattr(change.run.model.architecture, "family", "")
-    if word is None or family == "gpt_oss" or (change.run.stack.use_unsloth and word != "sdpa"):
+    if word is None or family in own_families.LOADS_FLASH_3 or (change.run.stack.use_unsloth and word != "sdpa"):
         return None
     return {"flash_attn": word}
 
@@ -130,7 +128,7 @@ def read_checkpointing(fields: Fields, config: Config) -> None:
     if disabled and config.training and config.own.flag("use_unsloth") and config.tuning == "lora":
         _on_in_any_case(fields, config)
         disabled = False
-    if config.family == "gemma3n" and not asked:  # model/patcher.py:477
+    if config.family in own_families.WITHOUT_CHECKPOINTING and not asked:
         fields.infer("checkpointing.mode", "none", "LLaMA-Factory switches it off for gemma3n")
         return
     if disabled and not asked:
@@ -237,7 +235,8 @@ def write_loss(change: Change) -> Written | None:
     if change.value == "plain":
         return {"enable_liger_kernel": False}
     family = getattr(change.run.model.architecture, "family", "")
-    fused = family in LIGER_MODELS - LIGER_WITHOUT_FUSED_LOSS and change.run.method.stage in _FUSED_LOSS_STAGES
+    fusing = own_families.LIGER_MODELS - own_families.LIGER_WITHOUT_FUSED_LOSS
+    fused = family in fusing and change.run.method.stage in _FUSED_LOSS_STAGES
     if change.value != "liger" or not fused or any(change.section.get(key) for key in OWN_LOSSES):
         return None
     return {"enable_liger_kernel": True}
@@ -262,7 +261,7 @@ def _liger(fields: Fields, config: Config) -> None:
     if not config.family:
         fields.unknown("loss.kind", "whether Liger supports the model depends on its type, which is not known")
         return
-    supported = config.family in LIGER_MODELS
+    supported = config.family in own_families.LIGER_MODELS
     kind, reason = (
         _liger_loss(config, "switches Liger's fused loss off")
         if supported
@@ -276,7 +275,7 @@ def _liger(fields: Fields, config: Config) -> None:
 def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
     """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
     origin = config.hf.origin("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
+    supported = config.architecture is None or families.supports_liger(config.architecture)
     kind, reason = (
         _liger_loss(config, "gives the model no labels")
         if supported
@@ -295,7 +294,7 @@ def _liger_loss(config: Config, otherwise: str) -> tuple[str, str]:
     own = next((key for key in OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
     if own:
         return "plain", f"`{own}` computes its loss from the logits"
-    if config.family in LIGER_WITHOUT_FUSED_LOSS:
+    if config.family in own_families.LIGER_WITHOUT_FUSED_LOSS:
         return "fused_ce", f"Liger's {config.family} kernels keep the logits"
     return "liger", ""
 

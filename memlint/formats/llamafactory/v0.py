@@ -7,6 +7,7 @@ from typing import Any
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import Config, config, default_origin
 from memlint.formats.llamafactory.conflicts import View, conflicts
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
@@ -112,6 +113,7 @@ def _interpolation(view: Config, key: str, value: str) -> Issue:
 def apply_stack(fields: Fields, view: Config) -> None:
     """LLaMA-Factory pins the libraries below it (pyproject.toml): the newest that it allows is assumed."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    fields.behave(*BEHAVIOUR)
     origin = default_origin(view.versions, "pyproject.toml")
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
         fields.put(f"stack.{name}", tuple(view.versions[name]), view.version_origins.get(name, origin))

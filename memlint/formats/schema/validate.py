@@ -1,7 +1,7 @@
 """Schema violations as messages a person understands.
 
-A schema file below schemas/ is read and compiled once. A clean value costs one pass of the compiled check;
-only where that cannot say yes, jsonschema-rs is imported and lists the errors. Beside standard JSON Schema
+A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one question (some 5 us);
+only of another one errors are listed. Beside standard JSON Schema
 2020-12, schemas carry annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
@@ -20,14 +20,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import memlint.formats.schema.messages as messages
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
-from memlint.formats.schema.quick_check import Check, Schema, compile_check, follow
+from memlint.formats.schema.refs import Schema, follow
 from memlint.shipped_data import folder
 from memlint.source.document import Path
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MAX_ISSUES = 50
 _CHECKED = "x-memlint-checked-since"
@@ -37,7 +41,6 @@ MAX_NODES = 100_000  # values beyond this are not handed to the validator
 class Compiled(NamedTuple):
     root: Schema
     schema: Schema
-    accepts: Check
     notes: Notes
 
 
@@ -47,10 +50,6 @@ class Notes(NamedTuple):
     keys: Mapping[str, Schema]
     below: Mapping[str, Notes]
     items: Notes | None
-
-
-_compiled: dict[str, Compiled] = {}
-_validators: dict[str, Any] = {}
 
 
 def schema_issues(
@@ -63,22 +62,27 @@ def schema_issues(
     """
     compiled = compiled_schema(schema_name)
     issues = list(_annotated(compiled.notes, value, path, (), versions or {}))
-    if not compiled.accepts(value):
+    if not is_valid(schema_name, value):
         issues.extend(_errors(schema_name, compiled, value, path, versions or {}))
     return tuple(issues[:MAX_ISSUES])
 
 
+def is_valid(schema_name: str, value: Any) -> bool:
+    """Whether the schema accepts a value; False also for one that JSON cannot hold (a key that is no text, NaN)."""
+    try:
+        return bool(_validator(schema_name).is_valid(value))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return False
+
+
+@cache
 def compiled_schema(name: str) -> Compiled:
-    """The schema of that name, read and compiled on first use. Raises FileNotFoundError."""
-    compiled = _compiled.get(name)
-    if compiled is None:
-        file, _, fragment = name.partition("#")
-        with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
-            root = json.load(stream)
-        schema = root["$defs"][fragment] if fragment else root
-        compiled = Compiled(root, schema, compile_check(schema, root), _notes(schema, root, 0) or Notes({}, {}, None))
-        _compiled[name] = compiled
-    return compiled
+    """The schema of that name, read on first use. Raises FileNotFoundError."""
+    file, _, fragment = name.partition("#")
+    with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
+        root = json.load(stream)
+    schema = root["$defs"][fragment] if fragment else root
+    return Compiled(root, schema, _notes(schema, root, 0) or Notes({}, {}, None))
 
 
 def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
@@ -164,7 +168,7 @@ def _errors(
     name: str, compiled: Compiled, value: Any, path: str, versions: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Issue]:
     plain = _plain(value, [MAX_NODES])
-    for number, error in enumerate(_validator(name, compiled).iter_errors(plain)):
+    for number, error in enumerate(_validator(name).iter_errors(plain)):
         if number >= MAX_ISSUES:
             return
         pointer = tuple(error.instance_path)
@@ -270,14 +274,13 @@ def _step(schema: Any, step: str | int, root: Schema) -> Any:
     return {}
 
 
-def _validator(name: str, compiled: Compiled) -> Any:
-    validator = _validators.get(name)
-    if validator is None:
-        import jsonschema_rs  # 19 ms that only files with something wrong pay
+@cache
+def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    import jsonschema_rs  # 15 ms that only files of a known format pay
 
-        schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
-        validator = _validators[name] = jsonschema_rs.Draft202012Validator(schema)
-    return validator
+    compiled = compiled_schema(name)
+    schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
+    return jsonschema_rs.Draft202012Validator(schema)
 
 
 def _plain(value: Any, budget: list[int]) -> Any:

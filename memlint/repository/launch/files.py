@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from memlint.formats.accelerate.format import recognise as is_accelerate
+from memlint.formats.accelerate.recognise import recognise as is_accelerate
 from memlint.repository.launch.parse import CONFIGS, MOST_FILES, Names, by_distance
 from memlint.source.document import Document
 

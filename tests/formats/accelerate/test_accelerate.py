@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.formats.accelerate import format as accelerate
-from memlint.formats.accelerate.format import plugin_config
+from memlint.formats.accelerate.keys import KEYS
+from memlint.formats.accelerate.parallel import plugin_config
+from memlint.formats.fields import root
+from memlint.formats.section_keys import SectionKeys
 from memlint.formats.trainer import format as trainer
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
@@ -191,7 +194,8 @@ def test_a_key_that_newer_releases_dropped(versions: dict[str, tuple[int, ...]],
 
 
 def test_plugin_config_is_what_the_plugin_builds() -> None:
-    made = plugin_config({"zero_stage": 3, "gradient_clipping": 0.5, "gradient_accumulation_steps": 2})
+    inline = {"zero_stage": 3, "gradient_clipping": 0.5, "gradient_accumulation_steps": 2}
+    made = plugin_config(SectionKeys(root(document({"deepspeed_config": inline})), KEYS, ""))
     assert made["zero_optimization"]["stage"] == 3
     assert (made["gradient_accumulation_steps"], made["gradient_clipping"]) == (2, 0.5)
 

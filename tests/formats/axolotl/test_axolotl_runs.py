@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.families import members
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Resolution
 from memlint.formats import recognise
@@ -21,6 +20,7 @@ from memlint.hardware import find
 from memlint.memory import estimate
 from memlint.memory.storage import numel
 from memlint.run import UNKNOWN, get
+from tests.comparisons.families import members
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
 from tests.memory.runs import TINY
 from tests.pace import pace

@@ -364,6 +364,17 @@ def test_the_global_batch_is_the_product() -> None:
     assert run.batch.global_batch_size == 64
 
 
+def test_a_reference_of_its_own_has_its_own_size() -> None:
+    """create_ref_model loads what `ref_model` names, in its own dtype and quantisation (train/trainer_utils.py:116)."""
+    dpo = "stage: dpo\nref_model: {}\nref_model_quantization_bit: 4\n"
+    other = run_of(dpo.format("qwen3")).method.extra_models[0]
+    assert (other.name, other.architecture.family, other.quantization.bits) == ("qwen3", "qwen3", 4)
+
+    folder = run_of(dpo.format("saves/mine"))
+    assert folder.method.extra_models[0].architecture is folder.model.architecture
+    assert "saves/mine is known: taken to be the policy's" in folder.origins["method.extra_models"].detail
+
+
 def test_inference_and_export_are_no_training() -> None:
     text = "model_name_or_path: llama\ntemplate: llama3\ninfer_backend: huggingface\nenable_liger_kernel: true\n"
     chat = parse(text).runs[0]

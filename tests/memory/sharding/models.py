@@ -1,29 +1,11 @@
-"""Small models and runs that the sharding tests share, and the grid's benchmark modules."""
+"""Small models and runs that the sharding tests share."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Batch, Checkpointing, Fsdp, Optimizer, Parallelism, Precision, Run, Zero
-
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "sharding"
-
-
-def benchmark_module(name: str) -> ModuleType:
-    """`predict` or `compare` of benchmarks/sharding, which is no package."""
-    full = f"sharding_benchmark_{name}"
-    if full not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full, BENCHMARK / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full]
 
 
 def tensor(name: str, rows: int, columns: int, kind: str = "linear", dtype: str = "bfloat16", **more: Any) -> Tensor:

@@ -1,0 +1,138 @@
+"""World, engine and degrees that a launch file sets, and the DeepSpeed configuration that it names or makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
+from memlint.formats.base import Context, Issue, Missing
+from memlint.formats.deepspeed.format import apply_deepspeed, config_issues
+from memlint.formats.fields import Fields, Section, as_int, root
+from memlint.formats.references import issue as reference_issue
+from memlint.formats.section_keys import SectionKeys
+from memlint.formats.training_arguments import Arguments
+
+SOURCE = "accelerate 1.15"
+
+
+def _deepspeed_file(section: Section, context: Context) -> Section | Issue | None:
+    """The file behind `deepspeed_config_file`."""
+    config = section.below("deepspeed_config")
+    reference = config.value.get("deepspeed_config_file")
+    if not isinstance(reference, str) or reference.lower() == "none":
+        return None
+    found = context.read(reference, section.document.path)
+    if isinstance(found, Missing):
+        return reference_issue(found, section.document.path, (*config.pointer, "deepspeed_config_file"))
+    if not isinstance(found.value, dict):
+        return config.issue("wrong-companion", f"`{reference}` is no DeepSpeed configuration", "deepspeed_config_file")
+    return root(found, "companion")
+
+
+def mixed_precision(section: Section) -> str:
+    """`mixed_precision`: no, fp16, bf16, fp8; YAML reads a bare `no` as false."""
+    inner = section.below("deepspeed_config").value.get("mixed_precision")
+    value = inner if isinstance(inner, str) else section.value.get("mixed_precision")
+    if isinstance(value, bool) or value is None:
+        return "fp16" if section.value.get("fp16") is True else "no"
+    return value.lower() if isinstance(value, str) else "no"
+
+
+def apply_world(fields: Fields, section: Section) -> None:
+    """World size and GPUs per node, unless something stronger said them (command line, directive, settings)."""
+    count, machines = as_int(section.value.get("num_processes")), as_int(section.value.get("num_machines")) or 1
+    if count is None or count <= 0:  # -1 and "auto" are no count
+        return
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        fields.put("parallelism.world_size", count, section.origin("num_processes"))
+        fields.put("parallelism.gpus_per_node", max(1, count // max(1, machines)), section.origin("num_processes"))
+
+
+def apply_accelerate(
+    fields: Fields, section: Section, args: Arguments | None, context: Context, architecture: Any = None
+) -> Section | None:
+    """Engine, sharding and degrees that the launch file sets. Gives the DeepSpeed section that it names or makes.
+
+    Call it after `apply_world` and the mixed precision in force (TrainingArguments win over the launcher).
+    """
+    launch = SectionKeys(section, KEYS, SOURCE)
+    kind = section.value.get("distributed_type")
+    word = "NO" if kind is False else str(kind).upper()
+    if word == "DEEPSPEED":
+        named = _deepspeed(fields, section, args, context, architecture)
+        # Ulysses is DeepSpeed's (1.15 parallelism_config.py: sp_backend); launch passes the degrees on for any engine.
+        DEGREES.read(fields, launch, launch)
+        return named
+    if word == "FSDP":
+        options = Options(section.below("fsdp_config"), LAUNCH_DEFAULTS, f"{SOURCE} launch")
+        apply_fsdp(fields, options, section.origin("distributed_type"))
+    elif word == "MEGATRON_LM":
+        fields.put("parallelism.engine", "megatron", section.origin("distributed_type"))
+        MEGATRON.read(fields, launch, launch)
+    elif word == "NO" or word.startswith("MULTI_"):
+        engine = "single" if word == "NO" else "ddp"
+        fields.put("parallelism.engine", engine, section.origin("distributed_type"))
+    DEGREES.read(fields, launch, launch)
+    _fp8(fields, launch)
+    return None
+
+
+def _fp8(fields: Fields, launch: SectionKeys) -> None:
+    if mixed_precision(launch.section) == "fp8":
+        backend = KEYS["fp8_config.backend"].neutral(launch.get("fp8_config.backend"))
+        fields.put("precision.fp8", backend, launch.origin("mixed_precision"))
+
+
+def _deepspeed(
+    fields: Fields, section: Section, args: Arguments | None, context: Context, architecture: Any
+) -> Section | None:
+    """A DeepSpeed file, or the configuration that DeepSpeedPlugin makes of the inline keys."""
+    named = _deepspeed_file(section, context)
+    if isinstance(named, Issue):
+        fields.issues.append(named)
+        fields.put("parallelism.engine", "deepspeed", section.origin("distributed_type"))
+        fields.unknown("parallelism.zero.stage", "the DeepSpeed file that says it cannot be read")
+        return None
+    if named is not None:
+        fields.issues.extend(config_issues(named, context))
+        apply_deepspeed(fields, named, args, architecture)
+        return named
+    inline = SectionKeys(section, KEYS, f"{SOURCE} DeepSpeedPlugin")
+    made = section.below("deepspeed_config")._replace(value=plugin_config(inline))
+    known = len(fields.issues)
+    apply_deepspeed(fields, made, args, architecture)
+    fields.issues[known:] = [_inline(issue) for issue in fields.issues[known:]]
+    for row in INLINE:
+        if row.field and not row.read_only:
+            fields.origins[row.field] = inline.origin(row.name)
+    return None
+
+
+def _inline(issue: Issue) -> Issue:
+    """An issue of the configuration that the plugin makes, at the key that it is made of."""
+    name = str(issue.pointer[-2]) if issue.pointer[-1:] == ("device",) else ""
+    if name not in ("offload_param", "offload_optimizer"):
+        return issue
+    key = f"{name}_device"
+    return issue._replace(
+        pointer=("deepspeed_config", key), message=issue.message.replace(f"`{name}`", f"`{key}`"), on_key=False
+    )
+
+
+def plugin_config(inline: SectionKeys) -> dict[str, Any]:
+    """What DeepSpeedPlugin.__post_init__ builds of accelerate's keys (accelerate 1.15 utils/dataclasses.py)."""
+    stage, steps = (inline.integer(f"deepspeed_config.{key}") for key in ("zero_stage", "gradient_accumulation_steps"))
+    made: dict[str, Any] = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto" if steps is None else steps,
+        "zero_optimization": {
+            "stage": inline.default("deepspeed_config.zero_stage") if stage is None else stage,
+            "offload_optimizer": {"device": inline.get("deepspeed_config.offload_optimizer_device")},
+            "offload_param": {"device": inline.get("deepspeed_config.offload_param_device")},
+            "stage3_gather_16bit_weights_on_model_save": inline.flag("deepspeed_config.zero3_save_16bit_model"),
+        },
+    }
+    clipping = inline.raw("deepspeed_config.gradient_clipping")
+    return made if clipping is None else {**made, "gradient_clipping": clipping}

@@ -1,0 +1,46 @@
+"""Which files are DeepSpeed configurations."""
+
+from __future__ import annotations
+
+from memlint.formats.base import Recognition
+from memlint.source.document import Document
+
+NAME = "deepspeed"
+SCHEMA = "deepspeed.json"
+
+# Keys that no other config format has at its top with these meanings.
+_TELLING = frozenset(
+    {
+        *("zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer", "prescale_gradients"),
+        *("zero_force_ds_cpu_optimizer", "wall_clock_breakdown", "steps_per_print", "communication_data_type"),
+        *("compression_training", "data_efficiency", "flops_profiler", "hybrid_engine", "torch_autocast"),
+    }
+)
+_COMMON = frozenset(
+    {
+        *("train_batch_size", "gradient_accumulation_steps", "gradient_clipping", "optimizer", "scheduler", "fp16"),
+        *("bf16", "bfloat16", "amp", "activation_checkpointing", "aio", "autotuning", "tensor_parallel", "data_types"),
+        *("comms_logger", "checkpoint", "compile", "dump_state", "memory_breakdown", "sparse_attention", "pipeline"),
+        *("gradient_predivide_factor", "tensorboard", "wandb", "csv_monitor", "nebula", "elasticity", "timers"),
+        *("curriculum_learning", "progressive_layer_drop", "seq_parallel_communication_data_type", "eigenvalue"),
+        *("disable_allgather", "sparse_gradients", "quantize_training", "zero_quantized_weights", "amp_enabled"),
+    }
+)
+_MAPPINGS = ("optimizer", "scheduler", "fp16", "bf16", "activation_checkpointing")
+
+
+def recognise(document: Document) -> Recognition:
+    """By keys: one that only DeepSpeed has, and few that it has not (GPT-NeoX embeds DeepSpeed's keys in its own)."""
+    value = document.value
+    if not isinstance(value, dict) or not value:
+        return Recognition("no")
+    telling = sum(key in _TELLING for key in value)
+    known = telling + sum(key in _COMMON for key in value)
+    if 2 * known < len(value) or any(not isinstance(value.get(key, {}), (dict, type(None))) for key in _MAPPINGS):
+        return Recognition("no")
+    if telling:
+        sure = telling > 1 or known > 2 or isinstance(value.get("zero_optimization"), dict)
+        return Recognition("certain" if sure else "likely", reason=f"{known} DeepSpeed keys")
+    if known > 1 and any(isinstance(value.get(key), dict) and "enabled" in value[key] for key in ("fp16", "bf16")):
+        return Recognition("likely", reason=f"{known} DeepSpeed keys")
+    return Recognition("no")

@@ -1,0 +1,51 @@
+"""Edits of a mapping that has sections, for new values of dotted keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.fields import value_at
+from memlint.formats.keys import Change, Keys
+from memlint.formats.section_keys import path_of
+from memlint.run import Run
+from memlint.source.document import Path
+
+
+def said_by(keys: Keys, section: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Every dotted key that has to change for `changes`, with its new value; None where one cannot be said."""
+    found: dict[str, Any] = {}
+    for field, value in changes.items():
+        said = keys.write(Change(field, value, changes, section, run))
+        if said is None:
+            return None
+        found.update(said)
+    return found
+
+
+def edits_of(section: Mapping[str, Any], place: tuple[str, Path], said: Mapping[str, Any]) -> tuple[Edit, ...]:
+    """Dotted keys as edits of `section`, which stands at `place`; sections that are missing are added whole."""
+    path, pointer = place
+    merged: dict[tuple[str, ...], Any] = {}
+    for name, value in said.items():
+        keys = path_of(name)
+        depth = _depth_to_set(section, keys)
+        merged[keys[:depth]] = _nested(merged.get(keys[:depth]), keys[depth:], value)
+    return tuple(Edit(path, pointer + keys, "set", value) for keys, value in merged.items())
+
+
+def _depth_to_set(section: Mapping[str, Any], keys: tuple[str, ...]) -> int:
+    """How many steps of `keys` lead to what is set: all of them where the section that holds the key is there."""
+    depth = len(keys)
+    while depth > 1 and not isinstance(value_at(section, keys[: depth - 1]), dict):
+        depth -= 1
+    return depth
+
+
+def _nested(inner: Any, keys: tuple[str, ...], value: Any) -> Any:
+    """`inner` with `value` at `keys`; `value` itself where there are no more keys."""
+    if not keys:
+        return value
+    base = dict(inner) if isinstance(inner, dict) else {}
+    return {**base, keys[0]: _nested(base.get(keys[0]), keys[1:], value)}
