@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -90,15 +91,10 @@ def config(section: Section, context: Context, role: str) -> Config:
     return Config(plain, own, arguments(plain, versions), context, versions, held, role=role, given_away=given_away)
 
 
-_cached: dict[str, Any] = {}
-
-
+@cache
 def _defaults() -> Mapping[str, Any]:
-    if not _cached:
-        properties = compiled_schema("llamafactory.json#v0").schema["properties"]
-        _cached.update({key: schema["default"] for key, schema in properties.items() if "default" in schema})
-        _cached.update(_ENUM_DEFAULTS)
-    return _cached
+    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
+    return {**{key: schema["default"] for key, schema in properties.items() if "default" in schema}, **_ENUM_DEFAULTS}
 
 
 def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:
