@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
-_texts: dict[str, bytes] = {}
 
-
+@cache
 def text(name: str) -> bytes:
     """The bytes of a file beside this module, read once; a newline stands before the first line too."""
-    if name not in _texts:
-        with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
-            _texts[name] = b"\n" + file.read()
-    return _texts[name]
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
+        return b"\n" + file.read()
 
 
 def line(name: str, start: bytes) -> bytes:

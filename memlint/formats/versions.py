@@ -7,6 +7,7 @@ file with `max_seq_length` cannot be for the TRL of today. Versions that somebod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import Section
@@ -138,20 +139,15 @@ def llamafactory_versions(
     return {**versions, **said}, {name: why.origin for name in versions if name not in said}
 
 
-_cached: dict[str, dict[str, tuple[str, Version]]] = {}
-
-
+@cache
 def _removed(schema: str) -> dict[str, tuple[str, Version]]:
     """Key -> framework and the last version that has it, for the keys of `schema` that newer releases refuse."""
-    known = _cached.get(schema)
-    if known is None:
-        properties = compiled_schema(schema).schema["properties"]
-        known = _cached[schema] = {
-            key: _before(sub["x-memlint-removed-in"])
-            for key, sub in properties.items()
-            if "x-memlint-removed-in" in sub and key not in NO_EVIDENCE
-        }
-    return known
+    properties = compiled_schema(schema).schema["properties"]
+    return {
+        key: _before(sub["x-memlint-removed-in"])
+        for key, sub in properties.items()
+        if "x-memlint-removed-in" in sub and key not in NO_EVIDENCE
+    }
 
 
 def _before(removed: str) -> tuple[str, Version]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -101,16 +102,11 @@ def config(section: Section, context: Context, role: str, table: Keys) -> Config
     )
 
 
-_cached: dict[str, Any] = {}
-
-
+@cache
 def _defaults(table: Keys) -> Mapping[str, Any]:
     """LLaMA-Factory's defaults: the schema has those of keys that are not in `table`, too."""
-    if not _cached:
-        properties = compiled_schema("llamafactory.json#v0").schema["properties"]
-        _cached.update({key: schema["default"] for key, schema in properties.items() if "default" in schema})
-        _cached.update(table.defaults)
-    return _cached
+    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
+    return {**{key: schema["default"] for key, schema in properties.items() if "default" in schema}, **table.defaults}
 
 
 def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:
