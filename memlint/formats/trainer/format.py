@@ -70,8 +70,8 @@ def stands(rule: str, document: Document, context: Context) -> bool:
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
     """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
     stated, for_trl = context.versions, is_trl(section.value)
-    versions, given_away = trainer_versions(section, SCHEMA, stated, for_trl)
-    context = context._replace(versions=versions, version_origins={**context.version_origins, **given_away})
+    versions, origins = trainer_versions(section, SCHEMA, stated, for_trl)
+    context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
     transformers = tuple(versions.get("transformers", (5, 23)))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()
     defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if trl >= (0, 22) else {})}

@@ -74,10 +74,10 @@ def takes_length(config: Config) -> bool:
 def _named_stage(config: Config) -> tuple[str, Origin]:
     """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
     words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
-    said = set().union(*words.values())
-    if len(said) != 1:
+    stages = set().union(*words.values())
+    if len(stages) != 1:
         return "dpo", Origin("inferred", detail=_BETA_ALONE)
-    (stage,) = said
+    (stage,) = stages
     key = next(key for key in _RUN_NAMES if words[key])
     return stage, config.section.origin(key, detail=f"`beta`, and `{key}` says {stage}")
 
@@ -138,8 +138,8 @@ def read_generator(fields: Fields, config: Config) -> None:
     fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin(key))
     share = as_number(value.get("vllm_gpu_memory_utilization"))
     if colocated and not as_bool(value.get("vllm_enable_sleep_mode")):
-        said = 0.3 if share is None or not 0 < share <= 1 else float(share)
-        fields.put("method.generator_share", said, origin("vllm_gpu_memory_utilization"))
+        share = 0.3 if share is None or not 0 < share <= 1 else float(share)
+        fields.put("method.generator_share", share, origin("vllm_gpu_memory_utilization"))
 
 
 def read_length(fields: Fields, config: Config) -> None:

@@ -15,7 +15,7 @@ Version = tuple[int, ...]
 class Arguments(NamedTuple):
     """What a section says about TrainingArguments, and the defaults for the rest. Made by `read_arguments`.
 
-    `values` holds both, `unsaid` is the origin of a default. Values are as written: use `number`, `flag`, ....
+    `values` holds both, `default_origin` is where a default comes from. Values are as written: see `number` and `flag`.
     `spellings` are the names of a key that has several, the one that counts first; `versions` those in force.
     """
 
@@ -24,7 +24,7 @@ class Arguments(NamedTuple):
     source: str
     world_size: int | None
     values: Mapping[str, Any]
-    unsaid: Origin
+    default_origin: Origin
     spellings: Mapping[str, tuple[str, ...]] = {}
     versions: Mapping[str, Version] = {}
 
@@ -42,7 +42,7 @@ class Arguments(NamedTuple):
     def origin(self, key: str) -> Origin:
         """Where `get(key)` comes from."""
         name = self.written(key)
-        return self.unsaid if name is None else self.section.origin(name)
+        return self.default_origin if name is None else self.section.origin(name)
 
     def flag(self, key: str) -> bool:
         """`get(key)` as a boolean; what is no boolean counts as the default (validation reports it)."""
