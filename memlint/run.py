@@ -86,7 +86,6 @@ class Model(NamedTuple):
     architecture: Any = UNKNOWN  # architectures.model.Architecture
     weights_dtype: Maybe[str] = UNKNOWN  # of frozen weights as loaded: float32, bfloat16, float16
     quantization: Quantization = Quantization()
-    vocab_size: Maybe[int] = UNKNOWN  # after resizing; UNKNOWN follows the architecture
     from_scratch: bool = False
     new_special_tokens: int = 0
 
@@ -107,7 +106,6 @@ class Method(NamedTuple):
     bias: str = "none"
     use_dora: bool = False
     use_rslora: bool = False
-    init: str = "default"  # pissa, olora, loftq, ...
     adapter_dtype: str = "float32"  # dtype of trainable adapter weights
     layers_to_transform: tuple[int, ...] = ()
     oft_block_size: int = 0
@@ -129,12 +127,10 @@ class Method(NamedTuple):
     # (LLaMA-Factory 0.9.5 model/model_utils/misc.py:28, find_all_linear_modules). PEFT then leaves experts alone that
     # are stacked in one parameter, which its own "all-linear" reaches.
     targets_linear_only: bool = False
-    value_model: bool = False
     num_generations: int = 1
     # Models loaded frozen beside the trained one, as `Model` values: the reference first where one is named, then the
     # reward model where it is a model of its own. A copy of the trained model or an adapter is none.
     extra_models: tuple[Any, ...] = ()
-    adapters_loaded: int = 0
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
     generator: str = ""  # who writes completions while training (ppo, grpo): model, vllm (elsewhere), vllm_colocate
@@ -167,7 +163,6 @@ class Batch(NamedTuple):
     micro_batch_size: Maybe[int] = UNKNOWN  # sequences per GPU and forward
     gradient_accumulation_steps: Maybe[int] = UNKNOWN
     auto_find: bool = False
-    global_batch_size: Maybe[int] = UNKNOWN
 
 
 class Sequence(NamedTuple):
@@ -176,7 +171,6 @@ class Sequence(NamedTuple):
     length: Maybe[int] = UNKNOWN
     packing: Maybe[bool] = False
     neat_packing: bool = False  # packed with block-diagonal attention
-    padding_free: bool = False
     max_prompt_length: Maybe[int] = UNKNOWN
     max_new_tokens: int = 0
     # The framework scales an image (or a video's frame) down to so many pixels before the processor sees it, and cuts
@@ -185,7 +179,6 @@ class Sequence(NamedTuple):
     image_max_pixels: int = 0
     video_max_pixels: int = 0
     video_max_length: int = 0  # frames
-    images_per_sample: int = 1
     # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False
@@ -195,13 +188,9 @@ class Sequence(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ...
-
-    `requested` is the file's word.
-    """
+    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ..."""
 
     implementation: Maybe[str] = UNKNOWN
-    requested: str = ""
 
 
 class Checkpointing(NamedTuple):
@@ -211,7 +200,6 @@ class Checkpointing(NamedTuple):
     reentrant: bool = True
     offload: bool = False  # layer inputs kept in host memory
     every: int = 1
-    vision: bool = False
     # Only layers with trainable parameters are checkpointed, and each asks for a gradient of its own input: frozen
     # layers run plainly, and no hook makes the embeddings' output ask (LLaMA-Factory 0.9.5
     # model/model_utils/checkpointing.py:98). Else as transformers does (5.23 modeling_utils.py:2150): every layer, and
@@ -231,7 +219,6 @@ class Loss(NamedTuple):
 
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
-    num_chunks: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
@@ -246,14 +233,11 @@ class Optimizer(NamedTuple):
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
-    fused: bool | None = None
     state_dtype: str = ""  # "" = as the table says
     rank: int = 0  # GaLore / APOLLO projection rank
-    update_interval: int = 0
     targets: tuple[str, ...] = ()
     layerwise: bool = False  # optimizer step fused into backward, gradients freed at once
     badam_mode: str = ""  # layer, ratio
-    badam_ratio: float = 0.0
     momentum: float = 0.0
     max_grad_norm: float = 1.0
     engine: str = "torch"  # torch, deepspeed (its own implementation), bitsandbytes, torchao
@@ -273,8 +257,6 @@ class Zero(NamedTuple):
     overlap_comm: Maybe[bool] = False
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
-    allgather_partitions: bool = True
-    round_robin_gradients: bool = False
     prefetch_bucket_size: Maybe[int] = 50_000_000
     param_persistence_threshold: Maybe[int] = 100_000
     model_persistence_threshold: int = 2**63 - 1
@@ -286,8 +268,6 @@ class Zero(NamedTuple):
     quantized_gradients: bool = False
     mics_shard_size: int = -1
     gather_16bit_weights_on_model_save: bool = False
-    ignore_unused_parameters: bool = True
-    partition_embeddings: bool = True
     leaf_modules: tuple[str, ...] = ()
     gathers_for_generation: bool = True  # the whole model on each GPU while it generates (stage 3)
 
@@ -301,7 +281,6 @@ class Fsdp(NamedTuple):
     wrapped_classes: tuple[str, ...] = ()
     backward_prefetch: str = "BACKWARD_PRE"  # BACKWARD_PRE, BACKWARD_POST, NONE
     forward_prefetch: bool = False
-    limit_all_gathers: bool = True
     use_orig_params: bool = True
     cpu_offload: bool = False
     cpu_ram_efficient_loading: bool = True
@@ -327,7 +306,6 @@ class Parallelism(NamedTuple):
     engine: str = "single"  # single, ddp, deepspeed, fsdp, megatron, device_map (naive model split)
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
-    ddp_bucket_mb: float = 25
     ddp_bucket_view: bool = False
     find_unused_parameters: bool = False
 
@@ -350,7 +328,6 @@ class Evaluation(NamedTuple):
     predict_with_generate: bool = False
     keeps_logits: bool = True  # prediction_loss_only false and metrics computed
     fused_loss: bool = False  # the trainer has Liger's models skip the logits here too
-    full_half_precision: bool = False  # bf16_full_eval / fp16_full_eval
     max_new_tokens: int = 0
     num_beams: int = 1
     samples: Maybe[int] = UNKNOWN
@@ -374,11 +351,9 @@ class Stack(NamedTuple):
     trl: tuple[int, ...] = (1, 16)
     accelerate: tuple[int, ...] = (1, 15)
     expandable_segments: bool = False
-    max_split_size_mb: int = 0
     use_unsloth: bool = False
     unsloth: tuple[int, ...] = ()  # empty = any release
     use_ktransformers: bool = False
-    empty_cache_steps: int = 0
     compile: bool = False
     unmodelled: str = ""  # a feature whose memory nobody here has counted, and what it does
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)

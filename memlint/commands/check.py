@@ -10,15 +10,12 @@ from memlint import __version__
 from memlint.commands import options
 from memlint.commands.output import to_file, write
 from memlint.findings import SEVERITIES
-from memlint.lint.baseline import DEFAULT_BASELINE, NewFindings, new_baseline, without_baseline
 from memlint.lint.linter import Linter
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.pool import lint_files
 from memlint.lint.request import LintRequest
-from memlint.lint.rule_facts import rule_facts
-from memlint.lint.what_if import detail_for
-from memlint.report.model import FileReport, Report
-from memlint.repository.discovery import Found
+from memlint.report.model import FileReport, Report, RuleFacts
+from memlint.repository.discovery import FoundFile
 
 NEEDS_RULES = ("sarif", "html")
 
@@ -35,12 +32,12 @@ def run(program: str, arguments: list[str]) -> int:
     baseline = given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
     if given.write_baseline:
         return _write_baseline(reports, baseline)
-    new = without_baseline(reports, baseline) if baseline else NewFindings(reports)
+    reports, notes = _without_baseline(reports, baseline) if baseline else (reports, ())
     report = Report(
-        new.reports,
-        rule_facts(linter.rules) if any(name in NEEDS_RULES for name, _ in pairs) else (),
+        reports,
+        _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
         __version__,
-        notes=new.notes,
+        notes=notes,
         statistics=given.statistics,
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
     )
@@ -48,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
 
 
-def _files(given: options.Options) -> list[Found]:
+def _files(given: options.Options) -> list[FoundFile]:
     files = options.config_files(given)
     if given.hook:
         from memlint.repository.dependents import with_dependents  # asks git: only for hooks
@@ -60,7 +57,24 @@ def _files(given: options.Options) -> list[Found]:
 def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> LintRequest:
     wants_page = any(name == "html" for name, _ in pairs)
     request = options.lint_request(given, fixes=not given.no_fixes)
-    return request._replace(what_if=detail_for(files)) if wants_page else request
+    if not wants_page:
+        return request
+    from memlint.lint.what_if import detail_for
+
+    return request._replace(what_if=detail_for(files))
+
+
+def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequence[FileReport], tuple[str, ...]]:
+    from memlint.lint.baseline import without_baseline
+
+    new = without_baseline(reports, path)
+    return new.reports, new.notes
+
+
+def _rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
+    from memlint.lint.rule_facts import rule_facts
+
+    return rule_facts(linter.rules)
 
 
 def _parser(program: str) -> options.Parser:
@@ -80,6 +94,8 @@ def _parser(program: str) -> options.Parser:
 
 
 def _write_baseline(reports: Sequence[FileReport], path: str) -> int:
+    from memlint.lint.baseline import DEFAULT_BASELINE, new_baseline
+
     target = path or DEFAULT_BASELINE
     made = new_baseline(reports, target)
     to_file((made.text,), target)

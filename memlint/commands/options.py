@@ -18,7 +18,7 @@ from memlint.lint.plugin_choice import choose_plugins, load_plugins
 from memlint.lint.request import LintRequest, StatedFacts
 from memlint.lint.select_files import FileChoice, select_files, shown
 from memlint.report.outputs import OUTPUTS
-from memlint.repository.discovery import Found
+from memlint.repository.discovery import FoundFile
 from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES
 
@@ -242,13 +242,16 @@ def stated_facts(given: Options) -> StatedFacts:
     )
 
 
-def config_files(given: Options) -> list[Found]:
+def config_files(given: Options) -> list[FoundFile]:
     """The files that the options choose, in order. Raises UsageError for a root that is none."""
     load_chosen_plugins(given)
     roots = tuple(path for path in given.paths or ["."] if path != "-")
     stdin = _stdin_name(given) if "-" in given.paths else ""
     choice = FileChoice(roots, tuple(given.exclude), given.force_exclude, given.hook, stdin)
-    return select_files(choice, stated_facts(given))
+    found = select_files(choice, stated_facts(given))
+    for note in dict.fromkeys(item.note for item in found if item.note):
+        sys.stderr.write(f"memlint: {note}\n")
+    return [item for item in found if not item.note]
 
 
 def _stdin_name(given: Options) -> str:

@@ -52,12 +52,6 @@ def _positive(value: Any) -> Any:
     return value if value else UNKNOWN
 
 
-def _vocab_size(facts: Facts) -> Any:
-    """As resized by the config, else the architecture's."""
-    own = facts.run.model.vocab_size
-    return own if own is not UNKNOWN else _of_architecture(lambda model: model.vocab_size)(facts)
-
-
 def _parameters(facts: Facts) -> Any:
     """As the estimator counts them (adapters included), else the architecture's."""
     counted = _of_estimate("parameters")(facts)
@@ -171,7 +165,7 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
 MODEL: dict[str, Reader] = {
     "model.parameters": _parameters,
     "model.trainable_parameters": _of_estimate("trainable_parameters"),
-    "model.vocab_size": _vocab_size,
+    "model.vocab_size": _of_architecture(lambda model: model.vocab_size),
     "model.family": _of_architecture(lambda model: model.family),
     "model.class_name": _of_architecture(lambda model: model.class_name),
     "model.dtype": _of_architecture(lambda model: model.dtype),

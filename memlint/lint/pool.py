@@ -9,7 +9,7 @@ from memlint.lint.linter import Linter
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.report.progress import watched
-from memlint.repository.discovery import Found
+from memlint.repository.discovery import FoundFile
 
 # Below this many files starting workers costs more than they save (measured: benchmarks/speed/repository.py).
 WORTH_WORKERS = 500
@@ -18,7 +18,7 @@ FILES_A_TASK = 16  # what a worker gets at a time
 _linter: Linter | None = None  # of a worker process
 
 
-def lint_files(request: LintRequest, files: Sequence[Found], jobs: int | None) -> Iterator[LintedFile]:
+def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
     """A report a file, in the order of `files`; one after the other as they are asked for. Raises UsageError."""
     workers = jobs or (_processors() if len(files) >= WORTH_WORKERS else 1)
     if workers <= 1 or len(files) < 2:
@@ -26,7 +26,7 @@ def lint_files(request: LintRequest, files: Sequence[Found], jobs: int | None) -
     return watched(_in_parallel(request, files, workers), len(files))
 
 
-def _one_by_one(request: LintRequest, files: Sequence[Found]) -> Iterator[LintedFile]:
+def _one_by_one(request: LintRequest, files: Sequence[FoundFile]) -> Iterator[LintedFile]:
     linter = Linter(request)
     return (linter.lint_file(item.path, item.named) for item in files)
 
@@ -36,7 +36,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_parallel(request: LintRequest, files: Sequence[Found], workers: int) -> Iterator[LintedFile]:
+def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int) -> Iterator[LintedFile]:
     from multiprocessing import get_context  # only where there are many files
 
     method = "fork" if hasattr(os, "fork") else "spawn"
@@ -51,6 +51,6 @@ def _start_worker(request: LintRequest) -> None:
     _linter = Linter(request)
 
 
-def _lint_in_worker(item: Found) -> LintedFile:
+def _lint_in_worker(item: FoundFile) -> LintedFile:
     assert _linter is not None
     return _linter.lint_file(item.path, item.named)

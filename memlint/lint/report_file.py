@@ -18,9 +18,10 @@ from memlint.lint.select_files import shown
 from memlint.lint.settings_lookup import SettingsLookup
 from memlint.lint.summary import run_report
 from memlint.lint.suppress import suppress
-from memlint.lint.what_if import what_if
-from memlint.report.model import FileReport, location_key
+from memlint.memory.values import Estimate
+from memlint.report.model import FileReport, RunReport, location_key
 from memlint.rule_selectors import is_chosen
+from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
 from memlint.suppressions.apply import Waiver
 
@@ -54,7 +55,7 @@ class FileReporter:
         left = suppress(analysed, self._settings.of, known, in_force, self._can_name)
         findings = tuple(sorted(_at_their_severity(left.findings, settings), key=location_key))
         runs = (
-            run_report(run, estimate, self._request.assumptions)._replace(what_if=what_if(run, self._request.what_if))
+            _run_report(run, estimate, self._request)
             for analysis in analysed.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
         )
@@ -85,6 +86,15 @@ class FileReporter:
         for key, name in gone:
             word = "with" if key == "companions" else key
             raise UsageError(f"{place_of(settings, key)}`{word}`: {shown(name)} is not there")
+
+
+def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:
+    report = run_report(run, estimate, request.assumptions)
+    if not request.what_if:
+        return report
+    from memlint.lint.what_if import what_if  # only pages have a grid
+
+    return report._replace(what_if=what_if(run, request.what_if))
 
 
 def _at_their_severity(findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:

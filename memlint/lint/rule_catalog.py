@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import memlint.memory.card.calibrated as calibrated
 import memlint.plugin_registry as extensions
 from memlint.errors import UsageError
 from memlint.formats.issues import ISSUES
@@ -75,7 +74,7 @@ class RuleCatalog:
             check_selection(settings, self.known_names(settings), (*self._request.select, *self._request.ignore))
             rules = self.rules(settings.rules_dirs)
             chosen = tuple(r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
-            self._engines[key] = Engine(chosen, calibrated.calibrated(measured)) if measured else Engine(chosen)
+            self._engines[key] = _calibrated_engine(chosen, measured) if measured else Engine(chosen)
         return self._engines[key]
 
     def _measurements(self, path: str) -> tuple[Measurement, ...]:
@@ -90,6 +89,12 @@ class RuleCatalog:
         if found is None:
             found = self._names[id(rules)] = (*((rule.id, rule.name) for rule in rules), *_BUILT_IN)
         return found
+
+
+def _calibrated_engine(rules: tuple[Rule, ...], measured: tuple[Measurement, ...]) -> Engine:
+    from memlint.memory.card.calibrated import calibrated  # only where somebody measured
+
+    return Engine(rules, calibrated(measured))
 
 
 def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:

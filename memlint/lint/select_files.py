@@ -8,7 +8,7 @@ from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
-from memlint.repository.discovery import Found, discover
+from memlint.repository.discovery import FoundFile, discover
 from memlint.repository.globs import compile_globs, covers
 
 
@@ -23,13 +23,16 @@ class FileChoice(NamedTuple):
     stdin: str = ""
 
 
-def select_files(choice: FileChoice, facts: StatedFacts) -> list[Found]:
-    """The files to read, in order. Raises UsageError for a root that is none."""
+def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
+    """The files to read, in order, then notes (`FoundFile.note`). Raises UsageError for a root that is none."""
     excluded = compile_globs(choice.exclude)
-    found = [Found(choice.stdin, named=True)] if choice.stdin else []
+    found = [FoundFile(choice.stdin, named=True)] if choice.stdin else []
     for item in discover(tuple(map(shown, choice.roots)), choice.exclude):
         if item.error:
             raise UsageError(f"{item.path}: {item.error}")
+        if item.note:
+            found.append(item)
+            continue
         if (not item.named or choice.force_exclude) and read_settings(item.path, facts).excluded:
             continue
         if item.named and choice.force_exclude and covers(excluded, _from_here(item.path)):

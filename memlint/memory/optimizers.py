@@ -158,8 +158,6 @@ def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
 def _temporaries(kind: _Kind, trained: list[tuple[Tensor, int]]) -> int:
     """What the step allocates beyond states and gradients."""
     entry, optimizer = kind.entry, kind.optimizer
-    if optimizer.fused and "foreach" in entry:
-        return 0
     decayed = entry.get("decayed", 0) if optimizer.weight_decay else 0
     if "foreach" in entry and optimizer.foreach is not False:
         times = entry["foreach"] + decayed

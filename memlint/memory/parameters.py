@@ -250,9 +250,6 @@ class _Builder:
 
     def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
         shape = weight.shape
-        wanted = self.run.model.vocab_size
-        if weight.kind in ("embedding", "head") and isinstance(wanted, int):
-            shape = _resized(shape, self.architecture.vocab_size, wanted)
         count = numel(shape)
         return Tensor(name, count, shape, weight.kind, trained, dtype, count * BYTES[dtype], weight.copies)
 
@@ -279,10 +276,6 @@ def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
 def stacks_experts(run: Run) -> bool:
     """Whether this stack holds a layer's experts in 3-D parameters: transformers 5 does, before they were linears."""
     return families.of(run.model.architecture).experts.stacked.include(run.stack.transformers)
-
-
-def _resized(shape: tuple[int, ...], vocabulary: int, wanted: int) -> tuple[int, ...]:
-    return (wanted, *shape[1:]) if shape and shape[0] == vocabulary else shape
 
 
 def _search(pattern: str, name: str) -> bool:

@@ -376,8 +376,6 @@ def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
     """
     if run.loss.chunk_tokens:
         return min(tokens, run.loss.chunk_tokens)
-    if run.loss.num_chunks:
-        return -(-tokens // run.loss.num_chunks)
     if run.loss.kind == "cut":
         return 128
     parts = -(-vocabulary // hidden)

@@ -132,7 +132,7 @@ def optimizer(run: Run) -> Iterator[Step]:
     name, few = run.optimizer.name, run.method.kind == "lora"
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
-    if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
+    if name in ("adamw_torch", "adamw_hf"):
         yield Step(
             "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
         )

@@ -458,15 +458,7 @@ OPTIMIZER = (
         read_only=True,
         about="Rank of Q-GaLore's projection. Its states grow with it.",
     ),
-    Key(
-        "qgalore_update_proj_gap",
-        "whole",
-        "optimizer.update_interval",
-        default=200,
-        only_if_given=True,
-        read_only=True,
-        about="Steps between two new projections of Q-GaLore.",
-    ),
+    Key("qgalore_update_proj_gap", "whole", default=200, about="Steps between two new projections of Q-GaLore."),
     Key(
         "max_grad_norm",
         "number",
@@ -553,17 +545,13 @@ STACK = (
     Key(
         "torch_empty_cache_steps",
         "whole",
-        "stack.empty_cache_steps",
-        least=1,
         passes="torch_empty_cache_steps",
         about="Give the allocator's unused memory back every so many steps. It costs time.",
     ),
     Key(
         "ddp_bucket_cap_mb",
         "number",
-        "parallelism.ddp_bucket_mb",
         passes="ddp_bucket_cap_mb",
-        read_only=True,
         about="Size of the buckets in which DDP sums gradients, in MiB.",
     ),
 )

@@ -179,7 +179,6 @@ def read_attention(fields: Fields, config: Config) -> None:
     word, key = _requested_attention(config)
     if word:
         fields.put("attention.implementation", _SAME_TENSORS.get(word, word), config.own.origin(key))
-        fields.put("attention.requested", word, config.own.origin(key))
     else:
         fields.default("attention.implementation", "sdpa", "transformers: sdpa where the model supports it")
 

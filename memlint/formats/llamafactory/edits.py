@@ -48,11 +48,9 @@ _PLAIN: Mapping[str, str] = {
     "precision.upcast_layernorm": "upcast_layernorm",
     "precision.upcast_lmhead_output": "upcast_lmhead_output",
     "saving.only_model": "save_only_model",
-    "stack.empty_cache_steps": "torch_empty_cache_steps",
 }
 _PLAIN_V1: Mapping[str, str] = {
     "batch.micro_batch_size": "micro_batch_size",
-    "batch.global_batch_size": "global_batch_size",
     "sequence.length": "cutoff_len",
     "attention.implementation": "flash_attn",
     "parallelism.sequence_parallel_size": "cp_size",

@@ -65,7 +65,6 @@ def apply_attention(fields: Fields, config: Config) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
     said = config.own.word("flash_attn")
     origin = config.own.origin("flash_attn")
-    fields.put("attention.requested", said if config.own.written("flash_attn") else "", origin)
     if "flash_attn" in config.held:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
     elif config.own.flag("use_unsloth") and config.training:
@@ -115,8 +114,6 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     _reentrant(fields, config, asked)
     if not asked and as_bool(config.hf.get("gradient_checkpointing")) is False and not disabled:
         _no_effect(fields, config)
-    trains = not config.own.flag("freeze_vision_tower")
-    fields.infer("checkpointing.vision", trains, "only modules with trainable parameters are checkpointed")
 
 
 def _on_in_any_case(fields: Fields, config: Config) -> None:
@@ -258,9 +255,6 @@ def _low_rank(fields: Fields, config: Config, key: str) -> None:
     base = "adafactor" if optim == "adafactor" else "adamw"
     config.put(fields, "optimizer.name", key, f"{name}_{base}{suffix}")
     config.put(fields, "optimizer.rank", f"{name}_rank", config.whole(f"{name}_rank", 16))
-    config.put(
-        fields, "optimizer.update_interval", f"{name}_update_interval", config.whole(f"{name}_update_interval", 200)
-    )
     targets = config.words(f"{name}_target") or ("all",)
     config.put(fields, "optimizer.targets", f"{name}_target", ("all-linear",) if targets == ("all",) else targets)
     config.put(fields, "optimizer.layerwise", f"{name}_layerwise", config.own.flag(f"{name}_layerwise"))
@@ -270,9 +264,6 @@ def _low_rank(fields: Fields, config: Config, key: str) -> None:
 
 def _badam(fields: Fields, config: Config, key: str) -> None:
     config.put(fields, "optimizer.badam_mode", "badam_mode", config.own.word("badam_mode") or "layer")
-    ratio = config.own.number("badam_update_ratio")
-    config.put(fields, "optimizer.badam_ratio", "badam_update_ratio", float(ratio or 0))
-    config.put(fields, "optimizer.update_interval", "badam_switch_interval", config.whole("badam_switch_interval", 50))
 
 
 def _named(fields: Fields, config: Config, key: str) -> None:

@@ -206,8 +206,6 @@ def _batch(fields: Fields, view: Config) -> None:
         fields.unknown("batch.micro_batch_size", "`micro_batch_size` is no whole number >= 1")
     else:
         view.put(fields, "batch.micro_batch_size", "micro_batch_size", size)
-    if view.own.integer("global_batch_size"):
-        view.put(fields, "batch.global_batch_size", "global_batch_size", view.own.integer("global_batch_size"))
 
 
 def _accumulation(fields: Fields, view: Config) -> None:
@@ -229,14 +227,11 @@ def _sequence(fields: Fields, view: Config) -> None:
         fields.unknown("sequence.length", "`cutoff_len` is no whole number >= 1")
     else:
         view.put(fields, "sequence.length", "cutoff_len", length)
-    strategy = view.own.word("batching_strategy")
-    view.put(fields, "sequence.padding_free", "batching_strategy", strategy.endswith("padding_free"))
     said = view.own.word("flash_attn")
     if said in _ATTENTION:
         view.put(fields, "attention.implementation", "flash_attn", said)
     else:
         fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
-    fields.put("attention.requested", said if view.own.written("flash_attn") else "", view.own.origin("flash_attn"))
     on = view.training and view.own.flag("enable_activation_checkpointing")
     view.put(fields, "checkpointing.mode", "enable_activation_checkpointing", "full" if on else "none")
     fields.infer("checkpointing.reentrant", False, "v1/core/base_trainer.py:92: use_reentrant False")

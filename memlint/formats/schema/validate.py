@@ -38,7 +38,7 @@ _CHECKED = "x-memlint-checked-since"
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
 
 
-class Compiled(NamedTuple):
+class CompiledSchema(NamedTuple):
     root: Schema
     schema: Schema
     notes: Notes
@@ -76,13 +76,13 @@ def is_valid(schema_name: str, value: Any) -> bool:
 
 
 @cache
-def compiled_schema(name: str) -> Compiled:
+def compiled_schema(name: str) -> CompiledSchema:
     """The schema of that name, read on first use. Raises FileNotFoundError."""
     file, _, fragment = name.partition("#")
     with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
         root = json.load(stream)
     schema = root["$defs"][fragment] if fragment else root
-    return Compiled(root, schema, _notes(schema, root, 0) or Notes({}, {}, None))
+    return CompiledSchema(root, schema, _notes(schema, root, 0) or Notes({}, {}, None))
 
 
 def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
@@ -165,7 +165,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _errors(
-    name: str, compiled: Compiled, value: Any, path: str, versions: Mapping[str, tuple[int, ...]]
+    name: str, compiled: CompiledSchema, value: Any, path: str, versions: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Issue]:
     plain = _plain(value, [MAX_NODES])
     for number, error in enumerate(_validator(name).iter_errors(plain)):
@@ -184,7 +184,7 @@ def _errors(
         yield from _lenient(list(found), since) if since else found
 
 
-def _told(compiled: Compiled, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _told(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     if error.kind.name == "additionalProperties":
         yield from _unknown_keys(compiled, owner, error, path, pointer)
     else:
@@ -199,7 +199,7 @@ def _section(owner: Schema, root: Schema) -> Schema | None:
     return sections[0] if len(sections) == 1 and "properties" in sections[0] else None
 
 
-def _inside(compiled: Compiled, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _inside(compiled: CompiledSchema, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
     """What is wrong inside a mapping that could have been something else: "wants a mapping, got the mapping" helps
     nobody."""
     import jsonschema_rs
@@ -211,7 +211,7 @@ def _inside(compiled: Compiled, section: Schema, value: Any, path: str, pointer:
         yield from _told(compiled, section if unknown_here else subschema(compiled, place), error, path, place)
 
 
-def _checked_since(compiled: Compiled, pointer: Path) -> str:
+def _checked_since(compiled: CompiledSchema, pointer: Path) -> str:
     """The release that first looked at what stands in the section of `pointer`, where older ones took anything."""
     sections = (subschema(compiled, pointer[:end]) for end in range(len(pointer) + 1))
     return next((section[_CHECKED] for section in sections if _CHECKED in section), "")
@@ -229,7 +229,7 @@ def _lenient(issues: list[Issue], since: str) -> Iterator[Issue]:
         yield issue._replace(severity="warning", message=f"{issue.message}; releases before {since} take it")
 
 
-def _unknown_keys(compiled: Compiled, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _unknown_keys(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     severity = owner.get("x-memlint-unknown", "error")
     if severity == "ignore":
         return
@@ -254,7 +254,7 @@ def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> 
     return ""
 
 
-def subschema(compiled: Compiled, pointer: Path) -> Schema:
+def subschema(compiled: CompiledSchema, pointer: Path) -> Schema:
     """The part of the schema that answers for the value at `pointer`; {} where nothing does."""
     schema: Any = follow(compiled.schema, compiled.root)
     for step in pointer:

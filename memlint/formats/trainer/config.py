@@ -23,13 +23,17 @@ class Config(NamedTuple):
     architecture: Any = None
     stated: Mapping[str, Version] = {}  # versions that somebody stated; the context's are also what the keys give away
 
-    def text(self, *keys: str) -> tuple[str, str]:
-        """The first of `keys` that holds text, and the key; ("", keys[0]) where none does."""
-        for key in keys:
-            value = self.section.value.get(key)
+    def spellings(self, key: str) -> tuple[str, ...]:
+        """Every name of `key`, the one that counts first."""
+        return self.args.spellings.get(key, (key,))
+
+    def text(self, key: str) -> tuple[str, str]:
+        """The text that the file gives for `key`, and the name under which; ("", key) where there is none."""
+        for name in self.spellings(key):
+            value = self.section.value.get(name)
             if isinstance(value, str) and value.strip():
-                return value.strip(), key
-        return "", keys[0]
+                return value.strip(), name
+        return "", key
 
     def first(self, *keys: str) -> str:
         """The first of `keys` that is given (not null), else ""."""

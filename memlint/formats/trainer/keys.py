@@ -32,8 +32,17 @@ def _trains_quantized(change: Change) -> bool:
 def _write_targets(change: Change) -> Written | None:
     """TRL takes a list of names; a single one is written as it is (model_config.py, __post_init__)."""
     names = list(change.value) if isinstance(change.value, (tuple, list)) else []
-    key = next((key for key in ("lora_target_modules", "target_modules") if key in change.section), "")
-    return {key or "lora_target_modules": names[0] if len(names) == 1 else names} if names else None
+    key = OWN_KEYS["lora_target_modules"].spelling(change)
+    return {key: names[0] if len(names) == 1 else names} if names else None
+
+
+def _write_length(change: Change) -> Written | None:
+    """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
+    row = OWN_KEYS["max_length"]
+    if row.spelled(change.value) is None:
+        return None
+    is_older = change.run.method.stage == "sft" and () < change.run.stack.trl < (0, 16)
+    return {row.given(change.section) or ("max_seq_length" if is_older else "max_length"): change.value}
 
 
 # The trainers that know `activation_offloading`, and since which trl (trainer/{sft,dpo,reward,kto}_config.py).
@@ -58,6 +67,7 @@ _TRUE: Mapping[Any, Any] = {True: True}
 _MODEL = (
     Key(
         *("model_name_or_path", "text", "model.name"),
+        also=("model.architecture",),
         about="The model: a name of the Hugging Face hub or a folder. Its shapes come from memlint's catalog.",
         older=("model_name", "model_id"),
         read=model.read_model,
@@ -229,6 +239,23 @@ _ADAPTER = (
         can_write=_is_trl,
     ),
     Key(
+        *("lora_exclude_modules", "words", "method.exclude_modules"),
+        about="Modules that get no adapter although `lora_target_modules` names them.",
+        only_if_given=True,
+        invalid="ignored",
+        when=model.trains_adapter,
+        can_write=_is_trl,
+    ),
+    Key(
+        *("lora_bias", "word", "method.bias"),
+        about="Which biases train beside the adapter: `none`, `all`, or `lora_only`.",
+        values={"none": "none", "all": "all", "lora_only": "lora_only"},
+        only_if_given=True,
+        invalid="ignored",
+        when=model.trains_adapter,
+        can_write=_is_trl,
+    ),
+    Key(
         *("lora_target_parameters", "words", "method.target_parameters"),
         about="Parameters that get an adapter without being a linear layer, such as the experts' weights.",
         only_if_given=True,
@@ -284,9 +311,9 @@ _REFERENCE = (
 )
 _SEQUENCE = (
     Key(
-        *(training.SCRIPT_LENGTHS[0], "whole", "sequence.length"),
+        *("max_source_length", "whole", "sequence.length"),
         about="A script's name for the longest sequence in tokens.",
-        older=training.SCRIPT_LENGTHS[1:],
+        older=("cutoff_len", "seq_len", "seq_length", "max_len"),
         least=1,
         only_if_given=True,
         invalid="ignored",
@@ -294,14 +321,14 @@ _SEQUENCE = (
         read_only=True,
     ),
     Key(
-        *(training.LENGTHS[0], "whole", "sequence.length"),
+        *("max_length", "whole", "sequence.length"),
         about="The longest sequence in tokens; longer samples are cut. Activations and logits grow with it.",
-        older=training.LENGTHS[1:],
+        older=("max_seq_length", "model_max_length", "block_size"),
         least=1,
         when=training.takes_length,
         read=training.read_length,
         can_add=_is_trl,
-        write=training.write_length,
+        write=_write_length,
     ),
     Key(
         *("source_max_len", "whole"),
@@ -316,17 +343,14 @@ _SEQUENCE = (
         can_add=_is_trl,
     ),
     Key(
-        *("packing_strategy", "text", "sequence.neat_packing"),
+        *("packing_strategy", "text", "sequence.neat_packing", "bfd"),
         about="How samples are packed. `bfd` keeps them apart and makes batches padding-free; `wrapped` cuts them.",
         read=training.read_packing_strategy,
         read_only=True,
     ),
     Key(
-        *("padding_free", "flag", "sequence.padding_free", False),
+        *("padding_free", "flag", "", False),
         about="Join the samples of a batch into one sequence without padding.",
-        values=_TRUE,
-        read=training.read_padding_free,
-        read_only=True,
     ),
     Key(
         *("activation_offloading", "flag", "offload.activations", False),
@@ -374,7 +398,7 @@ _GENERATION = (
         read_only=True,
     ),
     Key(
-        *("vllm_mode", "text", "method.generator"),
+        *("vllm_mode", "text", "method.generator", "colocate"),
         about="Where vLLM runs: `colocate` shares the training GPUs, `server` has GPUs of its own.",
         read_with="use_vllm",
         read_only=True,
@@ -387,7 +411,7 @@ _GENERATION = (
         read_with="use_vllm",
     ),
     Key(
-        *("vllm_enable_sleep_mode", "flag"),
+        *("vllm_enable_sleep_mode", "flag", "", False),
         about="vLLM gives its memory back while the model trains.",
         read_with="use_vllm",
     ),

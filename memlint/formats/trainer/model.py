@@ -20,7 +20,7 @@ _FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-commu
 
 def model_name(config: Config) -> tuple[str, Origin]:
     """The model as the file names it, else as the command line or the settings do."""
-    name, key = config.text("model_name_or_path", "model_name", "model_id")
+    name, key = config.text("model_name_or_path")
     if name:
         return name, config.section.origin(key)
     return config.context.model_name, Origin("setting", detail="--model or settings")
@@ -46,7 +46,7 @@ def _architecture(fields: Fields, config: Config, name: str) -> None:
 
 def read_weights_dtype(fields: Fields, config: Config) -> None:
     """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
-    word, key = config.text("dtype", "torch_dtype", "model_dtype", "base_dtype")
+    word, key = config.text("dtype")
     if word.lower() in DTYPES:
         fields.put("model.weights_dtype", DTYPES[word.lower()], config.section.origin(key))
     elif word.lower() == "auto":
@@ -81,17 +81,15 @@ def _checkpoint_dtype(fields: Fields, config: Config, origin: Origin) -> None:
 
 
 def read_attention(fields: Fields, config: Config) -> None:
-    word, key = config.text("attn_implementation", "_attn_implementation")
+    word, key = config.text("attn_implementation")
     if word:
         plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
         name = "flash_attention_2" if plain in _FLASH_2 else "flash_attention_3" if plain in _FLASH_3 else plain
         fields.put("attention.implementation", name, config.section.origin(key))
-        fields.put("attention.requested", word, config.section.origin(key))
         return
     for key in ("use_flash_attention_2", "use_flash_attn"):
         if as_bool(config.section.value.get(key)):
             fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
-            fields.put("attention.requested", key, config.section.origin(key))
             return
     if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
         fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")
@@ -153,7 +151,7 @@ def _read_four_bits(fields: Fields, config: Config, key: str) -> None:
     if key in ("use_qlora", "train_mode", "method", "bits", "lora_rank"):
         fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
     if _STORED_AS_LOADED[0] <= config.trl < _STORED_AS_LOADED[1]:
-        dtype, where = config.text("dtype", "torch_dtype")
+        dtype, where = config.text("dtype")
         if dtype in DTYPES:
             fields.put("model.quantization.storage_dtype", DTYPES[dtype], config.section.origin(where))
 
@@ -188,7 +186,7 @@ def _adapter_key(config: Config) -> str:
 
 def _mode(config: Config) -> str:
     """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
-    word = config.text("train_mode", "method")[0].lower()
+    word = config.text("train_mode")[0].lower()
     return word if word in ("full", "lora", "qlora") else ""
 
 
@@ -198,7 +196,7 @@ def _mode_key(config: Config) -> str:
 
 def read_targets(fields: Fields, config: Config) -> None:
     """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
-    key = config.first("lora_target_modules", "target_modules", "lora_target")
+    key = config.args.written("lora_target_modules") or ""
     words = as_words(config.section.value.get(key)) if key else ()
     if words:
         fields.put("method.targets", words, config.section.origin(key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
-from memlint.formats.keys import Change, Written
 from memlint.formats.trainer.config import Config
 from memlint.run import Origin
 
@@ -33,8 +32,6 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
-LENGTHS = ("max_length", "max_seq_length", "model_max_length", "block_size")
-SCRIPT_LENGTHS = ("max_source_length", "cutoff_len", "seq_len", "seq_length", "max_len")
 _GENERATING = ("grpo", "ppo")
 _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
@@ -147,23 +144,15 @@ def read_generator(fields: Fields, config: Config) -> None:
 
 def read_length(fields: Fields, config: Config) -> None:
     """The first of the keys that holds a length; the keys of scripts, which were read before, come after TRL's."""
-    given = [key for key in LENGTHS if key in config.section.value]
+    given = [key for key in config.spellings("max_length") if key in config.section.value]
     for key in given:
         length = as_int(config.section.value[key])
         if length is not None and length > 0:
             fields.put("sequence.length", length, config.section.origin(key))
             return
     if "sequence.length" not in fields.values:
-        _read_default_length(fields, config, bool(given) or any(key in config.section.value for key in SCRIPT_LENGTHS))
-
-
-def write_length(change: Change) -> Written | None:
-    """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
-    if not isinstance(change.value, int) or change.value <= 0:
-        return None
-    is_older = change.run.method.stage == "sft" and () < change.run.stack.trl < (0, 16)
-    given = next((key for key in LENGTHS if key in change.section), "")
-    return {given or ("max_seq_length" if is_older else "max_length"): change.value}
+        scripts = [key for key in config.spellings("max_source_length") if key in config.section.value]
+        _read_default_length(fields, config, bool(given or scripts))
 
 
 def _read_default_length(fields: Fields, config: Config, unbounded: bool) -> None:
@@ -186,8 +175,3 @@ def read_packing_strategy(fields: Fields, config: Config) -> None:
     strategy, _ = config.text("packing_strategy")
     if config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
         fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")
-
-
-def read_padding_free(fields: Fields, config: Config) -> None:
-    if fields.get("sequence.neat_packing", False) or config.is_on("padding_free"):
-        fields.put("sequence.padding_free", True, config.args.origin("padding_free"))

@@ -26,10 +26,9 @@ def _read_optimizer(fields: Fields, args: Arguments) -> None:
 
 def _read_optimizer_options(fields: Fields, args: Arguments) -> None:
     options = optimizer_options(args.get("optim_args"))
-    for option, name in (("rank", "optimizer.rank"), ("update_proj_gap", "optimizer.update_interval")):
-        number = as_int(options.get(option))
-        if number is not None:
-            fields.put(name, number, args.origin("optim_args"))
+    rank = as_int(options.get("rank"))
+    if rank is not None:
+        fields.put("optimizer.rank", rank, args.origin("optim_args"))
     if options.get("proj"):
         fields.put("optimizer.projection", options["proj"], args.origin("optim_args"))
     momentum = as_number(options.get("momentum"))
@@ -127,19 +126,6 @@ def _read_accumulation(fields: Fields, args: Arguments) -> None:
     fields.put("evaluation.accumulation_steps", steps, args.origin("eval_accumulation_steps"))
 
 
-_FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
-
-
-def _read_full_eval(fields: Fields, args: Arguments) -> None:
-    half = next((key for key in _FULL_EVAL if args.flag(key)), "bf16_full_eval")
-    fields.put("evaluation.full_half_precision", args.flag(half), args.origin(half))
-
-
-def _write_full_eval(change: Change) -> Written | None:
-    key = next((key for key in _FULL_EVAL if key in change.section), "bf16_full_eval")
-    return {key: change.value} if isinstance(change.value, bool) else None
-
-
 def _read_saving(fields: Fields, args: Arguments) -> None:
     fields.put("saving.enabled", args.word("save_strategy") != "no", args.origin("save_strategy"))
 
@@ -156,11 +142,6 @@ def _read_unused_parameters(fields: Fields, args: Arguments) -> None:
 def _read_compile(fields: Fields, args: Arguments) -> None:
     compiled = args.flag("torch_compile") or bool(args.get("torch_compile_backend") or args.get("torch_compile_mode"))
     fields.put("stack.compile", compiled, args.origin("torch_compile"))
-
-
-def _write_bucket(change: Change) -> Written | None:
-    """The argument is a whole number (training_args.py, `ddp_bucket_cap_mb: int | None`)."""
-    return {"ddp_bucket_cap_mb": int(change.value)}
 
 
 _BATCH = (
@@ -227,7 +208,7 @@ _EVALUATION = (
         write=_write_evaluation,
     ),
     Key(
-        *("do_eval", "flag", "evaluation.enabled"),
+        *("do_eval", "flag", "evaluation.enabled", False),
         about="Evaluate when training is done.",
         read_with="eval_strategy",
         read_only=True,
@@ -244,18 +225,8 @@ _EVALUATION = (
         read=_read_accumulation,
         least=1,
     ),
-    Key(
-        *("bf16_full_eval", "flag", "evaluation.full_half_precision", False),
-        about="Turn the whole model into bf16 for evaluation, instead of autocast.",
-        read=_read_full_eval,
-        write=_write_full_eval,
-    ),
-    Key(
-        *("fp16_full_eval", "flag", "evaluation.full_half_precision", False),
-        about="Turn the whole model into fp16 for evaluation, instead of autocast.",
-        read_with="bf16_full_eval",
-        read_only=True,
-    ),
+    Key("bf16_full_eval", "flag", default=False, about="Turn the whole model into bf16 for evaluation, not autocast."),
+    Key("fp16_full_eval", "flag", default=False, about="Turn the whole model into fp16 for evaluation, not autocast."),
     Key("prediction_loss_only", "flag", default=False, about="Evaluation returns the loss alone, no predictions."),
     Key(
         *("predict_with_generate", "flag", "evaluation.predict_with_generate"),
@@ -279,12 +250,7 @@ _SAVING = (
     ),
 )
 _DATA_PARALLEL = (
-    Key(
-        *("ddp_bucket_cap_mb", "number", "parallelism.ddp_bucket_mb"),
-        about="Size of DDP's gradient buckets in MiB.",
-        invalid="ignored",
-        write=_write_bucket,
-    ),
+    Key("ddp_bucket_cap_mb", "number", about="Size of DDP's gradient buckets in MiB."),
     Key(
         *("ddp_find_unused_parameters", "flag", "parallelism.find_unused_parameters"),
         about="DDP looks for parameters without a gradient after each forward pass. Off with checkpointing by default.",
@@ -311,9 +277,8 @@ _STACK = (
         read_only=True,
     ),
     Key(
-        *("torch_empty_cache_steps", "whole", "stack.empty_cache_steps"),
+        *("torch_empty_cache_steps", "whole"),
         about="Return cached GPU memory to the driver every so many steps. Less fragmentation, slower steps.",
-        invalid="ignored",
     ),
     Key(
         *("use_liger_kernel", "flag", "loss.liger_kernels", False),

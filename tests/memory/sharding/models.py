@@ -46,7 +46,7 @@ def zero_run(stage: int, world: int = 2, **knobs: Any) -> Run:
         precision=Precision("bfloat16", False, "bfloat16", True),
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
-        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        optimizer=Optimizer("adamw_torch_fused"),
         parallelism=Parallelism(world, world, world, engine="deepspeed", zero=Zero(stage=stage, **knobs)),
     )
 
@@ -59,6 +59,6 @@ def fsdp_run(version: int, world: int = 2, **knobs: Any) -> Run:
         precision=Precision("bfloat16", True, "float32", False),
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
-        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        optimizer=Optimizer("adamw_torch_fused"),
         parallelism=Parallelism(world, world, world, engine="fsdp", fsdp=Fsdp(version, **knobs)),
     )
