@@ -48,8 +48,9 @@ LATE = {
     *("EVA007", "PRF005", "PRF009", "PEF009", "PEF012", "PEF013", "PEF016", "PEF022", "PEF023", "TRN006", "TRN008"),
     *("TRN009", "TRN011", "TRN017", "OPT009", "OPT010", "LLF001", "LLF006", "LLF007", "TRL002", "TRL003", "TRL005"),
     *("TRL006", "TRL007", "TRL008", "TRL009", "TRL016", "TRL018", "TRL020", "TRL021", "TRL023", "SAV004", "TRN015"),
+    *("LLF050", "LLF051", "LLF052", "LLF053", "LLF054"),
 }
-_LATE_CONFLICTS = ("bitsandbytes quantises", "EETQ quantises", "takes only adamw_torch", "works without gradient acc")
+
 Refuse = Callable[[dict[str, Any]], str]
 Options = tuple[tuple[str, Any], ...]
 
@@ -170,16 +171,16 @@ def compare(engine: Engine, options: dict[str, Any], refuse: Refuse, seconds: fl
 
 
 def findings(engine: Engine, values: dict[str, Any]) -> list[Finding]:
-    """Errors, and conflicts that are softened because a command line may add the missing key."""
+    """Errors, and refusals that are softened because a command line may add the missing key."""
     workspace = in_memory({"train.yaml": yaml.safe_dump(values)})
     (document,) = workspace.documents("train.yaml")
     told = {"gpus": 1, "gpus_per_node": 1, "gpus_origin": Origin("setting")}
     found = engine.analyse(document, workspace.context(**told)).findings
-    return [one for one in found if one.severity == "error" or one.rule == "CFG008"]
+    return [one for one in found if one.severity == "error" or " refuses this" in one.message]
 
 
 def late(finding: Finding) -> bool:
-    return finding.rule in LATE or any(part in finding.message for part in _LATE_CONFLICTS)
+    return finding.rule in LATE
 
 
 def _text(finding: Finding) -> str:

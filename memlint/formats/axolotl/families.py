@@ -35,4 +35,3 @@ FINDS_UNUSED_PARAMETERS = ("gemma4", "gemma4_unified")
 
 # Words in the name of a model for which keys are refused (utils/schemas/validation.py:1569 and 1563).
 NAMED_WITHOUT_CHECKPOINTING = "mpt"
-NAMED_WITHOUT_FSDP = "falcon"
