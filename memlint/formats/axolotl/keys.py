@@ -545,6 +545,7 @@ STACK = (
     Key(
         "torch_empty_cache_steps",
         "whole",
+        least=1,
         passes="torch_empty_cache_steps",
         about="Give the allocator's unused memory back every so many steps. It costs time.",
     ),

@@ -8,23 +8,21 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, interpolated
+from memlint.formats.keys import Keys, When
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, arguments, read_arguments
 from memlint.formats.versions import llamafactory_versions
-from memlint.run import Origin
+from memlint.run import UNKNOWN, Origin
 
 Version = tuple[int, ...]
-
-# Enum members are no literals in the source, so the schema has no default for them (hparams/model_args.py).
-_ENUM_DEFAULTS = {"flash_attn": "auto", "infer_backend": "huggingface", "quantization_method": "bnb"}
-
-# OmegaConf's `${...}`, and `$NAME` of a template that a shell fills in.
 
 
 class Config(NamedTuple):
     """One file. `own` reads LLaMA-Factory's keys, `hf` those of transformers' TrainingArguments.
 
-    `architecture` is None where the model is unknown. `held` are keys whose value is an interpolation.
+    `model` is the name of the model, "" where nobody says it; `architecture` is None where it is not known, and
+    `model_origin` says why. `held` are keys whose value is an interpolation (OmegaConf's `${...}`, or `$NAME` of a
+    template that a shell fills in): `own` and `hf` have the default for them, `get` has UNKNOWN.
     """
 
     section: Section
@@ -35,7 +33,21 @@ class Config(NamedTuple):
     held: frozenset[str]
     architecture: Any = None
     role: str = "training"
-    given_away: Mapping[str, Origin] = {}  # origins of the versions that the keys give away
+    version_origins: Mapping[str, Origin] = {}  # of versions that follow from the keys
+    model: str = ""
+    model_origin: Origin = Origin("unknown")
+
+    def get(self, key: str) -> Any:
+        """The value of LLaMA-Factory's `key`, else its default; UNKNOWN where it is an interpolation."""
+        return UNKNOWN if key in self.held else self.own.get(key)
+
+    def written(self, key: str) -> str | None:
+        """The spelling under which the file gives `key`, None where it does not."""
+        return self.own.written(key)
+
+    def origin(self, key: str) -> Origin:
+        """Where `get(key)` comes from."""
+        return Origin("unknown", detail=f"`{key}` is an interpolation") if key in self.held else self.own.origin(key)
 
     def words(self, key: str) -> tuple[str, ...]:
         """A comma-separated string or a list, as `split_arg` does (hparams/finetuning_args.py:580)."""
@@ -74,33 +86,47 @@ class Config(NamedTuple):
 
     def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
         """Set a neutral field that LLaMA-Factory's `key` decides; UNKNOWN where the key is an interpolation."""
-        if key in self.held:
-            fields.unknown(name, f"`{key}` is an interpolation")
-        else:
-            fields.put(name, value, self.own.origin(key))
+        fields.put(name, UNKNOWN if key in self.held else value, self.origin(key))
 
 
-def config(section: Section, context: Context, role: str) -> Config:
-    """The view of a v0 file; interpolated values are left out of it and named in `held`."""
+def config(section: Section, context: Context, role: str, table: Keys) -> Config:
+    """The view of a v0 file; interpolated values are left out of it and named in `held`. `table`: the v0 keys."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
-    versions, given_away = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
+    versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
-    own = read_arguments(plain, _defaults(), named)
-    return Config(plain, own, arguments(plain, versions), context, versions, held, role=role, given_away=given_away)
+    own = read_arguments(plain, _defaults(table), named)
+    return Config(
+        plain, own, arguments(plain, versions), context, versions, held, role=role, version_origins=version_origins
+    )
 
 
 _cached: dict[str, Any] = {}
 
 
-def _defaults() -> Mapping[str, Any]:
+def _defaults(table: Keys) -> Mapping[str, Any]:
+    """LLaMA-Factory's defaults: the schema has those of keys that are not in `table`, too."""
     if not _cached:
         properties = compiled_schema("llamafactory.json#v0").schema["properties"]
         _cached.update({key: schema["default"] for key, schema in properties.items() if "default" in schema})
-        _cached.update(_ENUM_DEFAULTS)
+        _cached.update(table.defaults)
     return _cached
 
 
 def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
     return Origin("default", detail=f"{named}: {detail}" if detail else named)
+
+
+def trains(config: Config) -> bool:
+    """Whether something trains: the file is not for inference or export."""
+    return config.training
+
+
+def tunes(*kinds: str) -> When:
+    """Whether the model trains in one of these ways (`finetuning_type`)."""
+
+    def holds(config: Config) -> bool:
+        return config.training and config.tuning in kinds
+
+    return holds

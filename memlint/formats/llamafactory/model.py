@@ -7,6 +7,7 @@ from typing import Any
 from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
 from memlint.formats.fields import Fields
+from memlint.formats.keys import Change, Written
 from memlint.formats.llamafactory.config import Config, default_origin
 from memlint.run import UNKNOWN, Model, Origin, Quantization
 
@@ -14,38 +15,35 @@ from memlint.run import UNKNOWN, Model, Origin, Quantization
 _DEQUANTIZED = ("mxfp4", "fp8")
 
 
-def find_model(config: Config) -> tuple[Config, Origin, str]:
-    """`config` with its architecture, where that came from, and the model's name ("" when nobody says it)."""
+def find_model(config: Config) -> Config:
+    """`config` with the model's name and architecture, and where that came from."""
     name = config.text("model_name_or_path") or config.context.model_name
     if not name or "model_name_or_path" in config.held:
         reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
-        return config, Origin("unknown", detail=reason), ""
+        return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
-    return config._replace(architecture=architecture), origin, name
+    return config._replace(model=name, architecture=architecture, model_origin=origin)
 
 
-def apply_model(fields: Fields, config: Config, origin: Origin, name: str) -> None:
-    """Name, architecture, dtype of the frozen weights, quantisation, added tokens."""
-    if name:
+def read_model(fields: Fields, config: Config) -> None:
+    """Name, architecture, and dtype of the frozen weights."""
+    if config.model:
         written = "model_name_or_path" in config.section.value
-        fields.put("model.name", name, config.own.origin("model_name_or_path") if written else Origin("setting"))
+        place = config.own.origin("model_name_or_path") if written else Origin("setting")
+        fields.put("model.name", config.model, place)
     else:
-        fields.put("model.name", UNKNOWN, origin)
+        fields.put("model.name", UNKNOWN, config.model_origin)
     architecture = config.architecture
-    fields.put("model.architecture", architecture if architecture is not None else UNKNOWN, origin)
-    quantization, place = quantization_of(config, fields)
-    fields.put("model.quantization", quantization, place)
-    _weights_dtype(fields, config, origin)
-    config.put(fields, "model.from_scratch", "train_from_scratch", config.own.flag("train_from_scratch"))
-    _tokens(fields, config)
+    fields.put("model.architecture", architecture if architecture is not None else UNKNOWN, config.model_origin)
+    _weights_dtype(fields, config)
 
 
-def _weights_dtype(fields: Fields, config: Config, origin: Origin) -> None:
+def _weights_dtype(fields: Fields, config: Config) -> None:
     """`torch_dtype="auto"` since 0.9.4 (model/loader.py:154): the checkpoint's dtype; before, the compute dtype."""
     if not config.since(0, 9, 4) and compute_dtype(config):
         fields.infer("model.weights_dtype", compute_dtype(config), "LLaMA-Factory < 0.9.4 loads in the compute dtype")
     elif config.architecture is None:
-        fields.put("model.weights_dtype", UNKNOWN, origin)
+        fields.put("model.weights_dtype", UNKNOWN, config.model_origin)
     else:
         detail = 'torch_dtype="auto": the checkpoint\'s dtype'
         fields.put("model.weights_dtype", config.architecture.dtype, default_origin(config.versions, detail))
@@ -58,8 +56,13 @@ def compute_dtype(config: Config) -> str:
     return "float16" if config.hf.flag("fp16") else ""
 
 
-def quantization_of(config: Config, fields: Fields) -> tuple[Quantization, Origin]:
+def read_quantization(fields: Fields, config: Config) -> None:
     """Priority (model_utils/quantization.py:86): quantised checkpoint, then `quantization_bit`."""
+    quantization, origin = _quantization(config, fields)
+    fields.put("model.quantization", quantization, origin)
+
+
+def _quantization(config: Config, fields: Fields) -> tuple[Quantization, Origin]:
     stored: StoredWeights = config.architecture.stored if config.architecture is not None else StoredWeights()
     bits = config.own.integer("quantization_bit")
     origin = config.own.origin("quantization_bit")
@@ -118,12 +121,44 @@ def bnb(config: Config, bits: int) -> Quantization:
     )
 
 
+def write_quantization(change: Change) -> Written | None:
+    """The keys of bitsandbytes. `model.quantization.*` one by one are the whole value with that part replaced."""
+    before = change.run.model.quantization
+    wanted = change.value
+    if change.field != "model.quantization":
+        parts = {name: value for name, value in change.changes.items() if name.startswith("model.quantization.")}
+        try:
+            wanted = before._replace(**{name.rpartition(".")[2]: value for name, value in parts.items()})
+        except ValueError:
+            return None
+    if not isinstance(wanted, Quantization) or before.prequantized:
+        return None
+    if wanted.method == "none":
+        return {"quantization_bit": None, "quantization_method": None}
+    return _written_bits(wanted) if _can_quantize(wanted, change) else None
+
+
+def _can_quantize(wanted: Quantization, change: Change) -> bool:
+    """hparams/parser.py:237; ZeRO-3 and FSDP take 4 bits alone (model_utils/quantization.py:199)."""
+    kind = change.changes.get("method.kind", change.run.method.kind)
+    sharded = change.run.parallelism.zero.stage == 3 or change.run.parallelism.engine == "fsdp"
+    bits = (4,) if sharded else (4, 8)
+    return kind in ("lora", "oft") and wanted.method == "bnb" and wanted.bits in bits
+
+
+def _written_bits(wanted: Quantization) -> Written:
+    keys: dict[str, Any] = {"quantization_bit": int(wanted.bits), "quantization_method": "bnb"}
+    if wanted.bits == 4:
+        keys.update({"quantization_type": wanted.kind or "nf4", "double_quantization": wanted.double_quant})
+    return keys
+
+
 def _ignored(fields: Fields, config: Config, message: str) -> None:
     key = "quantization_method" if "quantization_method" in message else "quantization_bit"
     fields.issues.append(config.section.issue("ignored-key", message, key, severity="warning"))
 
 
-def _tokens(fields: Fields, config: Config) -> None:
+def read_added_tokens(fields: Fields, config: Config) -> None:
     """`add_tokens`, `add_special_tokens` (`new_special_tokens` up to 0.9.2) grow the vocabulary (patcher.py:333)."""
     keys = ("add_tokens", "add_special_tokens", "new_special_tokens")
     written = [key for key in keys if config.words(key)]

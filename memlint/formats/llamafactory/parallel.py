@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
@@ -10,19 +11,13 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Issue, Missing
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file
 from memlint.formats.fields import Fields, Section, as_words, root
+from memlint.formats.keys import Change, Written
 from memlint.formats.llamafactory.config import Config
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
 from memlint.source.document import Document, Path
 
-# Keys of MegatronBridgeArguments and of mcore_adapter's arguments -> neutral degrees.
-_DEGREES = (
-    ("tensor_model_parallel_size", "parallelism.tensor_parallel_size"),
-    ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_size"),
-    ("context_parallel_size", "parallelism.context_parallel_size"),
-    ("expert_model_parallel_size", "parallelism.expert_parallel_size"),
-)
 _STAND_IN = "stand-in"  # a companion without a file: nothing in it can be edited
 
 
@@ -35,7 +30,7 @@ class Companion(NamedTuple):
     pointer: Path = ()
 
 
-def apply_world(fields: Fields, config: Config) -> None:
+def read_world(fields: Fields, config: Config) -> None:
     """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
     for document in config.context.companions:
         if launch_file.recognise(document).confidence != "no":
@@ -47,10 +42,9 @@ def apply_world(fields: Fields, config: Config) -> None:
         else:
             reason = "no key says how many GPUs: llamafactory-cli takes all that it sees (launcher.py:66)"
             fields.unknown("parallelism.world_size", reason)
-    _find_unused(fields, config)
 
 
-def _find_unused(fields: Fields, config: Config) -> None:
+def apply_unused_parameters(fields: Fields, config: Config) -> None:
     """Off for LoRA (hparams/parser.py:602) and, as the Trainer has it, wherever activations are checkpointed."""
     if not config.hf.written("ddp_find_unused_parameters"):
         lora = config.tuning == "lora"
@@ -59,13 +53,7 @@ def _find_unused(fields: Fields, config: Config) -> None:
         fields.infer("parallelism.find_unused_parameters", not off, reason)
 
 
-def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
-    """Engine and sharding; the files that say so. What the launcher's file says comes first, the config wins."""
-    launched = _launched(fields, config)
-    return (*launched, *_configured(fields, config))
-
-
-def _launched(fields: Fields, config: Config) -> tuple[Companion, ...]:
+def apply_launch_files(fields: Fields, config: Config) -> tuple[Companion, ...]:
     """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
     found = []
     for document in config.context.companions:
@@ -108,14 +96,9 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     return found
 
 
-def _configured(fields: Fields, config: Config) -> tuple[Companion, ...]:
-    if _megatron(fields, config):
-        return ()
-    if config.own.flag("use_hyper_parallel"):
-        config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
-        fields.infer("parallelism.fsdp.version", 2, "train/hyper_parallel/trainer.py: fsdp2_prepare_model")
-        size = config.whole("hyper_parallel_cp_size", 1)
-        config.put(fields, "parallelism.context_parallel_size", "hyper_parallel_cp_size", size)
+def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
+    """`deepspeed:` or `fsdp:` of the config, and the files that they name; Megatron and HyperParallel need neither."""
+    if on_megatron(config) or on_hyper_parallel(config):
         return ()
     if config.hf.get("deepspeed"):
         found = deepspeed_companion(fields, config.section, config.context.read, ("deepspeed",))
@@ -188,21 +171,62 @@ def _shipped(fields: Fields, section: Section, name: str, absent: Issue) -> Comp
     return Companion(_STAND_IN, section.document, value, absent.pointer)
 
 
-def _megatron(fields: Fields, config: Config) -> bool:
+# Keys of MegatronBridgeArguments and of mcore_adapter's arguments.
+_MEGATRON_SWITCHES = ("use_mca", "use_megatron_bridge")
+_MEGATRON_DEGREES = (
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size"),
+    *("context_parallel_size", "expert_model_parallel_size"),
+)
+
+
+def on_megatron(config: Config) -> bool:
     """USE_MCA and USE_MEGATRON_BRIDGE are environment variables; the degrees are keys of those parsers alone."""
-    flags = [key for key in ("use_mca", "use_megatron_bridge") if config.own.flag(key)]
-    written = [key for key, _ in _DEGREES if config.own.written(key)]
-    if not flags and not written:
-        return False
-    fields.put("parallelism.engine", "megatron", config.own.origin((flags or written)[0]))
-    for key, name in _DEGREES:
-        degree = config.own.integer(key)
-        if degree is not None and degree >= 1:
-            config.put(fields, name, key, degree)
-    granularity = config.own.word("recompute_granularity")
-    mode = {"full": "full", "selective": "selective"}.get(granularity, "none")
-    config.put(fields, "checkpointing.mode", "recompute_granularity", mode)
-    return True
+    return bool(_megatron_key(config))
+
+
+def _megatron_key(config: Config) -> str:
+    """The key that gives Megatron away."""
+    flags = (key for key in _MEGATRON_SWITCHES if config.own.flag(key))
+    degrees = (key for key in _MEGATRON_DEGREES if config.own.written(key))
+    return next(iter((*flags, *degrees)), "")
+
+
+def read_megatron(fields: Fields, config: Config) -> None:
+    """The engine, however it is named."""
+    if on_megatron(config):
+        fields.put("parallelism.engine", "megatron", config.own.origin(_megatron_key(config)))
+
+
+def read_recomputation(fields: Fields, config: Config) -> None:
+    """Megatron's checkpointing takes the place of the Trainer's: off unless it is given."""
+    if on_megatron(config):
+        mode = config.own.word("recompute_granularity")
+        mode = mode if mode in ("full", "selective") else "none"
+        config.put(fields, "checkpointing.mode", "recompute_granularity", mode)
+
+
+def write_recomputation(change: Change) -> Written | None:
+    """Megatron alone reads it."""
+    full = change.run.parallelism.engine == "megatron" and change.value == "full"
+    return {"recompute_granularity": "full"} if full else None
+
+
+def on_hyper_parallel(config: Config) -> bool:
+    """HyperParallel's trainer, where Megatron is not asked for."""
+    return config.own.flag("use_hyper_parallel") and not on_megatron(config)
+
+
+def read_hyper_parallel(fields: Fields, config: Config) -> None:
+    """HyperParallel shards with FSDP2."""
+    if on_hyper_parallel(config):
+        config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
+        fields.infer("parallelism.fsdp.version", 2, "train/hyper_parallel/trainer.py: fsdp2_prepare_model")
+
+
+def _model_ranks(fields: Fields) -> int:
+    """GPUs that share one copy of the model; 0 where that is not known."""
+    degrees = [fields.get(f"parallelism.{name}_parallel_size", 1) for name in ("tensor", "pipeline", "context")]
+    return math.prod(degree if isinstance(degree, int) else 0 for degree in degrees)
 
 
 def apply_rest(fields: Fields, config: Config) -> None:
@@ -211,9 +235,7 @@ def apply_rest(fields: Fields, config: Config) -> None:
     many = isinstance(world, int) and world > 1
     if "parallelism.engine" not in fields.values:
         fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
-    model_ranks = 1
-    for name in ("tensor", "pipeline", "context"):
-        model_ranks *= fields.get(f"parallelism.{name}_parallel_size", 1)
+    model_ranks = _model_ranks(fields)
     if isinstance(world, int) and model_ranks and world % model_ranks == 0:
         fields.infer(
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"

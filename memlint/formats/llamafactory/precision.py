@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields
+from memlint.formats.keys import Change, Write, Written
 from memlint.formats.llamafactory.config import Config
 from memlint.formats.llamafactory.model import compute_dtype
 
 
-def apply_precision(fields: Fields, config: Config) -> None:
+def read_precision(fields: Fields, config: Config) -> None:
     """Without DeepSpeed, whose engine casts everything itself (training_arguments.apply has put autocast)."""
     half = compute_dtype(config)
     key = "pure_bf16" if config.own.flag("pure_bf16") else "fp16" if half == "float16" else "bf16"
@@ -19,9 +20,32 @@ def apply_precision(fields: Fields, config: Config) -> None:
         reason = "no mixed precision: matmuls run in the dtype of the weights"
         fields.infer("precision.compute", "float32" if full else dtype, reason)
     _trainable(fields, config)
-    for name in ("upcast_layernorm", "upcast_lmhead_output"):
-        config.put(fields, f"precision.{name}", name, config.own.flag(name))
-    _fp8(fields, config)
+
+
+def write_pure_bf16(change: Change) -> Written | None:
+    """`pure_bf16` on one GPU or DDP; with `bf16: true` beside it autocast would stay. Autocast and the adapters' dtype
+    follow from it: alone there is no key for them."""
+    if change.field != "precision.trainable_dtype":
+        return {} if "precision.trainable_dtype" in change.changes else None
+    run = change.run
+    alone = run.parallelism.engine in ("single", "ddp")
+    if change.value != "bfloat16" or not alone or run.model.weights_dtype != "bfloat16":
+        return None
+    return {"pure_bf16": True, "bf16": None, "fp16": None}
+
+
+_HALF = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+def write_mixed_precision(key: str) -> Write:
+    """`bf16: true` or `fp16: true` says the autocast, its dtype and the outputs' dtype at once."""
+
+    def write(change: Change) -> Written | None:
+        wanted = change.changes
+        mixed = wanted.get("precision.autocast") is True and wanted.get("precision.compute") == _HALF[key]
+        return {key: True} if mixed else None
+
+    return write
 
 
 def upcasts(config: Config, zero_stage: object = 0) -> tuple[bool, str]:
@@ -47,7 +71,7 @@ def _trainable(fields: Fields, config: Config) -> None:
         fields.infer("method.adapter_dtype", "float32", "PEFT makes half-precision adapters fp32")
 
 
-def _fp8(fields: Fields, config: Config) -> None:
+def read_fp8(fields: Fields, config: Config) -> None:
     if not config.own.flag("fp8"):
         return
     backend = config.own.word("fp8_backend")

@@ -11,7 +11,7 @@ from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
 # Keys that LLaMA-Factory has and no other framework's files have beside `model_name_or_path`.
-_TELLING = frozenset(
+_DISTINCTIVE = frozenset(
     {
         *("finetuning_type", "stage", "cutoff_len", "infer_backend", "lora_target", "quantization_bit", "flash_attn"),
         *("export_dir", "export_size", "export_device", "export_legacy_format", "pref_loss", "pref_beta", "pref_ftx"),
@@ -30,7 +30,7 @@ _USUAL = frozenset(
 )
 _MODEL = ("model_name_or_path", "adapter_name_or_path")
 
-_V1_TELLING = frozenset(
+_V1_DISTINCTIVE = frozenset(
     {
         *("model_class", "kernel_config", "dist_config", "quant_config", "init_config", "optim_config"),
         *("lr_scheduler_config", "train_dataset", "sample_backend", "batching_strategy", "cp_mode", "mp_shard_size"),
@@ -40,7 +40,7 @@ _V1_TELLING = frozenset(
 
 
 def recognise_document(document: Document) -> Recognition:
-    """Confidence by how many telling keys there are, and by the share of keys that LLaMA-Factory knows at all."""
+    """Confidence by how many distinctive keys there are, and by the share of keys that LLaMA-Factory knows at all."""
     value = document.value
     if not isinstance(value, dict) or not value:
         return Recognition("no")
@@ -57,31 +57,32 @@ def is_v1(value: Mapping[Any, Any]) -> bool:
         return False
     peft = value.get("peft_config")
     named = isinstance(peft, dict) and peft.get("name") in ("lora", "freeze")
-    return named or any(key in _V1_TELLING for key in value)
+    return named or any(key in _V1_DISTINCTIVE for key in value)
 
 
 def _recognise_v0(value: Mapping[Any, Any]) -> Recognition:
-    telling = sum(key in _TELLING for key in value)
+    distinctive = sum(key in _DISTINCTIVE for key in value)
     usual = sum(key in _USUAL for key in value)
     named = any(key in value for key in _MODEL)
     share = _known_share(value, "v0")
-    if not telling or share < 0.5 or not (named or telling >= 3):
+    if not distinctive or share < 0.5 or not (named or distinctive >= 3):
         return Recognition("no")
-    reason = f"{telling + usual} keys of LLaMA-Factory"
-    if share >= 0.75 and (telling >= 2 or usual >= 2 or (usual and "template" in value)):
+    reason = f"{distinctive + usual} keys of LLaMA-Factory"
+    if share >= 0.75 and (distinctive >= 2 or usual >= 2 or (usual and "template" in value)):
         return Recognition("certain" if named else "likely", _role(value), reason)
-    return Recognition("likely" if telling >= 2 else "unsure", _role(value), reason)
+    return Recognition("likely" if distinctive >= 2 else "unsure", _role(value), reason)
 
 
 def _recognise_v1(value: Mapping[Any, Any]) -> Recognition:
-    telling = sum(key in _V1_TELLING for key in value)
+    distinctive = sum(key in _V1_DISTINCTIVE for key in value)
     share = _known_share(value, "v1")
     if share < 0.6 or not isinstance(value["model"], str):
         return Recognition("no")
     peft = value.get("peft_config")
     exports = isinstance(peft, dict) and peft.get("export_dir") is not None
     role = "export" if exports else "training" if "train_dataset" in value else "inference"
-    return Recognition("certain" if telling >= 2 else "likely", role, f"{telling} keys of LLaMA-Factory's v1 layout")
+    confidence = "certain" if distinctive >= 2 else "likely"
+    return Recognition(confidence, role, f"{distinctive} keys of LLaMA-Factory's v1 layout")
 
 
 def _known_share(value: Mapping[Any, Any], layout: str) -> float:

@@ -53,7 +53,7 @@ _SAYS = {
 }
 
 
-def shipped_beside(name: str, wanted: tuple[Any, ...] | None) -> str | None:
+def shipped_variant(name: str, wanted: tuple[Any, ...] | None) -> str | None:
     """The file of LLaMA-Factory's folder that says `wanted` (stage, states, parameters) in place of `name`; None where
     `name` is none of that folder or nothing there says it."""
     if wanted not in _SAYS or not in_its_folder(name) or shipped_deepspeed(name) is None:

@@ -1,10 +1,13 @@
-"""LLaMA-Factory: sequence, attention, checkpointing, loss and optimizer of a v0 file."""
+"""LLaMA-Factory: sequence, attention, checkpointing, loss, optimizer and evaluation of a v0 file."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import memlint.formats.llamafactory.families as own_families
 import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
+from memlint.formats.keys import CanWrite, Change, Read, When, Written
 from memlint.formats.llamafactory.config import Config, default_origin
 from memlint.run import Origin
 
@@ -13,26 +16,7 @@ _FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
 OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
 
 
-def apply_sequence(fields: Fields, config: Config) -> None:
-    """`cutoff_len` bounds every sequence; packed ones are all that long (data/processor/supervised.py:218)."""
-    length = config.own.integer("cutoff_len")
-    if length is None or length < 1:
-        fields.unknown("sequence.length", f"`cutoff_len: {config.own.get('cutoff_len')!r}` is no whole number >= 1")
-    else:
-        config.put(fields, "sequence.length", "cutoff_len", length)
-    _packing(fields, config)
-    rope = config.own.word("rope_scaling")
-    if rope:
-        config.put(fields, "sequence.rope_scaling", "rope_scaling", rope)
-    if config.own.flag("shift_attn") and config.training:
-        works = not config.family or config.family in own_families.SHIFT_ATTENTION_MODELS
-        config.put(fields, "sequence.shift_attention", "shift_attn", works)
-    _pixels(fields, config)
-    if config.stage == "ppo" or not config.training:
-        config.put(fields, "sequence.max_new_tokens", "max_new_tokens", config.whole("max_new_tokens", 1024))
-
-
-def _packing(fields: Fields, config: Config) -> None:
+def read_packing(fields: Fields, config: Config) -> None:
     """None means: when pre-training (hparams/parser.py:645); `neat_packing` switches it on (data_args.py:185)."""
     neat = config.own.flag("neat_packing")
     written = config.own.get("packing")
@@ -43,25 +27,62 @@ def _packing(fields: Fields, config: Config) -> None:
         config.put(fields, "sequence.packing", "packing", packing)
     else:
         fields.put("sequence.packing", packing, default_origin(config.versions, f"stage {config.stage}"))
-    config.put(fields, "sequence.neat_packing", "neat_packing", neat)
     if packing and config.stage in ("pt", "sft"):
         fields.infer("sequence.length_is_bound", False, "packed sequences are all `cutoff_len` long")
 
 
-def _pixels(fields: Fields, config: Config) -> None:
-    """hparams/model_args.py:306: 768 * 768 pixels an image, 256 * 256 a frame, 128 frames."""
-    if config.architecture is not None and not config.architecture.towers:
-        return
-    for name, key in (
-        ("sequence.image_max_pixels", "image_max_pixels"),
-        ("sequence.video_max_pixels", "video_max_pixels"),
-        ("sequence.video_max_length", "video_maxlen"),
-    ):
-        if config.architecture is not None or config.own.written(key):
-            config.put(fields, name, key, config.whole(key))
+def read_shift_attention(fields: Fields, config: Config) -> None:
+    """LongLoRA's shifted attention, for the models that LLaMA-Factory patches (model_utils/longlora.py)."""
+    if config.own.flag("shift_attn") and config.training:
+        works = not config.family or config.family in own_families.SHIFT_ATTENTION_MODELS
+        config.put(fields, "sequence.shift_attention", "shift_attn", works)
 
 
-def apply_attention(fields: Fields, config: Config) -> None:
+def read_pixels(key: str, field: str) -> Read:
+    """hparams/model_args.py:306: 768 * 768 pixels an image, 256 * 256 a frame, 128 frames; for models that see."""
+
+    def read(fields: Fields, config: Config) -> None:
+        sees = config.architecture is not None and bool(config.architecture.towers)
+        if sees or (config.architecture is None and config.own.written(key)):
+            config.put(fields, field, key, config.whole(key))
+
+    return read
+
+
+def read_max_new_tokens(fields: Fields, config: Config) -> None:
+    """What is generated: by PPO's policy, by chat and API, and in evaluation (train/sft/workflow.py:75)."""
+    longest = config.whole("max_new_tokens", 1024)
+    if config.stage == "ppo" or not config.training:
+        config.put(fields, "sequence.max_new_tokens", "max_new_tokens", longest)
+    if config.hf.flag("predict_with_generate"):
+        config.put(fields, "evaluation.max_new_tokens", "max_new_tokens", longest)
+
+
+def read_beams(fields: Fields, config: Config) -> None:
+    """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
+    if config.hf.flag("predict_with_generate"):
+        beams = config.whole("eval_num_beams") or config.hf.integer("generation_num_beams") or 1
+        config.put(fields, "evaluation.num_beams", "eval_num_beams", beams)
+
+
+def read_samples(fields: Fields, config: Config) -> None:
+    """`val_size` of 1 and more counts samples; below it is a share of them (data/loader.py)."""
+    size = config.own.number("val_size")
+    if size is not None and size >= 1:
+        config.put(fields, "evaluation.samples", "val_size", int(size))
+
+
+# `flash_attn` -> transformers' name for it; "off" is the name of "disabled" up to 0.8.2 (model_utils/attention.py:31).
+ATTENTION: Mapping[str, str] = {
+    "disabled": "eager",
+    "off": "eager",
+    "sdpa": "sdpa",
+    "fa2": "flash_attention_2",
+    "fa3": "flash_attention_3",
+}
+
+
+def read_attention(fields: Fields, config: Config) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
     said = config.own.word("flash_attn")
     origin = config.own.origin("flash_attn")
@@ -82,22 +103,24 @@ def apply_attention(fields: Fields, config: Config) -> None:
 
 
 def _plain_attention(fields: Fields, said: str, origin: Origin) -> None:
-    names = {
-        "disabled": "eager",
-        "off": "eager",
-        "sdpa": "sdpa",
-        "fa2": "flash_attention_2",
-        "fa3": "flash_attention_3",
-    }
-    if said in names:
-        fields.put("attention.implementation", names[said], origin)
+    if said in ATTENTION:
+        fields.put("attention.implementation", ATTENTION[said], origin)
     elif said == "auto":
         fields.infer("attention.implementation", "sdpa", "`flash_attn: auto` leaves transformers' default, sdpa")
     else:
         fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
 
 
-def apply_checkpointing(fields: Fields, config: Config) -> None:
+def write_attention(change: Change) -> Written | None:
+    """Not for gpt-oss, which gets FlashAttention 3 in any case; Unsloth brings its own, that counts as sdpa."""
+    word = next((word for word, name in ATTENTION.items() if name == change.value), None)
+    family = getattr(change.run.model.architecture, "family", "")
+    if word is None or family in own_families.LOADS_FLASH_3 or (change.run.stack.use_unsloth and word != "sdpa"):
+        return None
+    return {"flash_attn": word}
+
+
+def read_checkpointing(fields: Fields, config: Config) -> None:
     """On unless `disable_gradient_checkpointing` (model_utils/checkpointing.py:184); the Trainer can add it again."""
     disabled = config.own.flag("disable_gradient_checkpointing")
     asked = config.hf.flag("gradient_checkpointing")
@@ -114,6 +137,28 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     _reentrant(fields, config, asked)
     if not asked and as_bool(config.hf.get("gradient_checkpointing")) is False and not disabled:
         _no_effect(fields, config)
+
+
+def write_checkpointing(change: Change) -> Written | None:
+    """Unsloth's own, with the layer inputs in host memory, is a key upon it. Megatron has `recompute_granularity`."""
+    if change.run.parallelism.engine == "megatron":
+        return None
+    if change.value == "none":
+        return {"disable_gradient_checkpointing": True, "gradient_checkpointing": None}
+    on: Written = {"disable_gradient_checkpointing": None}
+    if change.value == "full":
+        return on
+    if change.value == "unsloth" and not change.run.stack.use_ktransformers:
+        return {**on, "use_unsloth_gc": True}
+    return None
+
+
+def write_offloaded_checkpoints(change: Change) -> Written | None:
+    """Checkpoints in host memory are Unsloth's way; there is no other."""
+    mode = change.changes.get("checkpointing.mode", change.run.checkpointing.mode)
+    if change.value is True and mode == "unsloth":
+        return {}
+    return {"use_unsloth_gc": None} if change.value is False else None
 
 
 def _on_in_any_case(fields: Fields, config: Config) -> None:
@@ -159,21 +204,39 @@ def _no_effect(fields: Fields, config: Config) -> None:
         fields.issues.append(issue)
 
 
-def apply_loss(fields: Fields, config: Config) -> None:
+def read_loss(fields: Fields, config: Config) -> None:
     """apply_liger_kernel (model_utils/liger_kernel.py:31) and the losses of the stages."""
     if not config.training:  # model_utils/liger_kernel.py:37: kernels are for training alone
         fields.infer("loss.kind", "plain", "nothing trains")
         fields.infer("loss.liger_kernels", False, "nothing trains")
         return
     _loss_kind(fields, config)
-    if config.stage == "dpo":
-        config.put(fields, "loss.preference", "pref_loss", config.own.word("pref_loss") or "sigmoid")
-    elif config.stage == "kto":
-        fields.infer("loss.preference", "kto", "stage kto")
     if config.stage in ("dpo", "kto"):
         fields.infer("loss.upcast_logits", True, f"train/{config.stage}/trainer.py: `.logits.to(torch.float32)`")
     elif config.stage in ("rm", "ppo"):
         fields.infer("loss.upcast_logits", True, "trl's model with a value head turns its logits into fp32")
+
+
+def read_preference(fields: Fields, config: Config) -> None:
+    """The preference loss of stage dpo; stage kto has one of its own."""
+    if config.stage == "dpo":
+        config.put(fields, "loss.preference", "pref_loss", config.own.word("pref_loss") or "sigmoid")
+    elif config.stage == "kto":
+        fields.infer("loss.preference", "kto", "stage kto")
+
+
+def write_loss(change: Change) -> Written | None:
+    """Liger's kernels, and its fused loss where the model and the stage have it."""
+    if change.field == "loss.liger_kernels":
+        return {"enable_liger_kernel": change.value} if isinstance(change.value, bool) else None
+    if change.value == "plain":
+        return {"enable_liger_kernel": False}
+    family = getattr(change.run.model.architecture, "family", "")
+    fusing = own_families.LIGER_MODELS - own_families.LIGER_WITHOUT_FUSED_LOSS
+    fused = family in fusing and change.run.method.stage in _FUSED_LOSS_STAGES
+    if change.value != "liger" or not fused or any(change.section.get(key) for key in OWN_LOSSES):
+        return None
+    return {"enable_liger_kernel": True}
 
 
 def _loss_kind(fields: Fields, config: Config) -> None:
@@ -233,38 +296,82 @@ def _liger_loss(config: Config, otherwise: str) -> tuple[str, str]:
     return "liger", ""
 
 
-def apply_optimizer(fields: Fields, config: Config) -> None:
-    """create_custom_optimizer (train/trainer_utils.py:527), else the Trainer's."""
-    for key, build in (
-        ("use_galore", _low_rank),
-        ("use_apollo", _low_rank),
-        ("use_badam", _badam),
-        ("use_adam_mini", _named),
-        ("use_muon", _named),
-    ):
-        if config.own.flag(key) and config.training:
-            build(fields, config, key)
-            return
+# The optimizers that LLaMA-Factory makes itself, in the order of its questions (train/trainer_utils.py:527).
+_OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
 
 
-def _low_rank(fields: Fields, config: Config, key: str) -> None:
+def steps_with(key: str) -> When:
+    """Whether the optimizer of `key` runs: the first of those that are on, else the Trainer's runs."""
+
+    def holds(config: Config) -> bool:
+        return config.training and next((name for name in _OPTIMIZERS if config.own.flag(name)), "") == key
+
+    return holds
+
+
+def asks_for(key: str) -> CanWrite:
+    """Whether the file switches `key` on."""
+
+    def holds(change: Change) -> bool:
+        return bool(as_bool(change.section.get(key)))
+
+    return holds
+
+
+def read_low_rank(key: str) -> Read:
     """GaLore and APOLLO: the projected optimizer follows `optim` (train/trainer_utils.py:240, 331)."""
-    name = key.removeprefix("use_")
-    optim = config.hf.word("optim")
-    suffix = "_8bit" if "8bit" in optim else ""
-    base = "adafactor" if optim == "adafactor" else "adamw"
-    config.put(fields, "optimizer.name", key, f"{name}_{base}{suffix}")
-    config.put(fields, "optimizer.rank", f"{name}_rank", config.whole(f"{name}_rank", 16))
-    targets = config.words(f"{name}_target") or ("all",)
-    config.put(fields, "optimizer.targets", f"{name}_target", ("all-linear",) if targets == ("all",) else targets)
-    config.put(fields, "optimizer.layerwise", f"{name}_layerwise", config.own.flag(f"{name}_layerwise"))
-    if name == "apollo":
-        config.put(fields, "optimizer.projection", "apollo_proj", config.own.word("apollo_proj"))
+
+    def read(fields: Fields, config: Config) -> None:
+        optim = config.hf.word("optim")
+        suffix = "_8bit" if "8bit" in optim else ""
+        base = "adafactor" if optim == "adafactor" else "adamw"
+        config.put(fields, "optimizer.name", key, f"{key.removeprefix('use_')}_{base}{suffix}")
+
+    return read
 
 
-def _badam(fields: Fields, config: Config, key: str) -> None:
-    config.put(fields, "optimizer.badam_mode", "badam_mode", config.own.word("badam_mode") or "layer")
+def write_optimizer(change: Change) -> Written | None:
+    """`optim`, where none of LLaMA-Factory's own optimizers takes its place."""
+    custom = any(change.section.get(key) for key in _OPTIMIZERS if key != "use_badam")
+    return None if custom or not isinstance(change.value, str) else {"optim": change.value}
 
 
-def _named(fields: Fields, config: Config, key: str) -> None:
-    config.put(fields, "optimizer.name", key, key.removeprefix("use_"))
+def write_evaluation(change: Change) -> Written | None:
+    """Off, and nothing held back for it; not where something waits for what it says: stopping early, the best saved,
+    predictions on the same data."""
+    said = change.section
+    waits = said.get("early_stopping_steps") or said.get("do_predict") or said.get("save_strategy") == "best"
+    if change.value is not False or waits:
+        return None
+    key = "evaluation_strategy" if "evaluation_strategy" in said else "eval_strategy"
+    gone = ("do_eval", "load_best_model_at_end", "val_size", "eval_dataset")
+    return {key: "no", **dict.fromkeys(gone)}
+
+
+# Servers (`infer_backend`) and the key that says what share of each card they take (hparams/model_args.py:404-438).
+_SERVERS = {"vllm": "vllm_gpu_util", "sglang": "sglang_mem_fraction"}
+
+
+def served_by(server: str) -> When:
+    """Whether vLLM or SGLang answers the requests."""
+
+    def holds(config: Config) -> bool:
+        return not config.training and config.own.word("infer_backend") == server
+
+    return holds
+
+
+def read_server(fields: Fields, config: Config) -> None:
+    """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
+    backend = config.own.word("infer_backend")
+    if backend in _SERVERS:
+        share = f"`{_SERVERS[backend]}` ({config.own.get(_SERVERS[backend])})"
+        reason = f"{backend} reserves {share} of every visible card: weights and a cache fill it"
+        fields.unknown("parallelism.engine", reason)
+
+
+def read_inference_dtype(fields: Fields, config: Config) -> None:
+    """The dtype of the forward; `auto` leaves it."""
+    dtype = config.own.word("infer_dtype")
+    if dtype in ("float16", "bfloat16", "float32"):
+        config.put(fields, "precision.compute", "infer_dtype", dtype)

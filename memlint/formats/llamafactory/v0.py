@@ -9,18 +9,16 @@ from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import Config, config, default_origin
-from memlint.formats.llamafactory.method import apply_method
-from memlint.formats.llamafactory.model import apply_model, find_model
-from memlint.formats.llamafactory.parallel import Companion, apply_engine, apply_rest, apply_world
-from memlint.formats.llamafactory.precision import apply_precision
-from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.training import (
-    apply_attention,
-    apply_checkpointing,
-    apply_loss,
-    apply_optimizer,
-    apply_sequence,
+from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
+from memlint.formats.llamafactory.model import find_model
+from memlint.formats.llamafactory.parallel import (
+    Companion,
+    apply_engine,
+    apply_launch_files,
+    apply_rest,
+    apply_unused_parameters,
 )
+from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin
@@ -33,21 +31,20 @@ PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
-    view, origin, name = find_model(config(root(document), context, role))
+    view = find_model(config(root(document), context, role, KEYS))
     fields = Fields()
     apply_stack(fields, view)
     apply_training_arguments(fields, view.hf, view.versions)
     apply_hardware(fields, context)
-    apply_model(fields, view, origin, name)
-    apply_method(fields, view)
-    apply_precision(fields, view)
-    for part in (apply_sequence, apply_attention, apply_checkpointing, apply_loss, apply_optimizer, apply_evaluation):
-        part(fields, view)
-    apply_world(fields, view)
-    companions = apply_engine(fields, view)
+    RUN_KEYS.read(fields, view, view)
+    apply_unused_parameters(fields, view)
+    companions = apply_launch_files(fields, view)
+    ENGINE_KEYS.read(fields, view, view)
+    companions += apply_engine(fields, view)
     apply_rest(fields, view)
     if not view.training:
         apply_inference(fields, view)
+        INFERENCE_KEYS.read(fields, view, view)
     return finish(fields, view, companions, _schema_issues(view, document))
 
 
@@ -68,10 +65,10 @@ def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
     """Schema violations; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_judged(view, issue) for issue in found if not _own(view, issue)), *held)
+    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
 
 
-def _own(view: Config, issue: Issue) -> bool:
+def _is_declared(view: Config, issue: Issue) -> bool:
     """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
@@ -82,7 +79,7 @@ def _own(view: Config, issue: Issue) -> bool:
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
 
 
-def _judged(view: Config, issue: Issue) -> Issue:
+def _with_severity(view: Config, issue: Issue) -> Issue:
     """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
     compared with one name, lets the run start."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
@@ -114,24 +111,11 @@ def apply_stack(fields: Fields, view: Config) -> None:
     fields.behave(*BEHAVIOUR)
     origin = default_origin(view.versions, "pyproject.toml")
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
-        fields.put(f"stack.{name}", tuple(view.versions[name]), view.given_away.get(name, origin))
+        fields.put(f"stack.{name}", tuple(view.versions[name]), view.version_origins.get(name, origin))
     if "llamafactory" in view.context.versions:
         origin = view.context.version_origins.get("llamafactory", Origin("setting"))
     release = tuple(view.versions["llamafactory"])
-    fields.put("stack.framework_version", release, view.given_away.get("llamafactory", origin))
-    view.put(fields, "stack.use_unsloth", "use_unsloth", view.own.flag("use_unsloth"))
-    view.put(fields, "stack.use_ktransformers", "use_kt", view.own.flag("use_kt"))
-
-
-def apply_evaluation(fields: Fields, view: Config) -> None:
-    """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
-    if view.hf.flag("predict_with_generate"):
-        view.put(fields, "evaluation.max_new_tokens", "max_new_tokens", view.whole("max_new_tokens", 1024))
-        beams = view.whole("eval_num_beams") or view.hf.integer("generation_num_beams") or 1
-        view.put(fields, "evaluation.num_beams", "eval_num_beams", beams)
-    size = view.own.number("val_size")
-    if size is not None and size >= 1:
-        view.put(fields, "evaluation.samples", "val_size", int(size))
+    fields.put("stack.framework_version", release, view.version_origins.get("llamafactory", origin))
 
 
 def apply_inference(fields: Fields, view: Config) -> None:
@@ -143,12 +127,6 @@ def apply_inference(fields: Fields, view: Config) -> None:
         fields.infer("batch.micro_batch_size", 1, "one request at a time")
         fields.infer("evaluation.batch_size", 1, "one request at a time")
     fields.infer("checkpointing.mode", "none", "nothing trains")
-    dtype = view.own.word("infer_dtype")
-    if dtype in ("float16", "bfloat16", "float32"):
-        view.put(fields, "precision.compute", "infer_dtype", dtype)
-    backend = view.own.word("infer_backend")
-    if backend in _SERVERS:
-        _served(fields, view, backend)
 
 
 def _exported(fields: Fields, view: Config) -> None:
@@ -159,16 +137,4 @@ def _exported(fields: Fields, view: Config) -> None:
         if view.own.get("export_device") not in (None, "cpu"):
             where = "wherever there is room: `device_map: auto` fills the visible cards, then host memory"
         reason = f"{reason}, and the weights are {where}"
-    fields.unknown("parallelism.engine", reason)
-
-
-# Backend -> its own keys for the longest sequence and for the share of each card (hparams/model_args.py:404-438).
-_SERVERS = {"vllm": ("vllm_maxlen", "vllm_gpu_util"), "sglang": ("sglang_maxlen", "sglang_mem_fraction")}
-
-
-def _served(fields: Fields, view: Config, backend: str) -> None:
-    """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
-    length, share = _SERVERS[backend]
-    view.put(fields, "sequence.length", length, view.whole(length, 4096))
-    reason = f"{backend} reserves `{share}` ({view.own.get(share)}) of every visible card: weights and a cache fill it"
     fields.unknown("parallelism.engine", reason)

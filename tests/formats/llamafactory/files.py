@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from typing import Any
 
 from memlint.architectures.model import Architecture, Resolution, StoredWeights, Tower
+from memlint.findings import Edit
 from memlint.formats.base import Context, Missing, Parsed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.run import UNKNOWN, Origin, Run, get
@@ -68,3 +71,33 @@ def field(keys: str, name: str, kind: str = "lora", **parts: Any) -> Any:
 
 def messages(parsed: Parsed, code: str) -> list[str]:
     return [issue.message for issue in parsed.issues if issue.code == code]
+
+
+def applied(value: dict[str, Any], edits: tuple[Edit, ...]) -> dict[str, Any]:
+    """The mapping after the edits (the text is another room's business)."""
+    changed = copy.deepcopy(value)
+    for edit in edits:
+        node: Any = changed
+        for step in edit.pointer[:-1]:
+            node = node[step]
+        if edit.action == "remove":
+            del node[edit.pointer[-1]]
+        else:
+            assert edit.action == "set"
+            node[edit.pointer[-1]] = edit.value
+    return changed
+
+
+def edited(text: str, changes: dict[str, Any], files: dict[str, str] | None = None, gpus: int = 8) -> Parsed | None:
+    files = files or {}
+    given = document(text)
+    parsed = llamafactory.parse(given, context(files, gpus))
+    edits = llamafactory.edits(parsed, parsed.runs[0], changes)
+    if edits is None:
+        return None
+    own = tuple(edit for edit in edits if edit.path == given.path)
+    others = {
+        name: json.dumps(applied(json.loads(content), tuple(edit for edit in edits if edit.path == name)))
+        for name, content in files.items()
+    }
+    return llamafactory.parse(given._replace(value=applied(given.value, own)), context(others, gpus))

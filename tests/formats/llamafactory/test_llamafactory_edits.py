@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 
 from memlint.findings import Edit
-from memlint.formats.base import Parsed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.run import Quantization, get
-from tests.formats.llamafactory.files import BASE, V1_BASE, context, document
+from tests.formats.llamafactory.files import BASE, V1_BASE, context, document, edited
 
 DEEPSPEED = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}'
 FULL = BASE.format(kind="full")
 LORA = BASE.format(kind="lora")
-
-
-def applied(value: dict[str, Any], edits: tuple[Edit, ...]) -> dict[str, Any]:
-    """The mapping after the edits (the text is another room's business)."""
-    changed = copy.deepcopy(value)
-    for edit in edits:
-        node: Any = changed
-        for step in edit.pointer[:-1]:
-            node = node[step]
-        if edit.action == "remove":
-            del node[edit.pointer[-1]]
-        else:
-            assert edit.action == "set"
-            node[edit.pointer[-1]] = edit.value
-    return changed
-
-
-def edited(text: str, changes: dict[str, Any], files: dict[str, str] | None = None, gpus: int = 8) -> Parsed | None:
-    files = files or {}
-    given = document(text)
-    parsed = llamafactory.parse(given, context(files, gpus))
-    edits = llamafactory.edits(parsed, parsed.runs[0], changes)
-    if edits is None:
-        return None
-    own = tuple(edit for edit in edits if edit.path == given.path)
-    import json
-
-    others = {
-        name: json.dumps(applied(json.loads(content), tuple(edit for edit in edits if edit.path == name)))
-        for name, content in files.items()
-    }
-    return llamafactory.parse(given._replace(value=applied(given.value, own)), context(others, gpus))
-
-
 NF4 = {"method": "bnb", "bits": 4, "kind": "nf4"}
 ADAPTER = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
 BOTH = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
