@@ -20,8 +20,9 @@ from memlint.run import UNKNOWN, Origin
 class Config(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `held` are keys whose value is a placeholder; `version_evidence`: the key that bounds `versions`. `model_name` is ""
-    where nobody names the model, `architecture` None where it is not known; `model_origin` says where it came from.
+    `placeholders`: keys whose value something else fills in. `version_evidence`: the key that bounds `versions`.
+    `model_name` is "" where nobody names the model, `architecture` None where it is not known; `model_origin` says
+    where it came from.
     """
 
     section: Section
@@ -29,7 +30,7 @@ class Config(NamedTuple):
     hf: Arguments
     context: Context
     versions: Mapping[str, Version]
-    held: frozenset[str]
+    placeholders: frozenset[str]
     version_evidence: Origin | None = None
     architecture: Any = None
     model_name: str = ""
@@ -37,7 +38,7 @@ class Config(NamedTuple):
 
     def get(self, key: str) -> Any:
         """The value of `key`, else Axolotl's default, else None; UNKNOWN for a placeholder."""
-        return UNKNOWN if key in self.held else self.own.get(key)
+        return UNKNOWN if key in self.placeholders else self.own.get(key)
 
     def written(self, key: str) -> str | None:
         """The spelling under which the file gives `key`, None where it does not."""
@@ -93,21 +94,22 @@ class Config(NamedTuple):
 
     def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
         """Set a neutral field that the file's `key` decides; UNKNOWN where the key is a placeholder."""
-        if key in self.held:
+        if key in self.placeholders:
             fields.unknown(name, f"`{key}` is a placeholder")
         else:
             fields.put(name, value, self.own.origin(key))
 
 
 def config_of(section: Section, context: Context, keys: Keys) -> Config:
-    """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out, named in `held`."""
-    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
-    plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
+    """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out of `own`."""
+    given = section.value
+    placeholders = frozenset(key for key, value in given.items() if isinstance(key, str) and interpolated(value))
+    plain = section._replace(value={key: value for key, value in given.items() if key not in placeholders})
     versions, version_evidence = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
     own = read_arguments(plain, keys.defaults, named)
     hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, keys, context, versions))
-    return Config(plain, own, hf, context, versions, held, version_evidence)
+    return Config(plain, own, hf, context, versions, placeholders, version_evidence)
 
 
 _EMULATES_BF16: Version = (2, 3)

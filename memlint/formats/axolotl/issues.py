@@ -42,7 +42,7 @@ def _judged(issue: Issue, config: Config) -> Issue | None:
 
 def _placeholders(config: Config) -> Iterator[Issue]:
     value = config.section.document.value
-    for key in sorted(config.held):
+    for key in sorted(config.placeholders):
         message = f"`{key}: {str(value[key])[:60]}` looks like a template's variable; its value is not known here"
         yield config.section.issue("interpolation", message, key, severity="info")
 
@@ -54,7 +54,7 @@ def _without_plugin(config: Config) -> Iterator[Issue]:
             config.written(key)
             and config.own.flag(key)
             and plugin not in config.plugins
-            and "plugins" not in config.held
+            and "plugins" not in config.placeholders
         ):
             name = f"axolotl.integrations.{'liger' if plugin == 'LigerPlugin' else 'cut_cross_entropy'}.{plugin}"
             message = f"`{key}` has no effect without its plug-in: add `{name}` to `plugins`"

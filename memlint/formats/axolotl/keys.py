@@ -458,12 +458,7 @@ OPTIMIZER = (
         read_only=True,
         about="Rank of Q-GaLore's projection. Its states grow with it.",
     ),
-    Key(
-        "qgalore_update_proj_gap",
-        "whole",
-        default=200,
-        about="Steps between two new projections of Q-GaLore.",
-    ),
+    Key("qgalore_update_proj_gap", "whole", default=200, about="Steps between two new projections of Q-GaLore."),
     Key(
         "max_grad_norm",
         "number",

@@ -24,7 +24,7 @@ def trains_adapters(config: Config) -> bool:
 
 def read_method(fields: Fields, config: Config) -> None:
     """`adapter`; without one the whole model trains, unless `unfrozen_parameters` picks some of it."""
-    if "adapter" in config.held:
+    if "adapter" in config.placeholders:
         fields.unknown("method.kind", "`adapter` is a placeholder")
     elif trains_adapters(config):
         fields.put("method.kind", "lora", config.own.origin("adapter"))
@@ -39,7 +39,7 @@ def read_method(fields: Fields, config: Config) -> None:
 def read_rank(fields: Fields, config: Config) -> None:
     """`lora_r`: Axolotl has no default for it, so that a file without it says no rank."""
     config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
-    if not config.own.written("lora_r") and "lora_r" not in config.held:
+    if not config.own.written("lora_r") and "lora_r" not in config.placeholders:
         named = config.own.get("lora_model_dir")
         reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
         fields.unknown("method.rank", reason)

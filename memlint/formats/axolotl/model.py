@@ -35,8 +35,8 @@ ADAPTERS = ("lora", "qlora")
 def find_model(config: Config) -> Config:
     """`config` with its model's name and architecture, and where the architecture came from."""
     name = config.text("base_model") or config.context.model_name
-    if not name or "base_model" in config.held:
-        reason = "`base_model` is a placeholder" if "base_model" in config.held else "no `base_model`"
+    if not name or "base_model" in config.placeholders:
+        reason = "`base_model` is a placeholder" if "base_model" in config.placeholders else "no `base_model`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
     return config._replace(architecture=architecture, model_name=name, model_origin=origin)

@@ -15,7 +15,7 @@ SCHEMA = "axolotl.json"
 Version = tuple[int, ...]
 
 
-class Release(NamedTuple):
+class Packaging(NamedTuple):
     """The last patch of a minor release of Axolotl, and the newest libraries that its packaging allows."""
 
     version: Version
@@ -25,30 +25,30 @@ class Release(NamedTuple):
 _PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
 
 
-def _release(version: Version, *newest: Version) -> Release:
-    return Release(version, dict(zip(_PACKAGES, newest, strict=True)))
+def _packaging(version: Version, *newest: Version) -> Packaging:
+    return Packaging(version, dict(zip(_PACKAGES, newest, strict=True)))
 
 
 # Newest first: requirements.txt and setup.py, from 0.17 on pyproject.toml, at each tag. What is not bounded from above
 # there (torch up to 0.17, transformers in 0.6, trl and deepspeed in 0.4): what its tests ran with (.github/workflows),
 # or what was current.
-RELEASES: tuple[Release, ...] = (
-    _release((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
-    _release((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
-    _release((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
-    _release((0, 16, 1), (5, 5), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
-    _release((0, 15), (5, 3), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
-    _release((0, 14), (5, 0), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
-    _release((0, 13, 2), (4, 57), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
-    _release((0, 12, 2), (4, 55), (2, 7), (0, 17), (1, 10), (0, 21), (0, 17)),
-    _release((0, 11), (4, 53), (2, 7), (0, 15), (1, 8), (0, 18), (0, 17)),
-    _release((0, 10, 1), (4, 52), (2, 7), (0, 15), (1, 7), (0, 18), (0, 17)),
-    _release((0, 9, 2), (4, 51), (2, 7), (0, 15), (1, 6), (0, 17), (0, 15)),
-    _release((0, 8, 1), (4, 51), (2, 6), (0, 15), (1, 6), (0, 16), (0, 15)),
-    _release((0, 7, 1), (4, 49), (2, 6), (0, 14), (1, 3), (0, 15), (0, 16)),
-    _release((0, 6), (4, 47), (2, 5), (0, 14), (1, 2), (0, 12), (0, 16)),
-    _release((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
-    _release((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
+RELEASES: tuple[Packaging, ...] = (
+    _packaging((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
+    _packaging((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
+    _packaging((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
+    _packaging((0, 16, 1), (5, 5), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _packaging((0, 15), (5, 3), (2, 10), (0, 18), (1, 13), (0, 29), (0, 18)),
+    _packaging((0, 14), (5, 0), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _packaging((0, 13, 2), (4, 57), (2, 9), (0, 18), (1, 12), (0, 27), (0, 18)),
+    _packaging((0, 12, 2), (4, 55), (2, 7), (0, 17), (1, 10), (0, 21), (0, 17)),
+    _packaging((0, 11), (4, 53), (2, 7), (0, 15), (1, 8), (0, 18), (0, 17)),
+    _packaging((0, 10, 1), (4, 52), (2, 7), (0, 15), (1, 7), (0, 18), (0, 17)),
+    _packaging((0, 9, 2), (4, 51), (2, 7), (0, 15), (1, 6), (0, 17), (0, 15)),
+    _packaging((0, 8, 1), (4, 51), (2, 6), (0, 15), (1, 6), (0, 16), (0, 15)),
+    _packaging((0, 7, 1), (4, 49), (2, 6), (0, 14), (1, 3), (0, 15), (0, 16)),
+    _packaging((0, 6), (4, 47), (2, 5), (0, 14), (1, 2), (0, 12), (0, 16)),
+    _packaging((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
+    _packaging((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
 )
 
 

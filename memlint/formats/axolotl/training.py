@@ -34,7 +34,7 @@ def batch_size(key: str) -> Read:
 
     def read(fields: Fields, config: Config) -> None:
         value = config.own.integer(key)
-        if key in config.held:
+        if key in config.placeholders:
             fields.unknown(f"batch.{key}", f"`{key}` is a placeholder")
         elif value is None or value < 1:
             fields.unknown(f"batch.{key}", f"`{key}: {config.own.get(key)!r}` is no whole number >= 1")
@@ -237,7 +237,7 @@ def read_evaluation_batch(fields: Fields, config: Config) -> None:
 
 
 def read_optimizer(fields: Fields, config: Config) -> None:
-    if "optimizer" in config.held:
+    if "optimizer" in config.placeholders:
         fields.unknown("optimizer.name", "`optimizer` is a placeholder")
         return
     word = config.own.word("optimizer")

@@ -82,6 +82,13 @@ def test_a_row_says_what_its_key_does(row: Key) -> None:
     assert row.field or not row.write
 
 
+def test_every_field_is_one_of_the_run() -> None:
+    run = run_of(parsed_of(PLAIN))
+    for row in KEYS:
+        for field in row.fields:
+            get(run, field)
+
+
 def test_no_key_has_two_rows() -> None:
     names = [name for row in KEYS for name in row.names]
     assert len(names) == len(set(names))
