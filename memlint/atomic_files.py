@@ -40,6 +40,11 @@ def write_whole(path: str, pieces: Iterable[bytes]) -> None:
         raise NotWritten(f"{path}: {what_is_wrong(error, path)}") from None
 
 
+def write_text(path: str, pieces: Iterable[str]) -> None:
+    """The same of text, as UTF-8. Raises NotWritten."""
+    write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
+
+
 def beside(path: str, pieces: Iterable[bytes]) -> str:
     """The name of a new file in the same folder that holds `pieces` and has the mode and owner of `path`.
 

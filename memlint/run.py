@@ -42,8 +42,9 @@ class Origin(NamedTuple):
     """Where a value came from.
 
     `kind` is one of file, companion (a referenced file), default (of a framework), directive (a
-    `# memlint:` comment), setting, command_line, catalog, inferred, unknown. `detail` names the
-    framework and version of a default, the reason of an inference, or why the value is unknown.
+    `# memlint:` comment), setting, command_line, catalog, inferred, framework (what its code does,
+    whatever the config says), unknown. `detail` names the framework and version of a default, the
+    reason of an inference, the source of a framework's behaviour, or why the value is unknown.
     `line` and `column` are 1-based, 0 where there is no place. `pointer` is the path inside the
     file (keys and list indexes).
     """
@@ -85,7 +86,6 @@ class Model(NamedTuple):
     architecture: Any = UNKNOWN  # architectures.model.Architecture
     weights_dtype: Maybe[str] = UNKNOWN  # of frozen weights as loaded: float32, bfloat16, float16
     quantization: Quantization = Quantization()
-    vocab_size: Maybe[int] = UNKNOWN  # after resizing; UNKNOWN follows the architecture
     from_scratch: bool = False
     new_special_tokens: int = 0
 
@@ -106,7 +106,6 @@ class Method(NamedTuple):
     bias: str = "none"
     use_dora: bool = False
     use_rslora: bool = False
-    init: str = "default"  # pissa, olora, loftq, ...
     adapter_dtype: str = "float32"  # dtype of trainable adapter weights
     layers_to_transform: tuple[int, ...] = ()
     oft_block_size: int = 0
@@ -120,10 +119,18 @@ class Method(NamedTuple):
     freeze_language_model: bool = False
     reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named
     reward_model: str = "none"  # none, lora, full, api
-    value_model: bool = False
+    # What reads the hidden states in stage rm: "score", a linear layer in the head's place that gives one number for a
+    # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head
+    # beside the language model's (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
+    reward_head: str = "score"
+    # "all" linear layers are a list of names that the framework made itself, of modules whose class is some `Linear`
+    # (LLaMA-Factory 0.9.5 model/model_utils/misc.py:28, find_all_linear_modules). PEFT then leaves experts alone that
+    # are stacked in one parameter, which its own "all-linear" reaches.
+    targets_linear_only: bool = False
     num_generations: int = 1
-    extra_models: tuple[Any, ...] = ()  # Model values loaded besides the trained one
-    adapters_loaded: int = 0
+    # Models loaded frozen beside the trained one, as `Model` values: the reference first where one is named, then the
+    # reward model where it is a model of its own. A copy of the trained model or an adapter is none.
+    extra_models: tuple[Any, ...] = ()
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
     generator: str = ""  # who writes completions while training (ppo, grpo): model, vllm (elsewhere), vllm_colocate
@@ -156,7 +163,6 @@ class Batch(NamedTuple):
     micro_batch_size: Maybe[int] = UNKNOWN  # sequences per GPU and forward
     gradient_accumulation_steps: Maybe[int] = UNKNOWN
     auto_find: bool = False
-    global_batch_size: Maybe[int] = UNKNOWN
 
 
 class Sequence(NamedTuple):
@@ -165,26 +171,26 @@ class Sequence(NamedTuple):
     length: Maybe[int] = UNKNOWN
     packing: Maybe[bool] = False
     neat_packing: bool = False  # packed with block-diagonal attention
-    padding_free: bool = False
     max_prompt_length: Maybe[int] = UNKNOWN
     max_new_tokens: int = 0
+    # The framework scales an image (or a video's frame) down to so many pixels before the processor sees it, and cuts
+    # tokens afterwards: an image goes whole through the tower (LLaMA-Factory 0.9.5 data/mm_plugin.py:219,
+    # data/collator.py). 0: no such scaling.
     image_max_pixels: int = 0
     video_max_pixels: int = 0
     video_max_length: int = 0  # frames
-    images_per_sample: int = 1
+    # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
+    # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
+    always_has_images: bool = False
     shift_attention: bool = False  # LongLoRA
     rope_scaling: str = "none"
     length_is_bound: bool = True  # False: every sequence really has `length` (packing, pre-training)
 
 
 class Attention(NamedTuple):
-    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ...
-
-    `requested` is the file's word.
-    """
+    """`implementation`: eager, sdpa, flash_attention_2, flash_attention_3, flex_attention, ..."""
 
     implementation: Maybe[str] = UNKNOWN
-    requested: str = ""
 
 
 class Checkpointing(NamedTuple):
@@ -194,7 +200,14 @@ class Checkpointing(NamedTuple):
     reentrant: bool = True
     offload: bool = False  # layer inputs kept in host memory
     every: int = 1
-    vision: bool = False
+    # Only layers with trainable parameters are checkpointed, and each asks for a gradient of its own input: frozen
+    # layers run plainly, and no hook makes the embeddings' output ask (LLaMA-Factory 0.9.5
+    # model/model_utils/checkpointing.py:98). Else as transformers does (5.23 modeling_utils.py:2150): every layer, and
+    # the outputs of the input embeddings ask, those of a vision tower too.
+    skips_frozen_layers: bool = False
+    # Under Unsloth checkpoints wait in host memory, whatever the file says (LLaMA-Factory 0.9.5
+    # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
+    unsloth_offloads: bool = False
     mlp_tiles: int = 0  # MLPs run slice by slice, and again in the backward: at most so many slices
 
 
@@ -206,7 +219,6 @@ class Loss(NamedTuple):
 
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
-    num_chunks: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
@@ -217,23 +229,23 @@ class Loss(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """`name` is a key of memory/optimizers.yaml (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
+    """`name` is a key of memory/optimizers.json (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
-    fused: bool | None = None
     state_dtype: str = ""  # "" = as the table says
     rank: int = 0  # GaLore / APOLLO projection rank
-    update_interval: int = 0
     targets: tuple[str, ...] = ()
     layerwise: bool = False  # optimizer step fused into backward, gradients freed at once
     badam_mode: str = ""  # layer, ratio
-    badam_ratio: float = 0.0
     momentum: float = 0.0
     max_grad_norm: float = 1.0
     engine: str = "torch"  # torch, deepspeed (its own implementation), bitsandbytes, torchao
     weight_decay: float = 0.0
     projection: str = ""  # APOLLO: random, svd; "" = random
+    # Told to project every linear layer, GaLore and APOLLO take the head as well (transformers 5.23
+    # trainer_optimizer.py:130-152); LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
+    projects_head: bool = True
 
 
 class Zero(NamedTuple):
@@ -245,8 +257,6 @@ class Zero(NamedTuple):
     overlap_comm: Maybe[bool] = False
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
-    allgather_partitions: bool = True
-    round_robin_gradients: bool = False
     prefetch_bucket_size: Maybe[int] = 50_000_000
     param_persistence_threshold: Maybe[int] = 100_000
     model_persistence_threshold: int = 2**63 - 1
@@ -258,8 +268,6 @@ class Zero(NamedTuple):
     quantized_gradients: bool = False
     mics_shard_size: int = -1
     gather_16bit_weights_on_model_save: bool = False
-    ignore_unused_parameters: bool = True
-    partition_embeddings: bool = True
     leaf_modules: tuple[str, ...] = ()
     gathers_for_generation: bool = True  # the whole model on each GPU while it generates (stage 3)
 
@@ -273,7 +281,6 @@ class Fsdp(NamedTuple):
     wrapped_classes: tuple[str, ...] = ()
     backward_prefetch: str = "BACKWARD_PRE"  # BACKWARD_PRE, BACKWARD_POST, NONE
     forward_prefetch: bool = False
-    limit_all_gathers: bool = True
     use_orig_params: bool = True
     cpu_offload: bool = False
     cpu_ram_efficient_loading: bool = True
@@ -299,7 +306,6 @@ class Parallelism(NamedTuple):
     engine: str = "single"  # single, ddp, deepspeed, fsdp, megatron, device_map (naive model split)
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
-    ddp_bucket_mb: float = 25
     ddp_bucket_view: bool = False
     find_unused_parameters: bool = False
 
@@ -322,7 +328,6 @@ class Evaluation(NamedTuple):
     predict_with_generate: bool = False
     keeps_logits: bool = True  # prediction_loss_only false and metrics computed
     fused_loss: bool = False  # the trainer has Liger's models skip the logits here too
-    full_half_precision: bool = False  # bf16_full_eval / fp16_full_eval
     max_new_tokens: int = 0
     num_beams: int = 1
     samples: Maybe[int] = UNKNOWN
@@ -346,11 +351,9 @@ class Stack(NamedTuple):
     trl: tuple[int, ...] = (1, 16)
     accelerate: tuple[int, ...] = (1, 15)
     expandable_segments: bool = False
-    max_split_size_mb: int = 0
     use_unsloth: bool = False
     unsloth: tuple[int, ...] = ()  # empty = any release
     use_ktransformers: bool = False
-    empty_cache_steps: int = 0
     compile: bool = False
     unmodelled: str = ""  # a feature whose memory nobody here has counted, and what it does
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
@@ -362,6 +365,23 @@ class Hardware(NamedTuple):
     gpu: Any = None
     memory_budget_bytes: int = 0  # 0 = the card's usable memory
     host_bytes: int = 0  # 0 = unknown
+
+
+class Planning(NamedTuple):
+    """What a change of the config does, or can say, under this framework. For the planner: no estimate reads it."""
+
+    # How checkpoints come to wait in host memory: "layer_inputs" (transformers 5.23 modeling_utils.py:3151,
+    # `save_on_cpu`; Axolotl 0.19 docs/gradient_checkpointing.qmd, `hidden_states`), "unsloth" (LLaMA-Factory 0.9.5
+    # model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), "saved_tensors" (trl 1.16
+    # trainer/sft_config.py:291, `activation_offloading`).
+    checkpoint_offload: str = "layer_inputs"
+    # What starts DeepSpeed on one GPU; "" where nothing is needed (transformers docs/source/en/deepspeed.md).
+    single_gpu_launch: str = "start it with torchrun, deepspeed or accelerate launch"
+    lora_dropout: float = 0.0  # of adapters that a change adds, where it says none
+    liger_kernels_apart: bool = False  # Liger's loss and its other kernels have switches of their own
+    freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
+    stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
+    pins_transformers: bool = False  # the framework's release decides the release of transformers
 
 
 class Run(NamedTuple):
@@ -382,9 +402,15 @@ class Run(NamedTuple):
     saving: Saving = Saving()
     stack: Stack = Stack()
     hardware: Hardware = Hardware()
+    planning: Planning = Planning()
     purpose: str = "train"  # train, inference, export, partial (a fragment such as a lone DeepSpeed JSON)
     related: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = {}
+
+
+def stack_name(run: Run) -> str:
+    """What runs the config, for labels: a framework, or the format where no framework is known (a DeepSpeed JSON)."""
+    return run.stack.framework or run.format
 
 
 def get(run: Run, name: str) -> Any:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from statistics import median
 
-import benchmarks.accuracy as accuracy
-import benchmarks.card_fit as card_fit
-import benchmarks.claims as claims
-import benchmarks.measured as measured
-import benchmarks.pairs as pairs
-import benchmarks.plans_simulated as plans_simulated
-import benchmarks.random_cases as random_cases
-import benchmarks.random_plans as random_plans
-import benchmarks.threads as threads
-import benchmarks.verdicts as verdicts
+import tests.comparisons.card_fit as card_fit
+import tests.comparisons.claims as claims
+import tests.comparisons.measured as measured
+import tests.comparisons.page as accuracy
+import tests.comparisons.pairs as pairs
+import tests.comparisons.plans_simulated as plans_simulated
+import tests.comparisons.random_cases as random_cases
+import tests.comparisons.random_plans as random_plans
+import tests.comparisons.threads as threads
+import tests.comparisons.verdicts as verdicts
 
 
 def test_the_page_says_what_the_tables_say() -> None:
     said = accuracy.PAGE.read_text(encoding="utf-8")
-    assert said == accuracy.page(), "run: python benchmarks/accuracy.py --write"
+    assert said == accuracy.page(), "run: python benchmarks/accuracy/page.py --write"
 
 
 def test_random_steps() -> None:
@@ -91,7 +91,7 @@ def test_plans_hold_when_they_are_simulated() -> None:
     found = list(plans_simulated.confirmed())
     assert len(found) == 10
     assert all(one.before.verdict in ("tight", "out_of_memory") and one.after.verdict == "fits" for one in found)
-    assert all(one.holds for one in found), "run: python benchmarks/plans_simulated.py --run"
+    assert all(one.holds for one in found), "run: python benchmarks/referee/plans_simulated.py --run"
     assert all(abs((one.after.allocated_bytes or 0) / one.peak - 1) <= 0.03 for one in found)
 
 
@@ -101,7 +101,7 @@ def test_plans_of_random_runs_hold_when_they_are_simulated() -> None:
     found = list(random_plans.confirmed())
     assert len(found) >= 40
     # Open: Gemma 2's 8-bit states beside a full card are 1.5 % low, fp16 scores times bf16 experts 10 %.
-    assert sum(not row.holds for row in found) <= 1, "run: python benchmarks/random_plans.py --run"
+    assert sum(not row.holds for row in found) <= 1, "run: python benchmarks/referee/random_plans.py --run"
     assert sum(abs(row.error) <= 0.02 for row in found) >= 0.95 * len(found)
     assert sum(row.error < -0.02 for row in found) <= 1
 

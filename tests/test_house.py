@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -25,6 +28,7 @@ LEVELS = {
     "findings": 0,
     "shipped_data": 0,
     "source": 1,
+    "memory.families": 1,  # rows that import nothing, which formats ask too
     "architectures": 2,
     "hardware": 2,
     "formats": 3,
@@ -45,66 +49,138 @@ LEVELS = {
     "cli": 12,
     "__main__": 13,
 }
-LAZY_IMPORTS_ALLOWED = ("cli", "commands", "simulation")
 FORBIDDEN_AT_START = {
     *("torch", "transformers", "accelerate", "peft", "jsonschema", "ruamel", "rich", "asyncio", "logging"),
     *("importlib.metadata", "huggingface_hub", "dataclasses", "inspect"),
 }
+# Imports inside functions: module -> what it imports when it needs it, and why not before.
+ON_DEMAND = {
+    "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
+    "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
+    "commands.diff": ("lint",),
+    "commands.fix": ("fixes.edits.second_opinion",),  # a second YAML parser, for files to be written
+    "commands.options": ("lint.settings_table",),  # --show-settings
+    "commands.output": ("atomic_files",),  # --output
+    "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
+    "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
+    "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
+    "lint.report_file": ("lint.what_if",),  # only pages have a grid
+    "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
+    "ruleset.shipped": ("ruleset.sources",),  # rule files are read where the snapshot is not current: in checkouts
+    "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
+    "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
+    "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
+    "repository.workspace": (  # where a run leaves its engine or GPUs open; where keys are the repository's own
+        *("repository.launch.index", "repository.launch.parse", "repository.python_arguments"),
+    ),
+    "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
+}
+# Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
+BY_NAME = {
+    "commands.__init__": "verbs",
+    "commands.output": "outputs: report.outputs names them",
+    "formats.__init__": "formats, through Lazy",
+    "memory.estimate": "sharding engines, through Lazy",
+    "architectures.builder": "model families, as configs name them",
+    "_lazy": "what Lazy is made of",
+}
+MOST_LAZY = 4
+# Names that two classes still share: the list only ever gets shorter.
+SHARED_CLASS_NAMES = {
+    *("Attention", "Change", "Config", "Context", "Entry", "Layer", "Missing", "Options", "Placed", "Plan", "Refused"),
+    *("Release", "Section", "Segment", "Settings", "Settled", "Step", "Tokens", "Unit", "Waiver", "Weight"),
+}
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        relative = path.relative_to(PACKAGE).with_suffix("")
-        yield ".".join(part for part in relative.parts if part != "__init__"), path
+class Import(NamedTuple):
+    target: str  # below memlint
+    line: int
+    is_late: bool  # inside a function
 
 
-def imports(path: Path, top_level_only: bool) -> Iterator[tuple[str, int]]:
-    """Modules of the house that a file imports: `from memlint.source import json` is memlint.source.json."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = tree.body if top_level_only else list(ast.walk(tree))
-    known = {name for name, _ in modules()}
-    for node in nodes:
+class Module(NamedTuple):
+    name: str
+    path: Path
+    tree: ast.Module
+    imports: tuple[Import, ...]
+    is_package: bool
+
+    def place(self, line: int) -> str:
+        return f"{self.path.relative_to(ROOT)}:{line}"
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Every module by its name below memlint, read and parsed once."""
+    paths = {path: path.relative_to(PACKAGE).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
+    names = {path: ".".join(part for part in parts if part != "__init__") for path, parts in paths.items()}
+    known = set(names.values())
+    found = {}
+    for path, name in names.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = Module(name, path, tree, tuple(_imports(tree, known)), path.name == "__init__.py")
+    return found
+
+
+def _imports(tree: ast.Module, known: set[str]) -> Iterator[Import]:
+    """`from memlint.source import json` is source.json. Imports for the type checker alone are none."""
+    late = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+    }
+    typed = {
+        id(node)
+        for branch in tree.body
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for statement in branch.body
+        for node in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typed:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "memlint":
             package = node.module.partition(".")[2]
             for alias in node.names:
                 inner = f"{package}.{alias.name}".strip(".")
-                yield (inner if inner in known else package), node.lineno
+                yield Import(inner if inner in known else package, node.lineno, id(node) in late)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.startswith("memlint."):
-                    yield alias.name.partition(".")[2], node.lineno
+                    yield Import(alias.name.partition(".")[2], node.lineno, id(node) in late)
 
 
 def room(module: str) -> str:
-    return module.split(".")[0]
+    inner = ".".join(module.split(".")[:2])
+    return inner if inner in LEVELS else module.split(".")[0]
 
 
 def test_every_room_has_a_level() -> None:
-    assert {room(name) for name, _ in modules() if name} <= set(LEVELS)
+    assert {room(name) for name in modules() if name} <= set(LEVELS)
 
 
 def test_arrows_point_one_way() -> None:
     against = [
-        f"{path.relative_to(ROOT)}:{line} {room(name)} -> {room(target)}"
-        for name, path in modules()
+        f"{module.place(one.line)} {room(name)} -> {room(one.target)}"
+        for name, module in modules().items()
         if name
-        for target, line in imports(path, top_level_only=False)
-        if target in {n for n, _ in modules()} or room(target) in LEVELS
-        if room(target) != room(name) and LEVELS.get(room(target), -1) >= LEVELS[room(name)]
+        for one in module.imports
+        if room(one.target) != room(name) and LEVELS.get(room(one.target), -1) >= LEVELS[room(name)]
     ]
 
     assert against == []
 
 
 def test_run_imports_only_what_makes_records() -> None:
-    assert {name for name, _ in imports(PACKAGE / "run.py", top_level_only=False)} == {"_record"}
+    assert {one.target for one in modules()["run"].imports} == {"_record"}
 
 
 def test_no_cycles_between_modules() -> None:
-    names = dict(modules())
+    """Imports inside functions count: one that must be late for the sake of a cycle hides it."""
     graph = {
-        name: {target for target, _ in imports(path, top_level_only=True) if target in names and target != name}
-        for name, path in names.items()
+        name: {one.target for one in module.imports if one.target in modules() and one.target != name}
+        for name, module in modules().items()
     }
     done: set[str] = set()
     while len(done) < len(graph):
@@ -113,32 +189,52 @@ def test_no_cycles_between_modules() -> None:
         done |= ready
 
 
-def lazy_imports(path: Path) -> Iterator[int]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for function in ast.walk(tree):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from (node.lineno for node in ast.walk(function) if isinstance(node, (ast.Import, ast.ImportFrom)))
+def test_imports_by_a_string_are_at_named_boundaries() -> None:
+    found = set()
+    for name, module in modules().items():
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func).rpartition(".")[2]
+            own = called in ("import_module", "__import__", "Lazy") and "memlint." in ast.unparse(node)
+            if own or (called == "import_module" and name == "_lazy"):
+                found.add(f"{name}.__init__" if module.is_package else name)
+
+    assert found == set(BY_NAME)
 
 
-# Libraries that a room needs only when something is unusual: their import is part of that unusual path.
-LAZY_EXCEPTIONS = {
-    ("settings", "tomllib"),
-    ("formats", "jsonschema_rs"),
-    ("architectures", "huggingface_hub"),
-}
+def test_few_modules_are_lazy() -> None:
+    calls = [
+        module.place(node.lineno)
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lazy"
+    ]
+
+    assert len(calls) <= MOST_LAZY, calls
 
 
-def test_lazy_imports_stay_in_their_rooms() -> None:
-    found = []
-    for name, path in modules():
-        if room(name) in LAZY_IMPORTS_ALLOWED or not name:
-            continue
-        lines = path.read_text(encoding="utf-8").splitlines()
-        for line in lazy_imports(path):
-            if not any(room(name) == where and library in lines[line - 1] for where, library in LAZY_EXCEPTIONS):
-                found.append(f"{path.relative_to(ROOT)}:{line} {lines[line - 1].strip()}")
+def test_late_imports_are_at_named_boundaries() -> None:
+    against = [
+        f"{module.place(one.line)} {name} -> {one.target}"
+        for name, module in modules().items()
+        if room(name) != "simulation"  # with PyTorch, an extra
+        for one in module.imports
+        if one.is_late and one.target not in ON_DEMAND.get(name, ())
+    ]
 
-    assert found == []
+    assert against == []
+
+
+def test_one_class_name_means_one_thing() -> None:
+    homes = defaultdict(list)
+    for name, module in modules().items():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+
+    assert shared.keys() <= SHARED_CLASS_NAMES, shared.keys() - SHARED_CLASS_NAMES
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["check", "examples"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -289,6 +290,16 @@ def test_the_examples_of_a_plugins_rules_can_be_run(shelf: Path) -> None:
     write(shelf, {"outside/toy.py": toy})
     broken = memlint(shelf, "test", "--plugin", "outside/toy.py")
     assert broken.code == 1 and "TOY001 example 1 must fail, but the rule is silent" in broken.out
+
+
+def test_a_plugin_that_changed_within_its_second_is_read_anew(shelf: Path) -> None:
+    path = shelf / "outside/toy.py"
+    assert memlint(shelf, "test", "--plugin", "outside/toy.py").code == 0
+    stamp = path.stat()
+    path.write_text(path.read_text().replace("micro_batch_size == 1", "micro_batch_size == 7"))
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+    assert memlint(shelf, "test", "--plugin", "outside/toy.py").code == 1
 
 
 def test_explain_shows_what_a_plugins_rule_in_python_says(shelf: Path) -> None:

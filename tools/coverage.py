@@ -94,11 +94,11 @@ def page(found: list[Row]) -> str:
 
 
 def refusals() -> Iterator[str]:
-    """What benchmarks/refusals.py counted."""
+    """What benchmarks/corpus/refusals.py counted."""
     yield from ("## Against the frameworks' own argument classes", "")
     yield "Random combinations of up to three options, given to memlint and to the argument classes of LLaMA-Factory"
-    yield "(ff6d4d1, transformers 5.23.0) and TRL 1.16.0 by `benchmarks/refusals.py`. Missed: refused there, no error"
-    yield "here. False alarm: taken there, but an error here that should show when arguments are parsed."
+    yield "(ff6d4d1, transformers 5.23.0) and TRL 1.16.0 by `benchmarks/corpus/refusals.py`. Missed: refused there, no"
+    yield "error here. False alarm: taken there, but an error here that should show when arguments are parsed."
     yield from ("", "| arguments | combinations | refused | missed | false alarms |", "|---|---|---|---|---|")
     for name, count in json.loads(COUNTS.read_text(encoding="utf-8")).items():
         yield f"| {name} | {count['tried']} | {count['refused']} | {count['missed']} | {count['false_alarms']} |"

@@ -8,7 +8,6 @@ from typing import Any
 
 from memlint.architectures.config import Config, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
-from memlint.architectures.liger import LIGER
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
@@ -48,9 +47,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
     if build is None:
         raise UnsupportedConfig(f"no block list for model_type `{family[:60]}`")
     architecture = _built(build, defaulted(config, family))
-    return architecture._replace(
-        dtype=weights_dtype(config), stored=stored_weights(config), supports_liger=family in LIGER
-    )
+    return architecture._replace(dtype=weights_dtype(config), stored=stored_weights(config))
 
 
 def _built(build: Build, config: Config) -> Architecture:

@@ -12,11 +12,6 @@ from typing import Any
 
 from memlint._record import NamedTuple
 
-# Families whose classes have `_supports_sdpa = False` in transformers 5.23: asked for sdpa they raise, left alone they
-# run eager attention.
-WITHOUT_SDPA = frozenset(("bloom", "codegen", "gemma2", "gpt_neo", "gpt_neox_japanese", "gpt_oss", "gptj"))
-WITHOUT_SDPA |= {"granite_swa", "mimo_v2_flash", "mpt", "openai-gpt", "vaultgemma", "xglm"}
-
 
 class Weight(NamedTuple):
     """One parameter tensor. `name` is relative to its owner ("self_attn.q_proj.weight", "input_layernorm.weight").
@@ -152,13 +147,8 @@ class Architecture(NamedTuple):
     stored: StoredWeights = StoredWeights()
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
     encoder_decoder: bool = False
-    supports_liger: bool = False
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
     upcasts_logits_until: tuple[int, ...] = ()  # transformers version that stopped making fp32 logits
-
-    @property
-    def supports_sdpa(self) -> bool:
-        return self.family not in WITHOUT_SDPA
 
 
 class Resolution(NamedTuple):

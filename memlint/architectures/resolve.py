@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import memlint.architectures.exact as exact_count
-import memlint.architectures.hub as hub
 from memlint.architectures import catalog, local, names
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig
@@ -109,6 +107,8 @@ def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
 def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
     if not ways.hub or names.is_placeholder(name):
         return None
+    from memlint.architectures import hub  # --hub
+
     try:
         path, config = hub.fetch(name)
     except hub.HubError as error:
@@ -129,7 +129,9 @@ def _counted(config: Mapping[str, Any], ways: _Ways) -> Architecture:
     except UnsupportedConfig as error:
         if not ways.exact:
             raise UnsupportedConfig(f"{error}: {_COUNT}") from error
-        return exact_count.count(config)
+        from memlint.architectures import exact  # --exact
+
+        return exact.count(config)
 
 
 def _unknown(name: str) -> Resolution:

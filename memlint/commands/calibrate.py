@@ -6,10 +6,9 @@ import os
 
 from memlint.atomic_files import NotWritten
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.lint.linter import Linter, job
+from memlint.lint.linter import Linter
 from memlint.lint.measurements import folder_of
 from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
@@ -32,7 +31,7 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
     if len(given.paths) != 1 or not given.measured:
         raise UsageError("calibrate wants one file and --measured SIZE")
@@ -53,8 +52,8 @@ def run(program: str, arguments: list[str]) -> int:
 
 def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:
     """The file's run with its estimate as it is without any measurement."""
-    outcome = Linter(job(given, fixes=False)).outcome(path)
-    runs = [one for analysis in outcome.analyses for one in analysis.runs]
+    analysed = Linter(options.lint_request(given, fixes=False)).analyse(path)
+    runs = [one for analysis in analysed.analyses for one in analysis.runs]
     if len(runs) != 1:
         raise UsageError(f"{path}: calibrate wants a file with one run, this one has {len(runs)}")
     return estimate(runs[0]), runs[0]

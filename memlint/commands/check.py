@@ -4,59 +4,77 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-import memlint.lint.rule_facts as rule_facts
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.info_flags import answered
-from memlint.commands.output import write
+from memlint.commands.output import to_file, write
 from memlint.findings import SEVERITIES
-from memlint.lint import gather
-from memlint.lint.linter import Linted, Linter, files, job
-from memlint.lint.pool import linted
-from memlint.lint.what_if import detail_for
-from memlint.report.model import FileReport, Report
+from memlint.lint.linter import Linter
+from memlint.lint.merge_reports import merge_files, with_waiver_findings
+from memlint.lint.pool import lint_files
+from memlint.lint.request import LintRequest
+from memlint.report.model import FileReport, Report, RuleFacts
+from memlint.repository.discovery import FoundFile
 
 NEEDS_RULES = ("sarif", "html")
 
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
     pairs = options.formats(given)
-    found = files(given)
-    if given.hook:
-        from memlint.repository.dependents import with_dependents
-
-        found = with_dependents(found)
-    wants_page = any(name == "html" for name, _ in pairs)
-    what = job(given, fixes=not given.no_fixes)._replace(what_if=detail_for(len(found)) if wants_page else "")
-    linter = Linter(what)
-    strict = False
-
-    def told() -> Iterator[Linted]:
-        nonlocal strict
-        for item in linted(what, found, given.jobs):
-            strict = strict or bool(item.waivers and linter.settings(item.report.path).require_reason)
-            yield item
-
-    reports = gather.with_waivers(gather.gathered(told(), len(found)), strict)
-    baseline = given.baseline or linter.settings(os.path.join(os.getcwd(), "config.yaml")).baseline
+    files = _files(given)
+    request = _request(given, pairs, len(files))
+    linter = Linter(request)
+    reports = with_waiver_findings(merge_files(lint_files(request, files, given.jobs), len(files)))
+    baseline = given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
     if given.write_baseline:
         return _write_baseline(reports, baseline)
-    accepted = gather.without_baseline(reports, baseline) if baseline else gather.Accepted(reports)
+    reports, notes = _without_baseline(reports, baseline) if baseline else (reports, ())
     report = Report(
-        accepted.reports,
-        rule_facts.rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
+        reports,
+        _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
         __version__,
-        notes=accepted.notes,
+        notes=notes,
         statistics=given.statistics,
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
     )
-    write(report, pairs, given.colour, found)
+    write(report, pairs, given.colour, files)
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
+
+
+def _files(given: options.Options) -> list[FoundFile]:
+    files = options.config_files(given)
+    if given.hook:
+        from memlint.repository.dependents import with_dependents  # asks git: only for hooks
+
+        return with_dependents(files)
+    return files
+
+
+def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> LintRequest:
+    wants_page = any(name == "html" for name, _ in pairs)
+    request = options.lint_request(given, fixes=not given.no_fixes)
+    if not wants_page:
+        return request
+    from memlint.lint.what_if import detail_for
+
+    return request._replace(what_if=detail_for(files))
+
+
+def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequence[FileReport], tuple[str, ...]]:
+    from memlint.lint.baseline import without_baseline
+
+    new = without_baseline(reports, path)
+    return new.reports, new.notes
+
+
+def _rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
+    from memlint.lint.rule_facts import rule_facts
+
+    return rule_facts(linter.rules)
 
 
 def _parser(program: str) -> options.Parser:
@@ -76,10 +94,13 @@ def _parser(program: str) -> options.Parser:
 
 
 def _write_baseline(reports: Sequence[FileReport], path: str) -> int:
-    target = path or gather.DEFAULT_BASELINE
-    number = gather.write_baseline(reports, target)
+    from memlint.lint.baseline import DEFAULT_BASELINE, new_baseline
+
+    target = path or DEFAULT_BASELINE
+    made = new_baseline(reports, target)
+    to_file((made.text,), target)
     hint = "" if path else f"; say `baseline: {target}` in memlint.yaml so that it counts"
-    sys.stderr.write(f"memlint: {number} findings accepted in {target}{hint}\n")
+    sys.stderr.write(f"memlint: {made.accepted} findings accepted in {target}{hint}\n")
     return 0
 
 
@@ -94,7 +115,7 @@ def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_
 
 
 def _fails(file: FileReport, fail_on: str, linter: Linter) -> bool:
-    least = SEVERITIES.index(fail_on or linter.settings(file.path).fail_on)
+    least = SEVERITIES.index(fail_on or linter.settings.of(file.path).fail_on)
     return any(SEVERITIES.index(item.severity) >= least for item in file.findings)
 
 

@@ -10,7 +10,7 @@ from memlint import __version__
 from memlint.commands import options
 from memlint.commands.output import to_file, to_stdout
 from memlint.errors import UsageError
-from memlint.lint.linter import Job, job
+from memlint.lint.request import LintRequest
 from memlint.report.comparison import json as diff_json
 from memlint.report.comparison import markdown as diff_markdown
 from memlint.report.comparison import text as diff_text
@@ -34,13 +34,13 @@ settings) changes. --fail-on regression exits 1 where a verdict gets worse or a 
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
-    options.fill(given)
+    options.fill_defaults(given)
     pairs = options.formats(given, FORMATS, "diff")
     root = os.fsdecode(git(".", "rev-parse", "--show-toplevel")).strip()
     base, notes = _base(root, given.base, given.head or "HEAD", given.direct)
     head = _revision(root, given.head) if given.head else None
-    what = job(given)._replace(cwd=root, roots=(root,))
-    report = compare(root, base, head, what)._replace(
+    request = options.lint_request(given)._replace(cwd=root)
+    report = compare(root, base, head, request)._replace(
         base=given.base, head=given.head or "the working tree", version=__version__, notes=notes
     )
     told = frozenset(os.path.realpath(os.path.join(root, file.path)) for file in report.files)
@@ -92,10 +92,10 @@ def _base(root: str, name: str, head: str, direct: bool) -> tuple[str, tuple[str
     return base, (f"no common ancestor with {name} in this clone: compared with {name} itself",)
 
 
-def compare(root: str, base: str, head: str | None, what: Job) -> DiffReport:
+def compare(root: str, base: str, head: str | None, request: LintRequest) -> DiffReport:
     """The runs that differ between a commit and another (None: the working tree)."""
     pairs = changed(root, base, head)
-    with Side(root, base, what._replace(fixes=False)) as before, Side(root, head, what) as after:
+    with Side(root, base, request._replace(fixes=False)) as before, Side(root, head, request) as after:
         files = sorted(_files(before, after, pairs), key=importance)
     telling = tuple(_once(file for file in files if file.says_something))
     return DiffReport("", "", telling, quiet=len(files) - len(telling))

@@ -6,10 +6,8 @@ import sys
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import configs, to_file, to_stdout
-from memlint.lint.linter import files, job
-from memlint.lint.pool import linted
+from memlint.lint.pool import lint_files
 from memlint.report import json, table
 from memlint.report.model import Report
 from memlint.report.terminal import style_for
@@ -24,12 +22,13 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     options.add_output(parser, FORMATS)
     given = parser.parse_args(arguments)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
     pairs = options.formats(given, FORMATS, "estimate")
-    found = files(given)
-    told = linted(job(given, fixes=False)._replace(assumptions=True), found, given.jobs)
-    report = Report(tuple(item.report for item in told), (), __version__)
+    found = options.config_files(given)
+    request = options.lint_request(given, fixes=False)._replace(assumptions=True)
+    files = tuple(file.report for file in lint_files(request, found, given.jobs))
+    report = Report(files, (), __version__)
     for name, path in pairs:
         text = json.render_estimates(report) if name == "json" else _table(report, given, path)
         if path is None:

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
-from memlint.lint.linter import Linter, files, job
+from memlint.lint.linter import Linter
 from memlint.lint.rule_facts import rule_facts
 from memlint.report.model import RuleFacts, RunReport
 from memlint.report.table import run_lines
@@ -38,18 +37,17 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)
-    given.force_exclude, given.exclude, given.paths = False, [], []
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
-    linter = Linter(job(given))
-    rules = rule_facts(linter)
+    linter = Linter(options.lint_request(given))
+    rules = rule_facts(linter.rules)
     known = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
     if known is None:
         _refuse_a_slip(given.what, rules)
         told = explained(given)
         to_stdout(_json(told) if given.format == "json" else "\n".join(_derivations(told, given)) + "\n")
         return 0
-    said = rule_page.facts(known, next((item for item in linter.rules() if item.id == known.id), None))
+    said = rule_page.facts(known, next((item for item in linter.rules.rules() if item.id == known.id), None))
     to_stdout(as_json.dump(said) if given.format == "json" else "\n".join(rule_page.text(said)) + "\n")
     return 0
 
@@ -79,10 +77,10 @@ def explained(given: options.Options) -> tuple[Explained, ...]:
     """What is said of a file or of one of its lines. Raises UsageError where nothing is."""
     path, line = _place(given.what)
     given.paths = [path]
-    found = files(given)
+    found = options.config_files(given)
     if not found:
         raise UsageError(f"{path}: no config to explain")
-    linter = Linter(job(given)._replace(assumptions=True))
+    linter = Linter(options.lint_request(given)._replace(assumptions=True))
     told = tuple(_explained(linter, item.path, line) for item in found)
     if not any(file.findings or file.runs for file in told):
         raise UsageError(f"{path}: nothing to explain: no run and no finding")
@@ -90,12 +88,12 @@ def explained(given: options.Options) -> tuple[Explained, ...]:
 
 
 def _explained(linter: Linter, path: str, line: int) -> Explained:
-    outcome = linter.outcome(path)
-    report = linter.judged(path, outcome).report
+    analysed = linter.analyse(path)
+    report = linter.report(analysed).report
     at = tuple(one for one in report.findings if not line or (one.location.line == line and one.location.path == path))
     if line and not at:
         raise UsageError(f"{path}:{line}: no finding there")
-    runs = (run for analysis in outcome.analyses for run in analysis.runs)
+    runs = (run for analysis in analysed.analyses for run in analysis.runs)
     return Explained(at, tuple(zip(runs, report.runs)))
 
 

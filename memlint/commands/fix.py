@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from memlint.commands import options
 from memlint.commands.check import exit_code
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
@@ -16,7 +15,8 @@ from memlint.fixes.apply import Proposal, Propose, Settled, settle
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Refused, Write, write_all
-from memlint.lint.linter import Job, Linter, files, job
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 
@@ -25,25 +25,25 @@ BUG = "This is a bug in memlint, not in your config: nothing was written. Please
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
     if "-" in given.paths:
         raise UsageError("fix writes files: standard input is none")
     if given.interactive and not sys.stdin.isatty():
         raise UsageError("--interactive wants a terminal")
-    paths = [item.path for item in files(given)]
-    what = job(given)
+    paths = [item.path for item in options.config_files(given)]
+    request = options.lint_request(given)
     changed: Mapping[str, bytes] = {}
     before: dict[str, bytes] = {}
     number = 0
     for path in paths:
-        settled = settle(_propose(path, what, given, _asker(given)), changed)
+        settled = settle(_propose(path, request, given, _asker(given)), changed)
         if settled.broken:
             return _bug(settled)
         _tell(settled)
         changed, number = settled.contents, number + len(settled.applied)
         before |= settled.before
-    harmed = tuple(_harmed(paths, _over(what, before), _over(what, changed))) if changed else ()
+    harmed = tuple(_harmed(paths, _over(request, before), _over(request, changed))) if changed else ()
     if harmed:
         raise UsageError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
     moved = tuple(_moved(before, changed))
@@ -51,8 +51,8 @@ def run(program: str, arguments: list[str]) -> int:
         sys.stderr.write("".join(f"{line}\n" for line in moved) + f"memlint: {BUG}\n")
         return 2
     done = _printed(before, changed) if given.diff else _written(before, changed, paths)
-    linter = Linter(_over(what, changed)._replace(fixes=False))
-    left = exit_code(tuple(linter.report(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
+    linter = Linter(_over(request, changed)._replace(fixes=False))
+    left = exit_code(tuple(linter.report_file(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
     sys.stderr.write(f"memlint: {number} fixed in {done} file{'s' * (done != 1)}\n")
     return max(left, int(given.diff and done > 0 and not given.exit_zero))
 
@@ -73,25 +73,27 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _over(what: Job, contents: Mapping[str, bytes]) -> Job:
-    return what._replace(contents=(*what.contents, *contents.items()))
+def _over(request: LintRequest, contents: Mapping[str, bytes]) -> LintRequest:
+    return request._replace(contents=(*request.contents, *contents.items()))
 
 
-def _propose(path: str, what: Job, given: options.Options, agreed: Callable[[Finding, Fix], bool]) -> Propose:
+def _propose(
+    path: str, request: LintRequest, given: options.Options, agreed: Callable[[Finding, Fix], bool]
+) -> Propose:
     rules = options.words(given.rule)
 
     def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
-        linter = Linter(_over(what, contents))
-        outcome = linter.outcome(path)
-        shown = linter.judged(path, outcome).report.findings
-        workspace = linter.session.workspace(path)
+        linter = Linter(_over(request, contents))
+        analysed = linter.analyse(path)
+        shown = linter.report(analysed).report.findings
+        workspace = linter.analyser.workspaces.of(path)
         for finding in shown:
-            analysis = _of(finding, outcome.analyses)
+            analysis = _of(finding, analysed.analyses)
             if analysis is None or (rules and not is_chosen(rules, (), finding.rule, finding.name)):
                 continue
             fix = _chosen(_whole(finding, analysis), given)
             if fix is not None and agreed(finding, fix):
-                yield Proposal(finding, fix, analysis, linter.session.again(analysis, workspace))
+                yield Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace))
 
     return propose
 
@@ -129,12 +131,12 @@ def _asker(given: options.Options) -> Callable[[Finding, Fix], bool]:
     return agreed
 
 
-def _harmed(paths: list[str], old_job: Job, new_job: Job) -> Iterator[str]:
+def _harmed(paths: list[str], old_request: LintRequest, new_request: LintRequest) -> Iterator[str]:
     """Files that got a new error from a change made for another file that shares a companion."""
-    old, new = (Linter(job._replace(fixes=False)) for job in (old_job, new_job))
+    old, new = (Linter(request._replace(fixes=False)) for request in (old_request, new_request))
     for path in paths:
-        before = {identity(item) for item in old.report(path).findings}
-        for item in new.report(path).findings:
+        before = {identity(item) for item in old.report_file(path).findings}
+        for item in new.report_file(path).findings:
             if item.severity == SEVERITIES[-1] and identity(item) not in before:
                 yield f"{path} would get a new error ({item.rule}: {item.message})"
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import memlint.plugin_registry as extensions
+from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest
-from memlint.hardware import find, instance, suggestions
-from memlint.hardware.model import Gpu
+from memlint.hardware.named import named_gpu
+from memlint.lint.plugin_choice import choose_plugins, load_plugins
+from memlint.lint.request import LintRequest, StatedFacts
+from memlint.lint.select_files import FileChoice, select_files, shown
 from memlint.report.outputs import OUTPUTS
+from memlint.repository.discovery import FoundFile
 from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser
+OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standard output)
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -134,26 +140,7 @@ def versions(values: list[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def gpu(name: str | None) -> tuple[Gpu | None, int | None]:
-    """The card behind a name, and how many a cloud machine of that name has. Raises UsageError."""
-    if not name:
-        return None, None
-    machine = instance(name)
-    if machine is not None:
-        return machine
-    card = find(name)
-    if card is None:
-        raise UsageError(unknown_gpu(name))
-    return card, None
-
-
-def unknown_gpu(name: str) -> str:
-    near = suggestions(name)
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else "name a card (A100-80GB) or a size (24GiB)"
-    return f"unknown GPU {name!r}: {hint}"
-
-
-def formats(options: Options, known: Iterable[str] = (), verb: str = "") -> tuple[tuple[str, str | None], ...]:
+def formats(options: Options, known: Iterable[str] = (), verb: str = "") -> OutputPairs:
     """Pairs of format and file (None: standard output). `known` empty: a report's. Raises UsageError."""
     names: list[str] = options.format or ["text"]
     listed = tuple(known) or (*OUTPUTS, *extensions.outputs)
@@ -174,11 +161,98 @@ def _either(words: tuple[str, ...]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) <= 3 else f"one of {', '.join(words)}"
 
 
-def fill(given: Options) -> None:
+def fill_defaults(given: Options) -> None:
     """Defaults for what a verb has no option for."""
     blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "isolated": False}
     blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
-    blank |= dict.fromkeys(("gpu", "gpus", "gpus_per_node", "model", "settings", "profile"))
+    blank |= {"exclude": [], "force_exclude": False, "hook": False, "preview": False, "list_files": False}
+    names = ("gpu", "gpus", "gpus_per_node", "model", "settings", "show_settings", "profile", "stdin_filename")
+    blank |= dict.fromkeys(names)
     for name, value in blank.items():
         if not hasattr(given, name):
             setattr(given, name, value)
+
+
+def handle_info_flags(given: Options) -> bool:
+    """Whether `--list-files` or `--show-settings` was asked for, of any verb; if so, it was printed.
+
+    Loads plug-ins first: `--gpu` may be a plug-in's card. Raises UsageError.
+    """
+    fill_defaults(given)
+    load_chosen_plugins(given)
+    if given.show_settings:
+        from memlint.lint.settings_table import settings_table
+
+        named = {name: getattr(given, name, None) for name in ("preview", "fail_on", "baseline")}
+        request = lint_request(Options(**{**vars(given), "paths": []}))  # standard input is left alone
+        to_stdout(settings_table(given.show_settings, request, named))
+        return True
+    if given.list_files:
+        to_stdout("".join(f"{item.path}\n" for item in config_files(given)))
+        return True
+    return False
+
+
+def load_chosen_plugins(given: Options) -> tuple[str, ...]:
+    """The plug-ins of an invocation, loaded; says once which of a repository's are not. Raises UsageError."""
+    if not hasattr(given, "loaded_plugins"):
+        roots = [path for path in given.paths or ["."] if path != "-"]
+        chosen = choose_plugins(given.plugin, roots, given.settings, given.isolated, given.allow_plugins)
+        if chosen.refused:
+            names = ", ".join(os.path.relpath(name) if os.path.isabs(name) else name for name in chosen.refused)
+            sys.stderr.write(
+                f"memlint: plug-ins of this repository are not loaded: {names} (--allow-plugins loads them)\n"
+            )
+        load_plugins(chosen.names)
+        given.loaded_plugins = chosen.names
+    found: tuple[str, ...] = given.loaded_plugins
+    return found
+
+
+def lint_request(given: Options, fixes: bool = True) -> LintRequest:
+    """What the options ask of linting; standard input is read here. Raises UsageError for what cannot be meant."""
+    plugins = load_chosen_plugins(given)
+    return LintRequest(
+        stated_facts(given),
+        words(given.select),
+        words(given.ignore),
+        given.profile or "",
+        given.preview,
+        fixes,
+        os.getcwd(),
+        ((_stdin_name(given), sys.stdin.buffer.read()),) if "-" in given.paths else (),
+        plugins=plugins,
+    )
+
+
+def stated_facts(given: Options) -> StatedFacts:
+    """What the options say of every file. Raises UsageError."""
+    gpu, count = named_gpu(given.gpu)
+    return StatedFacts(
+        gpu,
+        given.gpus or count,
+        given.gpus_per_node or count,
+        given.model or "",
+        tuple(given.companions),
+        given.hub,
+        given.settings,
+        given.isolated,
+        given.exact,
+        versions(given.versions),
+    )
+
+
+def config_files(given: Options) -> list[FoundFile]:
+    """The files that the options choose, in order. Raises UsageError for a root that is none."""
+    load_chosen_plugins(given)
+    roots = tuple(path for path in given.paths or ["."] if path != "-")
+    stdin = _stdin_name(given) if "-" in given.paths else ""
+    choice = FileChoice(roots, tuple(given.exclude), given.force_exclude, given.hook, stdin)
+    found = select_files(choice, stated_facts(given))
+    for note in dict.fromkeys(item.note for item in found if item.note):
+        sys.stderr.write(f"memlint: {note}\n")
+    return [item for item in found if not item.note]
+
+
+def _stdin_name(given: Options) -> str:
+    return shown(given.stdin_filename or "stdin")

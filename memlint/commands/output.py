@@ -13,7 +13,7 @@ from memlint.errors import UsageError
 from memlint.report.model import FileReport, Report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import style_for
-from memlint.repository.discovery import Found
+from memlint.repository.discovery import FoundFile
 
 STYLED = ("text",)
 SUMMARY_BYTES = 1_000_000
@@ -21,7 +21,7 @@ PIECE = 1 << 16  # characters that are written at once
 
 
 def write(
-    report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, found: Iterable[Found]
+    report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, found: Iterable[FoundFile]
 ) -> None:
     """Every format to its file or to standard output. Raises UsageError where a file cannot be written.
 
@@ -105,7 +105,7 @@ def to_stdout(text: str) -> None:
         raise UsageError(f"standard output: {error.strerror}") from None
 
 
-def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[str]:
+def configs(files: Iterable[FileReport], found: Iterable[FoundFile]) -> frozenset[str]:
     """Real paths of what no report may overwrite: configs, what may be one, and what was asked for by name.
 
     A JSON file in a folder that is none of these may well be the last run's report.
@@ -116,11 +116,11 @@ def configs(files: Iterable[FileReport], found: Iterable[Found]) -> frozenset[st
 
 def to_file(pieces: Iterable[str], path: str, kept: frozenset[str] = frozenset()) -> None:
     """UTF-8, the whole text or none of it. Raises UsageError, also for a path among `kept` (real paths)."""
-    from memlint.atomic_files import NotWritten, write_whole
+    from memlint.atomic_files import NotWritten, write_text
 
     if kept and os.path.realpath(path) in kept:
         raise UsageError(f"{path}: the report would overwrite a file that was linted")
     try:
-        write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
+        write_text(path, pieces)
     except NotWritten as error:
         raise UsageError(str(error)) from None

@@ -8,7 +8,6 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Fix
@@ -17,7 +16,7 @@ from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
-from memlint.lint.linter import Linter, files, job
+from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
 from memlint.report.units import gib
@@ -40,16 +39,15 @@ class What(NamedTuple):
 def run(program: str, arguments: list[str]) -> int:
     """Exit codes: 0 where something fits, 1 where nothing does."""
     given = _parser(program).parse_args(arguments)
-    given.exclude, given.force_exclude = [], False
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
-    linter = Linter(job(given, fixes=False))
+    linter = Linter(options.lint_request(given, fixes=False))
     rows = []
-    for item in files(given):
-        estimator = linter.engine(linter.settings(item.path)).estimator
-        workspace = linter.session.workspace(item.path)
-        for analysis in linter.outcome(item.path).analyses:
-            what = What(item.path, analysis, estimator, linter.session.again(analysis, workspace))
+    for item in options.config_files(given):
+        estimator = linter.rules.engine_of(linter.settings.of(item.path)).estimator
+        workspace = linter.analyser.workspaces.of(item.path)
+        for analysis in linter.analyse(item.path).analyses:
+            what = What(item.path, analysis, estimator, linter.analyser.reanalysis(analysis, workspace))
             rows += [_row(what, number, given) for number in range(len(analysis.runs))]
     if not rows:
         raise UsageError("no training config to plan for among these files")

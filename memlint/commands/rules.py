@@ -7,11 +7,10 @@ import os
 from typing import Any
 
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.lint.linter import Linter, job
-from memlint.lint.rule_facts import fixed
+from memlint.lint.linter import Linter
+from memlint.lint.rule_facts import built_in_rules
 from memlint.report.model import RuleFacts
 from memlint.ruleset.rule import PROFILES, Rule
 from memlint.settings import FileSettings, is_in_force, severity_of
@@ -26,13 +25,12 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_rules(parser)
     options.add_settings(parser)
     given = parser.parse_args([*arguments])
-    options.fill(given)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
-    linter = Linter(job(given))
-    settings = linter.settings(os.path.join(os.getcwd(), "config.yaml"))
-    written = [_row(rule, settings) for rule in linter.rules(settings.rules_dirs)]
-    rows = sorted([*written, *(_fixed_row(rule, settings) for rule in fixed())], key=lambda row: row["id"])
+    linter = Linter(options.lint_request(given))
+    settings = linter.settings.of(os.path.join(os.getcwd(), "config.yaml"))
+    written = [_row(rule, settings) for rule in linter.rules.rules(settings.rules_dirs)]
+    rows = sorted([*written, *(_built_in_row(rule, settings) for rule in built_in_rules())], key=lambda row: row["id"])
     shown = [row for row in rows if given.all or row["in_force"]]
     if not shown:
         raise UsageError("no rule is in force: see --select, --ignore and the settings")
@@ -58,7 +56,7 @@ def _row(rule: Rule, settings: FileSettings) -> dict[str, Any]:
     }
 
 
-def _fixed_row(rule: RuleFacts, settings: FileSettings) -> dict[str, Any]:
+def _built_in_row(rule: RuleFacts, settings: FileSettings) -> dict[str, Any]:
     """A rule that formats, parsers and suppressions bring themselves."""
     return {
         "id": rule.id,

@@ -8,11 +8,10 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
-from memlint.commands.info_flags import answered
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.formats.base import Context
-from memlint.lint.linter import Linter, files, job
+from memlint.lint.linter import Linter
 from memlint.lint.summary import run_report
 from memlint.memory.values import Estimate
 from memlint.report import table
@@ -35,14 +34,15 @@ def run(program: str, arguments: list[str]) -> int:
     options.add_settings(parser)
     parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     given = parser.parse_args(arguments)
-    if answered(given):
+    if options.handle_info_flags(given):
         return 0
-    linter = Linter(job(given, fixes=False))
+    linter = Linter(options.lint_request(given, fixes=False))
     style = style_for(sys.stdout, colour=given.colour)
     blocks, failed = [], False
-    for found in files(given):
-        for analysis in linter.outcome(found.path).analyses:
-            context = linter.session.context(analysis.document, linter.session.workspace(found.path))
+    for found in options.config_files(given):
+        for analysis in linter.analyse(found.path).analyses:
+            workspace = linter.analyser.workspaces.of(found.path)
+            context = linter.analyser.context_for(analysis.document, workspace)
             for one, closed in zip(analysis.runs, analysis.estimates):
                 lines, simulated = _simulated(one, closed, given.tensors, style, context)
                 blocks.append("\n".join(lines))

@@ -9,7 +9,7 @@ import memlint.plugin_registry as extensions
 from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.lint.plugin_choice import full_name, plug_in
+from memlint.lint.plugin_choice import full_name, load_plugins
 from memlint.ruleset import examples
 from memlint.ruleset.folder import ordered, read_document, rule_files
 from memlint.ruleset.python import MODULES
@@ -30,7 +30,7 @@ def run(program: str, arguments: list[str]) -> int:
     )
     options.add_plugin(parser)
     given = parser.parse_args(arguments)
-    plug_in(tuple(full_name(name) for name in given.plugin))
+    load_plugins(tuple(full_name(name) for name in given.plugin))
     counted = broken = 0
     for rule, document in _rules(given.rules):
         outcomes = list(examples.run(rule, examples.examples(document)))

@@ -15,6 +15,7 @@ from memlint.expressions.bounded_regex import MAX_TEXT, compile_pattern
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.functions import FUNCTIONS
+from memlint.formats.fields import interpolated
 from memlint.run import UNKNOWN
 
 Form = list[Any]
@@ -82,13 +83,14 @@ def _phase(form: Form) -> Evaluate:
 
 
 def _raw_or_absent(form: Form) -> Evaluate:
+    """A key of a file as it is written; UNKNOWN where something else fills it in when the run starts (`${LR}`)."""
     _, section, *keys = form
 
     def read(facts: Facts) -> Any:
         node = facts.raw.get(section, ABSENT)
         for key in keys:
             node = node.get(key, ABSENT) if isinstance(node, dict) else ABSENT
-        return node
+        return UNKNOWN if isinstance(node, str) and interpolated(node) else node
 
     return read
 
@@ -141,6 +143,21 @@ def _given(form: Form) -> Evaluate:
 def _enabled(form: Form) -> Evaluate:
     read = _present(form[1])
     return lambda facts: read(facts) is True
+
+
+def _truth(value: Any) -> Any:
+    """Python's truth of what a file says; UNKNOWN stays UNKNOWN."""
+    return UNKNOWN if value is UNKNOWN else value is not ABSENT and bool(value)
+
+
+def _truthy(form: Form) -> Evaluate:
+    read = _present(form[1])
+    return lambda facts: _truth(read(facts))
+
+
+def _truthy_keys(form: Form) -> Evaluate:
+    keys = [(part[-1], _raw_or_absent(part)) for part in form[1:]]
+    return lambda facts: [key for key, read in keys if _truth(read(facts)) is True]
 
 
 def _known(form: Form) -> Evaluate:
@@ -404,6 +421,8 @@ _BUILDERS: dict[str, Callable[[Form], Evaluate]] = {
     "has": _has,
     "given": _given,
     "enabled": _enabled,
+    "truthy": _truthy,
+    "truthy_keys": _truthy_keys,
     "known": _known,
     "default": _default,
     "origin": _origin,

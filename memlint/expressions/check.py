@@ -298,7 +298,7 @@ def _one_argument(checker: _Checker, node: ast.Call, count: int = 1) -> list[ast
 
 
 def _presence(word: str) -> Callable[[_Checker, ast.Call], Checked]:
-    """`has`, `known`, `given`, `enabled`: questions about a name, never UNKNOWN themselves."""
+    """`has`, `given`, `enabled`: questions about a name, never UNKNOWN themselves."""
 
     def visit(checker: _Checker, node: ast.Call) -> Checked:
         (argument,) = _one_argument(checker, node)
@@ -310,6 +310,21 @@ def _presence(word: str) -> Callable[[_Checker, ast.Call], Checked]:
 def _known(checker: _Checker, node: ast.Call) -> Checked:
     (argument,) = _one_argument(checker, node)
     return Checked(["known", checker.visit(argument).form], BOOL)
+
+
+def _truthy(checker: _Checker, node: ast.Call) -> Checked:
+    """Python's truth of a name; UNKNOWN where its value is."""
+    (argument,) = _one_argument(checker, node)
+    return Checked(["truthy", _entry(checker, argument).form], BOOL)
+
+
+def _truthy_keys(checker: _Checker, node: ast.Call) -> Checked:
+    """Which of several keys are true, by their last names."""
+    forms = [_entry(checker, argument).form for argument in node.args]
+    for argument, form in zip(node.args, forms):
+        if form[0] != "raw":
+            raise checker.error(argument, "truthy_keys() takes keys of a file: truthy_keys(config.bf16, config.fp16)")
+    return Checked(["truthy_keys", *forms], types.list_of(types.STR.kinds))
 
 
 def _default(checker: _Checker, node: ast.Call) -> Checked:
@@ -380,7 +395,10 @@ def _loop(checker: _Checker, node: ast.GeneratorExp) -> Form:
     return [name, values.form, body.form]
 
 
-ORIGINS = ("file", "companion", "default", "directive", "setting", "command_line", "catalog", "inferred", "unknown")
+ORIGINS = (
+    *("file", "companion", "default", "directive", "setting", "command_line", "catalog", "inferred"),
+    *("framework", "unknown"),
+)
 PACKAGES = (
     *("transformers", "torch", "deepspeed", "peft", "trl", "accelerate"),
     *("llamafactory", "axolotl", "torchtune", "unsloth", "megatron", "swift", "nemo"),
@@ -389,6 +407,8 @@ _SPECIAL: dict[str, Callable[[_Checker, ast.Call], Checked]] = {
     "has": _presence("has"),
     "given": _presence("given"),
     "enabled": _presence("enabled"),
+    "truthy": _truthy,
+    "truthy_keys": _truthy_keys,
     "known": _known,
     "default": _default,
     "origin": _origin,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import memlint.memory.adapters as adapters
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
@@ -49,12 +50,6 @@ def _of_estimate(field: str) -> Reader:
 
 def _positive(value: Any) -> Any:
     return value if value else UNKNOWN
-
-
-def _vocab_size(facts: Facts) -> Any:
-    """As resized by the config, else the architecture's."""
-    own = facts.run.model.vocab_size
-    return own if own is not UNKNOWN else _of_architecture(lambda model: model.vocab_size)(facts)
 
 
 def _parameters(facts: Facts) -> Any:
@@ -170,7 +165,7 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
 MODEL: dict[str, Reader] = {
     "model.parameters": _parameters,
     "model.trainable_parameters": _of_estimate("trainable_parameters"),
-    "model.vocab_size": _vocab_size,
+    "model.vocab_size": _of_architecture(lambda model: model.vocab_size),
     "model.family": _of_architecture(lambda model: model.family),
     "model.class_name": _of_architecture(lambda model: model.class_name),
     "model.dtype": _of_architecture(lambda model: model.dtype),
@@ -190,8 +185,8 @@ MODEL: dict[str, Reader] = {
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),
-    "model.supports_sdpa": _of_architecture(lambda model: model.supports_sdpa),
-    "model.supports_liger": _of_architecture(lambda model: model.supports_liger),
+    "model.supports_sdpa": _of_architecture(families.loads_with_sdpa),
+    "model.supports_liger": _of_architecture(families.supports_liger),
     "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
     "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),
     "model.attention_softcap": _of_architecture(

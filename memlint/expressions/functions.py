@@ -6,11 +6,12 @@ result UNKNOWN before the function is called.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.expressions.kinds import ALL, BOOL, INT, NUMBER, STR, Kinds, Type, list_of
+from memlint.expressions.kinds import ALL, ANY, BOOL, INT, NUMBER, STR, Kinds, Type, list_of
 from memlint.expressions.values import MAX_ITEMS, bounded, contains, number
 from memlint.run import UNKNOWN
 
@@ -99,8 +100,21 @@ def _extreme(pick: Callable[[Any], Any]) -> Callable[..., Any]:
     return call
 
 
+_LONGEST_PATTERN = 1_000
+
+
+def _is_regex(text: str) -> Any:
+    if len(text) > _LONGEST_PATTERN:
+        return UNKNOWN
+    try:
+        return bool(re.compile(text))
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
 FUNCTIONS: dict[str, Function] = {
     "len": Function((_SIZED,), INT, len, help="items of a list, characters of a text, keys of a mapping"),
+    "first": Function((_LIST,), ANY, lambda items: items[0] if items else UNKNOWN, help="the first item of a list"),
     "abs": Function((_NUM,), NUMBER, abs, help="the value without its sign"),
     "round": Function((_NUM, _INT), NUMBER, _round, optional=1, help="rounded, to digits after the point"),
     "int": Function((_NUM,), INT, _integer, help="the whole part"),
@@ -114,6 +128,7 @@ FUNCTIONS: dict[str, Function] = {
     "basename": Function((_STR,), STR, _basename, help="the last part of a path"),
     "split": Function((_STR, _STR), list_of(_STR), lambda text, mark: _split(text, mark), help="the parts of a text"),
     "strip": Function((_STR,), STR, lambda text: text.strip()[:10_000], help="the text without space around it"),
+    "is_regex": Function((_STR,), BOOL, _is_regex, help="whether a text is a regular expression"),
     "is_number": Function((ALL,), BOOL, lambda value: number(value) is not UNKNOWN, help="whether it is a number"),
     "is_string": Function((ALL,), BOOL, lambda value: isinstance(value, str), help="whether it is a text"),
     "is_bool": Function((ALL,), BOOL, lambda value: isinstance(value, bool), help="whether it is true or false"),

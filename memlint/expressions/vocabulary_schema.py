@@ -8,9 +8,9 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.expressions import kinds as types
 from memlint.expressions.kinds import Type, union
-from memlint.formats.schema.quick_check import Schema, follow
+from memlint.formats.schema.refs import Schema, follow
 from memlint.formats.schema.suggest import nearest
-from memlint.formats.schema.validate import Compiled, compiled_schema
+from memlint.formats.schema.validate import CompiledSchema, compiled_schema
 
 _KINDS = {
     "string": ("str",),
@@ -70,7 +70,7 @@ def _schemas(section: Section) -> Iterator[tuple[Schema, list[Any]]]:
             yield compiled.root, [compiled.schema, *layouts]
 
 
-def _schema(name: str) -> Compiled | None:
+def _schema(name: str) -> CompiledSchema | None:
     try:
         return compiled_schema(name)
     except FileNotFoundError:

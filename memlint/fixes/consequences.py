@@ -36,17 +36,17 @@ def _completions(run: Run, before: Run) -> Follows:
 
 
 def _kernels(run: Run, before: Run) -> Follows:
-    """One switch for the loss and the layers, but in Axolotl (transformers 5.23 integrations/liger.py, LLaMA-Factory
-    0.9.5 model/model_utils/liger_kernel.py)."""
-    if run.loss.kind == "liger" != before.loss.kind and run.stack.framework != "axolotl":
+    """One switch for the loss and the layers (transformers 5.23 integrations/liger.py, LLaMA-Factory 0.9.5
+    model/model_utils/liger_kernel.py), where the framework has none for each."""
+    if run.loss.kind == "liger" != before.loss.kind and not run.planning.liger_kernels_apart:
         yield "loss.liger_kernels", True
 
 
 def _adapters(run: Run, before: Run) -> Follows:
-    """TRL's adapters have a dropout of 0.05 unless told otherwise (trl 1.16 trainer/model_config.py, lora_dropout)."""
-    given = refuses_dropout(run)  # the change says it then
-    if run.method.kind == "lora" != before.method.kind and run.stack.framework == "trl" and not given:
-        yield "method.dropout", 0.05
+    """Adapters have the framework's default of dropout, where the change does not say that they have none."""
+    dropout = run.planning.lora_dropout
+    if run.method.kind == "lora" != before.method.kind and dropout and not refuses_dropout(run):
+        yield "method.dropout", dropout
 
 
 def _pure(run: Run, before: Run) -> Follows:

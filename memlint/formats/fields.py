@@ -51,6 +51,14 @@ def root(document: Document, kind: str = "file") -> Section:
     return Section(document, document.value if isinstance(document.value, dict) else {}, (), kind)
 
 
+class Behaviour(NamedTuple):
+    """A field whose value follows from the framework's code alone; `source` cites it."""
+
+    field: str
+    value: Any
+    source: str
+
+
 class Fields:
     """Neutral fields by dotted name, their origins, and the issues met on the way."""
 
@@ -74,6 +82,11 @@ class Fields:
     def infer(self, name: str, value: Any, detail: str) -> None:
         """Set a field that follows from others; `detail` says how."""
         self.put(name, value, Origin("inferred", detail=detail))
+
+    def behave(self, *behaviours: Behaviour) -> None:
+        """Set what the framework's code does, whatever the config says."""
+        for one in behaviours:
+            self.put(one.field, one.value, Origin("framework", detail=one.source))
 
     def unknown(self, name: str, reason: str) -> None:
         """Say that a field cannot be known, and why."""

@@ -71,7 +71,7 @@ class Key(NamedTuple):
     `kind`: flag, whole (an integer), number, word (text in lower case), text (as written), words (names), any.
     `field`: the field of `Run` that the key says by itself; "" where it only matters together with other keys.
     `default`: the framework's own default, None where it has none.
-    `of`: the class of the framework that declares the key (`ModelConfig`), where the framework has several.
+    `of`: the class of the framework that declares the key (`ModelConfig`); the default's origin names it.
     `newer`: spellings that only the newest releases read; they win where a file has several.
     `older`: spellings of earlier releases that are still read.
     `since`: the framework and its release from which `name` is read; earlier ones are written `older[0]`.
@@ -83,6 +83,7 @@ class Key(NamedTuple):
     `read`: for a key whose meaning hangs on others; it puts the field itself.
     `read_with`: the key whose `read` reads this one as well.
     `can_write`: changes are written through this key only where this holds.
+    `can_add`: a file that does not have the key gets it only where this holds.
     `write`: for a value that needs more than `name: value`; it returns every key that has to change.
     `read_only`: no change of `field` is ever written through this key.
     `write_only`: `field` is read by another table, such as that of an engine's options.
@@ -112,6 +113,7 @@ class Key(NamedTuple):
     when: When | None = None
     read_with: str = ""
     can_write: CanWrite | None = None
+    can_add: CanWrite | None = None
     write_only: bool = False
     also: tuple[str, ...] = ()
     passes: str = ""
@@ -158,10 +160,14 @@ class Key(NamedTuple):
         said = list(neutral) if isinstance(neutral, tuple) else neutral
         return said if self.parsed(said) is not None else None
 
+    def given(self, section: Mapping[str, Any]) -> str | None:
+        """The spelling under which `section` has the key."""
+        return next((name for name in self.names if _has(section, name)), None)
+
     def spelling(self, change: Change) -> str:
         """The name under which the file says the key: the one that it has, else the one that the release knows."""
-        given = next((name for name in self.names if _has(change.section, name)), "")
-        if given or self.since is None:
+        given = self.given(change.section)
+        if given is not None or self.since is None:
             return given or self.name
         framework, release = self.since
         return self.older[0] if () < getattr(change.run.stack, framework) < release else self.name
@@ -169,6 +175,8 @@ class Key(NamedTuple):
     def written(self, change: Change) -> Written | None:
         """The keys that say the change, each with its new value; None where it cannot be said through this one."""
         if self.can_write is not None and not self.can_write(change):
+            return None
+        if self.can_add is not None and self.given(change.section) is None and not self.can_add(change):
             return None
         if self.write is not None:
             return self.write(change)
@@ -189,7 +197,12 @@ def _text(value: Any) -> str | None:
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
-    return as_words(value) or None
+    return as_words(value) if isinstance(value, (str, list)) else None
+
+
+def _number(value: Any) -> float | None:
+    found = as_number(value)
+    return None if found is None else float(found)
 
 
 def _any(value: Any) -> Any:
@@ -199,7 +212,7 @@ def _any(value: Any) -> Any:
 _PARSE: Mapping[str, Callable[[Any], Any]] = {
     "flag": _flag,
     "whole": as_int,
-    "number": as_number,
+    "number": _number,
     "word": _word,
     "text": _text,
     "words": _words,
@@ -270,11 +283,16 @@ def _read_plainly(row: Key, fields: Fields, given: Given) -> None:
         meant = row.neutral(row.default)
     if meant is not None:
         for field in row.fields:
-            fields.put(field, meant, given.origin(row.name))
+            fields.put(field, meant, _origin(row, given))
     elif value is not None and (value is UNKNOWN or row.invalid == "unknown"):
         reason = _why_unknown(row, given, value)
         for field in row.fields:
             fields.unknown(field, reason)
+
+
+def _origin(row: Key, given: Given) -> Origin:
+    origin = given.origin(row.name)
+    return origin._replace(detail=f"{origin.detail} {row.of}") if row.of and origin.kind == "default" else origin
 
 
 def _why_unknown(row: Key, given: Given, value: Any) -> str:

@@ -13,6 +13,7 @@ _VERSIONS = ("framework_version", "transformers", "trl", "peft", "torch", "deeps
 
 _NO_KERNELS = "default of transformers without flash-linear-attention and mamba_ssm; with them the interval's lower end"
 _RELEASE = "stack.unsloth"
+_NOT_ASSUMED = ("unknown", "framework")  # no value; what the framework's code does, whatever a config says
 _UNSLOTH = (
     "its releases differ, and go by what memory is free: checkpoints on the host or the card, the loss in chunks or "
     "over whole logits, a 4-bit copy with layers in 16 bits are between the interval's ends"
@@ -20,14 +21,14 @@ _UNSLOTH = (
 
 
 def assumptions(run: Run) -> tuple[Assumption, ...]:
-    """Every known value that has an origin, by field; origins as `file:line:column`, or what else said it."""
+    """Every known value that a config could decide, by field; origins as `file:line:column`, or what else said it."""
     return tuple(_assumed(run))
 
 
 def _assumed(run: Run) -> Iterator[Assumption]:
     for field, origin in sorted(run.origins.items()):
         value = _at(run, field)
-        if value is not UNKNOWN and origin.kind != "unknown" and field != _RELEASE:
+        if value is not UNKNOWN and origin.kind not in _NOT_ASSUMED and field != _RELEASE:
             yield Assumption(field, _plain(field, value), told(origin))
     if run.model.architecture and not run.stack.linear_attention and has_own_kernels(run):
         yield Assumption("stack.linear_attention", "torch", _NO_KERNELS)
@@ -76,6 +77,8 @@ def _plain(field: str, value: Any) -> Any:
     """Values that are no text, number or list by their names."""
     if field == "model.architecture":
         return getattr(value, "class_name", None)
+    if field == "method.extra_models":
+        return [model.name for model in value]
     if field == "hardware.gpu":
         return getattr(value, "name", None)
     if field.startswith("stack.") and isinstance(value, tuple):

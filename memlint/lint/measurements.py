@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from memlint.errors import UsageError
-from memlint.lint.session import project_root, real_folder
+from memlint.lint.projects import project_root, real_folder
 from memlint.memory.card.calibration import FILE, Measurement, load
 from memlint.repository.upward import upward
 from memlint.settings.files import nearest
@@ -40,7 +40,7 @@ def _measured(folder: str, root: str) -> str | None:
 
 
 @lru_cache(maxsize=1_024)
-def known(folder: str) -> tuple[Measurement, ...]:
+def read_measurements(folder: str) -> tuple[Measurement, ...]:
     """The measurements in `folder`. Raises UsageError for a file that is damaged or cannot be read."""
     try:
         return load(folder)

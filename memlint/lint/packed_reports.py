@@ -15,7 +15,7 @@ from memlint.report.model import FileReport
 Item = TypeVar("Item")
 
 BLOCK = 64
-LOOSE = 256  # reports that are not worth packing
+MANY = 256  # reports from which on packing is worth it
 
 
 class Packed(Sequence[Item], Generic[Item]):
@@ -56,9 +56,9 @@ class Packed(Sequence[Item], Generic[Item]):
         return found[place]
 
 
-def kept(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
+def reread(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
     """`reports`, of which there are about `number`, to be read more than once."""
-    return tuple(reports) if number <= LOOSE else Packed(reports)
+    return tuple(reports) if number <= MANY else Packed(reports)
 
 
 def _packed(items: list[Item]) -> bytes | list[Item]:

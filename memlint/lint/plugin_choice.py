@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from memlint.commands import options
+from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.settings import SettingsError, named_plugins, user_plugins
 
@@ -14,45 +13,35 @@ from memlint.settings import SettingsError, named_plugins, user_plugins
 MOST_ROOTS = 64
 
 
-def named(given: options.Options) -> tuple[str, ...]:
-    """Plug-ins to load, in order; files by their full path. Raises UsageError.
+class PluginChoice(NamedTuple):
+    """Plug-ins to load, in order, files by their full path; and those that a repository names without leave."""
 
-    What a repository's settings name is only told unless --allow-plugins is given: Python there runs with the rights of
-    whoever lints, and configs are often somebody else's.
+    names: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+
+
+def choose_plugins(
+    asked: Sequence[str], roots: Sequence[str], settings_file: str | None, isolated: bool, allowed: bool
+) -> PluginChoice:
+    """`asked`: by the command line. `allowed`: whether those of the repository's settings are loaded, too.
+
+    Python there runs with the rights of whoever lints, and configs are often somebody else's. Raises UsageError.
     """
-    asked = [full_name(name) for name in getattr(given, "plugin", [])]
-    isolated = getattr(given, "isolated", False)
+    wanted = [full_name(name) for name in asked]
     try:
         own = [] if isolated else list(user_plugins())
-        theirs = [] if isolated else list(_of_repositories(given))
+        theirs = [] if isolated else list(_of_repositories(roots, settings_file))
     except SettingsError as error:
         raise UsageError(f"settings: {error}") from None
-    if theirs and not getattr(given, "allow_plugins", False):
-        left = [name for name in theirs if name not in (*asked, *own)]
-        if left:
-            names = ", ".join(os.path.relpath(name) if os.path.isabs(name) else name for name in left)
-            sys.stderr.write(
-                f"memlint: plug-ins of this repository are not loaded: {names} (--allow-plugins loads them)\n"
-            )
-        theirs = []
-    return tuple(dict.fromkeys((*asked, *own, *theirs)))
+    refused = () if allowed else tuple(name for name in theirs if name not in (*wanted, *own))
+    return PluginChoice(tuple(dict.fromkeys((*wanted, *own, *(theirs if allowed else ())))), refused)
 
 
-def plugged(given: options.Options) -> tuple[str, ...]:
-    """Loads what an invocation names, once: `--gpu` may be a plug-in's card. Raises UsageError."""
-    if not hasattr(given, "plugged"):
-        names = named(given)
-        plug_in(names)
-        given.plugged = names
-    found: tuple[str, ...] = given.plugged
-    return found
-
-
-def plug_in(names: tuple[str, ...]) -> None:
+def load_plugins(names: tuple[str, ...]) -> None:
     """Loads plug-ins. Raises UsageError for one that cannot be used."""
     if not names:
         return
-    from memlint.plugins import PluginError, load
+    from memlint.plugins import PluginError, load  # only where somebody names one
     from memlint.ruleset.rule import RuleError
 
     try:
@@ -63,10 +52,10 @@ def plug_in(names: tuple[str, ...]) -> None:
         raise UsageError(str(error)) from None
 
 
-def _of_repositories(given: options.Options) -> Iterable[str]:
-    for path in [path for path in given.paths or ["."] if path != "-"][:MOST_ROOTS]:
+def _of_repositories(roots: Sequence[str], settings_file: str | None) -> Iterable[str]:
+    for path in roots[:MOST_ROOTS]:
         beside = os.path.join(path, "x.yaml") if os.path.isdir(path) else path
-        yield from named_plugins(os.path.abspath(beside), getattr(given, "settings", None))
+        yield from named_plugins(os.path.abspath(beside), settings_file)
 
 
 def full_name(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.issues import ISSUES
-from memlint.lint.linter import Linter
-from memlint.lint.session import UNREADABLE
+from memlint.lint.analyse_file import UNREADABLE
+from memlint.lint.rule_catalog import RuleCatalog
 from memlint.report.model import RuleFacts
 from memlint.ruleset.engine import INTERNAL_ERROR
 from memlint.ruleset.source_findings import RULES
@@ -21,19 +21,19 @@ _SUPPRESSIONS = {
 }
 
 
-def rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
+def rule_facts(catalog: RuleCatalog) -> tuple[RuleFacts, ...]:
     """All rules that a finding can have, ordered by id."""
-    known = {rule.id: rule for rule in (*fixed(), *_written(linter))}
+    known = {rule.id: rule for rule in (*built_in_rules(), *_written(catalog))}
     return tuple(known[rule] for rule in sorted(known))
 
 
-def _written(linter: Linter) -> Iterator[RuleFacts]:
-    for rule in linter.rules():
+def _written(catalog: RuleCatalog) -> Iterator[RuleFacts]:
+    for rule in catalog.rules():
         texts = rule.texts()
         yield RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family, texts.sources)
 
 
-def fixed() -> Iterator[RuleFacts]:
+def built_in_rules() -> Iterator[RuleFacts]:
     """The rules that no rule file defines: of formats, of parsers, about suppressions, and memlint's own errors."""
     yield RuleFacts(INTERNAL_ERROR, "internal/error", "memlint failed on this file", "error", "", "", "internal")
     yield RuleFacts(UNREADABLE, "source/unreadable", "The file cannot be read", "error", "", "", "source")

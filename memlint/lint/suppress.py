@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.commands import options
 from memlint.errors import UsageError
 from memlint.findings import Finding
-from memlint.lint.session import Outcome
+from memlint.hardware.named import named_gpu
+from memlint.lint.analyse_file import FileAnalysis
 from memlint.settings import FileSettings
 from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document
@@ -17,7 +17,7 @@ from memlint.suppressions.apply import Known, Waiver, apply, read_directives
 from memlint.suppressions.directives import MALFORMED, finding
 
 
-class Hidden(NamedTuple):
+class Suppressed(NamedTuple):
     """`findings` that stay, those about suppressions included; `used`: the waivers of settings that hid something."""
 
     findings: tuple[Finding, ...]
@@ -25,43 +25,43 @@ class Hidden(NamedTuple):
     used: frozenset[Waiver] = frozenset()
 
 
-def hidden(
-    outcome: Outcome,
+def suppress(
+    analysed: FileAnalysis,
     settings_of: Callable[[str], FileSettings],
-    known: Known = (),
-    in_force: Known | None = None,
-    is_there: Callable[[str, str], bool] = lambda name, path: True,
-) -> Hidden:
+    known: Known,
+    in_force: Known,
+    can_name: Callable[[str, str], bool],
+) -> Suppressed:
     """The findings of a file after the comments and settings of every file that takes part in it.
 
-    `is_there(name, path)`: whether the file at `path` can name the file `name`.
+    `can_name(name, path)`: whether the file at `path` can name the file `name`.
     """
-    findings, suppressed, used = outcome.findings, 0, frozenset[Waiver]()
+    findings, suppressed, used = analysed.findings, 0, frozenset[Waiver]()
     extra: list[Finding] = []
-    own = {analysis.document.path for analysis in outcome.analyses}
-    for document in _documents(outcome):
-        told = apply(findings, document, settings_of(document.path), today(), known, in_force)
-        findings, suppressed, used = told.kept, suppressed + len(told.suppressed), used | told.used
-        if document.path in own and outcome.format:
-            extra += (*told.extra, *_unusable(document, is_there))
-    return Hidden((*findings, *extra), suppressed, used)
+    own = {analysis.document.path for analysis in analysed.analyses}
+    for document in _documents(analysed):
+        one = apply(findings, document, settings_of(document.path), today(), known, in_force)
+        findings, suppressed, used = one.kept, suppressed + len(one.suppressed), used | one.used
+        if document.path in own and analysed.format:
+            extra += (*one.extra, *_unusable(document, can_name))
+    return Suppressed((*findings, *extra), suppressed, used)
 
 
 def today() -> str:
     return time.strftime("%Y-%m-%d")
 
 
-def _documents(outcome: Outcome) -> Iterator[Document]:
+def _documents(analysed: FileAnalysis) -> Iterator[Document]:
     """Every document that takes part, each once, the file's own first."""
     seen: set[tuple[str, int]] = set()
-    for analysis in outcome.analyses:
+    for analysis in analysed.analyses:
         for document in (analysis.document, *(analysis.parsed.documents if analysis.parsed else ())):
             if (document.path, document.index) not in seen:
                 seen.add((document.path, document.index))
                 yield document
 
 
-def _unusable(document: Document, is_there: Callable[[str, str], bool]) -> Iterator[Finding]:
+def _unusable(document: Document, can_name: Callable[[str, str], bool]) -> Iterator[Finding]:
     """What a comment says and memlint cannot use: told there, as the estimate goes on without it."""
     own = read_directives(document)
     for name, (value, span) in own.facts.items():
@@ -69,13 +69,13 @@ def _unusable(document: Document, is_there: Callable[[str, str], bool]) -> Itera
             yield finding(MALFORMED, wrong, document.path, span)
     for names, span in own.companions:
         for name in filter(None, names.split(",")):
-            if not is_there(name, document.path):
+            if not can_name(name, document.path):
                 yield finding(MALFORMED, f"`with={name}`: there is no such file", document.path, span)
 
 
 def _unknown_card(name: str) -> str:
     try:
-        options.gpu(name)
+        named_gpu(name)
     except UsageError as error:
         return str(error)
     return ""

@@ -26,9 +26,7 @@ def detail_for(files: int) -> str:
 
 
 def what_if(run: Run, detail: str) -> WhatIf | None:
-    """The grid of a run; None for one that cannot be estimated, and without a `detail` ("full" or "small")."""
-    if not detail:
-        return None
+    """The grid of a run, "full" or "small"; None for one that cannot be estimated."""
     now = tuple(get(run, name) for name in AXES)
     if any(value is UNKNOWN for value in now) or run.purpose != "train":
         return None

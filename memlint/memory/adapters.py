@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 from memlint._record import NamedTuple
 from memlint.architectures.model import Weight
 from memlint.run import Method, Run
 
 LORA_KINDS = ("lora", "dora")
 PER_WEIGHT_KINDS = ("lora", "dora", "oft", "boft", "ia3")
-
-
-# Families whose expert projections PEFT 0.21 moves from target modules to target parameters (peft 0.21.2
-# utils/transformers_weight_conversion.py:333; transformers 5.23 conversion_mapping.py), and the names it moves.
-_MIXTRAL_LIKE = "mixtral minimax minimax_m2"
-_QWEN_LIKE = (
-    "afmoe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe glm4_moe glm4_moe_lite glm_moe_dsa glm4v_moe"
-    " longcat_flash solar_open qwen3_moe qwen3_omni_moe qwen3_next hunyuan_v1_moe flex_olmo olmoe exaone_moe"
-    " cohere2_moe"
-)
-FUSED_EXPERTS = {
-    **dict.fromkeys(_MIXTRAL_LIKE.split(" "), ("w1", "w3", "w2", "gate")),
-    **dict.fromkeys(_QWEN_LIKE.split(" "), ("gate_proj", "up_proj", "down_proj", "gate")),
-}
 
 
 class Branch(NamedTuple):
@@ -34,12 +21,12 @@ class Branch(NamedTuple):
 def converted(run: Run) -> Method:
     """The method with expert projections as PEFT targets them in stacked form."""
     method, architecture = run.method, run.model.architecture
-    moved = FUSED_EXPERTS.get(architecture.family)
+    moved = families.of(architecture).experts.peft_moves
     linears = () < run.stack.transformers < (5,) or () < run.stack.peft < (0, 19)
-    if moved is None or method.kind not in LORA_KINDS or linears:
+    if not moved or method.kind not in LORA_KINDS or linears:
         return method
     everything = method.targets == ("all-linear",)
-    if everything and run.stack.framework == "llamafactory":  # its own search finds nn.Linear only
+    if everything and method.targets_linear_only:
         return method
     asked = [name for name in moved if everything or any(target.split(".")[-1] == name for target in method.targets)]
     if not asked:

@@ -14,8 +14,8 @@ def checkpoints_there(shared: Step, units: tuple[Unit, ...]) -> int:
     run = shared.run
     if run.checkpointing.mode in ("none", "selective"):
         return 0
-    plainly = run.stack.framework == "llamafactory"  # frozen layers run so (0.9.5 model_utils/checkpointing.py:98)
-    layers = sum(unit.repeat for unit in units if unit.name == "layer" and (_trains(unit) or not plainly))
+    skips = run.checkpointing.skips_frozen_layers
+    layers = sum(unit.repeat for unit in units if unit.name == "layer" and (_trains(unit) or not skips))
     return layers * held(shared.counts["hidden"] * shared.width, pinned=True) * ranks_per_node(run)
 
 

@@ -9,6 +9,7 @@ import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.checkpoint_offload as offloaded
 import memlint.memory.evaluation as evaluation
+import memlint.memory.families.lookup as families
 import memlint.memory.generation as generation
 import memlint.memory.inference as inference
 import memlint.memory.parameters as parameters
@@ -21,11 +22,12 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
+from memlint.memory.frozen_models import FrozenModel, forward_bytes, frozen_models, with_frozen_models
 from memlint.memory.loss import FUSED, kind_of
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
 from memlint.memory.releases import canonical_stack
-from memlint.memory.step import compares, step
+from memlint.memory.step import Step, compares, step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import UNKNOWN, Run, Unknown
@@ -66,32 +68,10 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
         return unknown(UnknownField(missing.field, _why(run, missing)))
 
 
-# Those of them that ran sdpa, without their soft-capping, from 4.46 (before, Gemma 2 chose eager by itself) up to this
-# 5.x (`_supports_sdpa` in models/gemma2/modeling_gemma2.py, 4.45.2, 4.48.3, 4.57.6, 5.0.0 to 5.23.0).
-_SDPA_FOR_A_WHILE = {"gemma2": 21, "vaultgemma": 21}
-
-
-# The release that brought sdpa to families whose code before it was eager (`_supports_sdpa` in models/*/modeling_*.py,
-# 4.33.3 to 4.53.3).
-_SDPA_SINCE = {
-    **dict.fromkeys(("gpt_bigcode", "llama"), (4, 36)),
-    **dict.fromkeys(("mistral", "mixtral"), (4, 37)),
-    **dict.fromkeys(("phi", "stablelm"), (4, 39)),
-    **dict.fromkeys(("gpt2", "gpt_neox"), (4, 42)),
-    "phi3": (4, 45),
-    "opt": (4, 46),
-    **dict.fromkeys(("llava", "llava_next", "llava_next_video", "vipllava"), (4, 46)),
-}
-
-
 def with_effective_attention(run: Run) -> Run:
     """The run with eager attention where its transformers had no sdpa for its model."""
-    architecture = run.model.architecture
-    family = getattr(architecture, "family", "")
-    too_old = () < run.stack.transformers < _SDPA_SINCE.get(family, ())
-    if run.attention.implementation != "sdpa" or (getattr(architecture, "supports_sdpa", True) and not too_old):
-        return run
-    if family in _SDPA_FOR_A_WHILE and (4, 46) <= run.stack.transformers < (5, _SDPA_FOR_A_WHILE[family]):
+    has_sdpa = families.of(run.model.architecture).attention.sdpa
+    if run.attention.implementation != "sdpa" or has_sdpa.include(run.stack.transformers):
         return run
     return run._replace(attention=run.attention._replace(implementation="eager"))
 
@@ -124,14 +104,16 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
         return unknown(field, allocated_low_bytes=floor, parameters=placed.parameters)
     alone = state.weights
-    state = with_extra_models(run, units, state)
+    others = frozen_models(run, _state)
+    state = with_frozen_models(_with_copies(run, units, state), others)
     if run.purpose == "inference":
         return _inference(run, computed, state)
     shared = step(run, computed, simulated)
     found, walked = phases(shared, computed, state)
     if compares(run):
         load, forward, *rest = found
-        found = (load, evaluation.beside_the_policy(shared, computed, state, forward, walked.held), *rest)
+        compared = _reference_forward(run, shared, computed, state, others)
+        found = (load, evaluation.beside_the_policy(shared, forward, walked.held, compared), *rest)
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
@@ -141,7 +123,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
     details |= _moments(found, computed, state)
-    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, found)
+    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, others, found)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
@@ -156,7 +138,9 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     )
 
 
-def _bounds(run: Run, placed: Placed, state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+def _bounds(
+    run: Run, placed: Placed, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
+) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, that the file leaves possible."""
     low, high = interval.of_features(run, placed.computed, state, found)
     if not run.model.architecture.towers:
@@ -166,7 +150,8 @@ def _bounds(run: Run, placed: Placed, state: ModelState, found: tuple[Phase, ...
     if certain is None or not towers.trains(placed.units):
         return low, high
     bare = _placed(certain)
-    least, _ = phases(step(certain, bare.computed), bare.computed, with_extra_models(certain, bare.units, bare.state))
+    held = with_frozen_models(_with_copies(certain, bare.units, bare.state), others)
+    least, _ = phases(step(certain, bare.computed), bare.computed, held)
     return min(low, max(map(_allocated, least))), high
 
 
@@ -239,13 +224,22 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
     return on_card(run, found, peak, details)._replace(parameters=parameters.total(units), trainable_parameters=0)
 
 
-def with_extra_models(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
-    """Reference and reward models beside the trained one: its base again in the frozen dtype.
+def _reference_forward(
+    run: Run, shared: Step, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
+) -> int:
+    """The highest level of the reference's forward: of the model that was named, else of the policy's own layers."""
+    if run.method.reference_model == "named" and others:
+        refuse_unmodelled(others[0].run, others[0].units)
+        return forward_bytes(others[0]._replace(run=with_effective_attention(others[0].run)))
+    return evaluation.forward_without_gradients(shared, units, state, head=False)[0]
 
-    ZeRO-3 and FSDP shard them as well.
+
+def _with_copies(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
+    """A reference that is a copy of the trained model: its base again in the frozen dtype.
+
+    ZeRO-3 and FSDP shard it as well.
     """
-    copies = (run.method.reference_model in ("copy", "named")) + (run.method.reward_model == "full")
-    if not copies:
+    if run.method.reference_model != "copy":
         return state
     width = BYTES[str(run.model.weights_dtype)]
     base = sum(
@@ -257,7 +251,7 @@ def with_extra_models(run: Run, units: tuple[Unit, ...], state: ModelState) -> M
     ranks = run.parallelism.world_size
     sharded = run.parallelism.engine == "fsdp" or run.parallelism.zero.stage == 3
     share = ranks if sharded and run.parallelism.engine != "single" and isinstance(ranks, int) else 1
-    return state._replace(weights=state.weights + copies * width * base // max(1, share))
+    return state._replace(weights=state.weights + width * base // max(1, share))
 
 
 def _moments(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:

@@ -72,14 +72,14 @@ def forward_without_gradients(
     return peak, logits
 
 
-def beside_the_policy(shared: Step, units: tuple[Unit, ...], state: ModelState, forward: Phase, held: int) -> Phase:
+def beside_the_policy(shared: Step, forward: Phase, held: int, reference: int) -> Phase:
     """The forward phase where a reference model's forward runs while the policy's graph and fp32 logits are there
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:215-260): its layers may be higher than its own logits, which the loss
-    counts. `held`: activations alive when the policy's forward ends."""
-    peak, _ = forward_without_gradients(shared, units, state, head=False)
+    counts. `held`: activations alive when the policy's forward ends; `reference`: the highest level of the
+    reference's."""
     parts = dict(forward.components)
     parts["logits"] = 4 * shared.counts["logits"]
-    parts["activations"] = held + peak + inputs_bytes(shared)
+    parts["activations"] = held + reference + inputs_bytes(shared)
     parts["temporaries"] = 0
     found = phase("forward", parts)
     return found if found.allocated_bytes > forward.allocated_bytes else forward

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import memlint.memory.autograd.ops as ops
+import memlint.memory.families.lookup as families
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
@@ -71,7 +71,6 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShap
 
 
 FUSED = ("liger", "cut", "unsloth", "chunked")
-_SHIFTS_LABELS = (4, 49)  # transformers; before, the logits were shifted
 _KEEPS_HALF = (4, 46)  # before, the model's logits were fp32 ones
 
 
@@ -82,40 +81,16 @@ def kind_of(run: Run) -> str:
     return "plain" if run.loss.label_smoothing and run.method.stage in ("pt", "sft") and kind in FUSED else kind
 
 
-# Families whose own loss took the logits as they are: from which release on, and the one that gave them the common
-# loss. Those that read images take the tokens that the attention mask has (models/llava/modeling_llava.py:455, v4.51.3)
-# of logits that, up to 4.45, their language model had turned into fp32.
-_OWN_LOSS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox_japanese"), ((0,), (4, 48))),
-    **dict.fromkeys(("mpt", "opt", "persimmon", "stablelm"), ((0,), (4, 48))),
-    "gpt_neox": ((0,), (4, 49)),
-    **dict.fromkeys(("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava"), (_KEEPS_HALF, (4, 52))),
-    "mistral3": ((4, 50), (4, 52)),
-    "llama4": ((4, 51), (5, 17)),
-}
-# Families whose own loss takes the masked tokens of fp32 logits, a copy (models/gemma3/modeling_gemma3.py:1343-1350,
-# v4.51.3), and the release that gave them the common one.
-_MASKED_COPY: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("idefics3", "paligemma", "smolvlm"), (4, 52)),
-    **dict.fromkeys(("gemma3", "shieldgemma2"), (5, 17)),
-}
-
-
-def _family(run: Run) -> str:
-    return run.model.architecture.family if run.model.architecture else ""
-
-
 def takes_as_they_are(run: Run) -> bool:
     """Whether the model's own loss makes no fp32 logits: cross entropy runs in their dtype, under autocast in fp32."""
-    since, until = _OWN_LOSS.get(_family(run), ((), ()))
-    return () < since <= run.stack.transformers < until and run.loss.kind == "plain"
+    own = families.of(run.model.architecture).loss.in_own_dtype
+    return own.include(run.stack.transformers) and run.loss.kind == "plain"
 
 
 def copies_shifted(run: Run) -> bool:
     """Whether the loss of this stack makes fp32 logits and a contiguous copy of the shifted ones."""
-    until = max(_SHIFTS_LABELS, _MASKED_COPY.get(_family(run), ()))
-    older = () < run.stack.transformers < until
-    return older and run.loss.upcast_logits is not False and not takes_as_they_are(run)
+    older = families.of(run.model.architecture).loss.copies_logits
+    return older.include(run.stack.transformers) and run.loss.upcast_logits is not False and not takes_as_they_are(run)
 
 
 def upcasts_head(run: Run) -> bool:

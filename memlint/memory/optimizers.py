@@ -1,6 +1,36 @@
-"""States and step temporaries of optimizers, bytes. The table stands in optimizers.yaml.
+"""States and step temporaries of optimizers, bytes.
 
-What runs reads optimizers.json, its compact copy: parsing YAML costs more than an estimate.
+optimizers.json has one entry for each optimizer, with its source:
+
+states: one entry per state tensor of a parameter:
+  param     the parameter's dtype
+  float32, bfloat16
+  bnb8      a byte an element and an fp32 absmax per block of 256; fp32 below 4096 elements
+  bnb8_double  twice bnb8 (two moving averages in one tensor)
+  ao8, ao4, aofp8  torchao: a byte (half a byte) and an fp32 scale per 256 (128); the parameter's dtype where the
+            tensor has fewer than 4096 elements or no whole number of blocks; int8 and int4 with a code table
+  factored  fp32 row and column sums of a matrix; of a vector, fp32 per element
+  rows      one value per row in the parameter's dtype; of a vector, one
+  kahan     the parameter's dtype, only where that is a half precision
+  low_rank  GaLore and APOLLO: a state in their rank for targeted matrices, `param` for all others
+  low_bnb8, low_factored  the same, in 8 bits and factored
+  projector  GaLore's projection: singular vectors; of an fp32 gradient all of them (a slice keeps its whole tensor
+            alive), of a half one only its rank's (cast, so copied)
+  projector_float  the same of a gradient that is always turned into fp32 first: all singular vectors
+  random    APOLLO's random projection, in the parameter's dtype
+  matrix    the parameter's dtype for matrices inside layers; vectors, embedding and head have two (AdamW)
+  precond   SOAP, Shampoo: two square fp32 matrices per side of a matrix up to 10000
+foreach: multiples of all trainable bytes that a multi-tensor step allocates.
+What a step that goes tensor by tensor allocates, for the tensor that needs most:
+  single, half_single, single32, half_single32: multiples of the tensor in its own dtype or in fp32; `half_` for
+            half-precision tensors where they differ
+  low       multiples of the targeted matrices' low-rank gradient;  svd: the singular value decomposition of a refresh
+  newton    Muon's Newton-Schulz iteration on matrices inside layers
+Where `foreach` and `single` both stand, `optimizer.foreach` decides.
+step: the step counter is a GPU tensor. paged: states over 1e5 elements are managed memory, outside of PyTorch's
+  allocator (their absmax is not). layerwise: the step runs inside backward, gradients go at once. host: states and
+  step are on the CPU. rank: the projection rank where nobody says it.
+aliases: other names of the same thing. All figures were counted on the real classes (tests/memory/test_optimizers.py).
 """
 
 from __future__ import annotations
@@ -76,7 +106,7 @@ def is_layerwise(run: Run) -> bool:
 
 def step_lags_one_gradient(run: Run) -> bool:
     """Whether a layer-wise step happens one gradient late (LOMO's hooks see the parameters before)."""
-    return bool(entry_of(run.optimizer).get("waits"))
+    return bool(entry_of(run.optimizer).get("step_lags_one_gradient"))
 
 
 def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
@@ -115,7 +145,7 @@ def _kind(run: Run) -> _Kind:
     version = run.stack.transformers
     told = any(name.startswith("bnb8") for name in entry["states"]) and (not version or version >= (4, 52))
     rank = run.optimizer.rank or int(entry.get("rank", 0))
-    return _Kind(entry, run.optimizer, rank, told, run.stack.framework != "llamafactory")
+    return _Kind(entry, run.optimizer, rank, told, run.optimizer.projects_head)
 
 
 def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
@@ -128,8 +158,6 @@ def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
 def _temporaries(kind: _Kind, trained: list[tuple[Tensor, int]]) -> int:
     """What the step allocates beyond states and gradients."""
     entry, optimizer = kind.entry, kind.optimizer
-    if optimizer.fused and "foreach" in entry:
-        return 0
     decayed = entry.get("decayed", 0) if optimizer.weight_decay else 0
     if "foreach" in entry and optimizer.foreach is not False:
         times = entry["foreach"] + decayed

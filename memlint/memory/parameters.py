@@ -6,6 +6,7 @@ import re
 from itertools import groupby
 
 import memlint.memory.adapters as adapters
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower, Weight
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load
 from memlint.memory.values import Tensor, Unit
@@ -43,7 +44,7 @@ def units(run: Run) -> tuple[Unit, ...]:
             raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
     builder = _Builder(run, architecture)
     before, after = _outside(architecture)
-    if run.method.stage == "rm" and run.stack.framework != "llamafactory":  # a score of one number instead
+    if run.method.stage == "rm" and run.method.reward_head == "score":  # one number instead
         after = tuple(weight for weight in after if weight.kind != "head")
     found = [Unit("embedding", builder.tensors(before, builder.non_layer_weights))]
     for tower in architecture.towers:
@@ -249,9 +250,6 @@ class _Builder:
 
     def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
         shape = weight.shape
-        wanted = self.run.model.vocab_size
-        if weight.kind in ("embedding", "head") and isinstance(wanted, int):
-            shape = _resized(shape, self.architecture.vocab_size, wanted)
         count = numel(shape)
         return Tensor(name, count, shape, weight.kind, trained, dtype, count * BYTES[dtype], weight.copies)
 
@@ -275,27 +273,9 @@ def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
     return quantized_bytes(weight.shape, quantization)
 
 
-# Families whose experts were one 3-D parameter before transformers 5 (4.57 models/*/modeling_*.py).
-_STACKED_BEFORE: tuple[str, ...] = (
-    "dbrx",
-    "gpt_oss",
-    "granitemoe",
-    "granitemoeshared",
-    "granitemoehybrid",
-    "jetmoe",
-    "llama4",
-)
-_STACKED_BEFORE += ("llama4", "llama4_text", "qwen3_vl_moe", "qwen3_vl_moe_text")
-
-
 def stacks_experts(run: Run) -> bool:
     """Whether this stack holds a layer's experts in 3-D parameters: transformers 5 does, before they were linears."""
-    version = run.stack.transformers
-    return not version or version >= (5,) or run.model.architecture.family in _STACKED_BEFORE
-
-
-def _resized(shape: tuple[int, ...], vocabulary: int, wanted: int) -> tuple[int, ...]:
-    return (wanted, *shape[1:]) if shape and shape[0] == vocabulary else shape
+    return families.of(run.model.architecture).experts.stacked.include(run.stack.transformers)
 
 
 def _search(pattern: str, name: str) -> bool:

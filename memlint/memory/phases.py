@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 import memlint.memory.vision.towers as towers
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.step import Step, segments
@@ -52,7 +53,7 @@ def _rotaries(shared: Step) -> int:
     """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
     models/gemma3/modeling_gemma3.py:549)."""
     kinds = shared.architecture.layer_types
-    if not kinds[0].class_name.startswith("Gemma3Decoder"):
+    if not families.of_layer(kinds[0].class_name).rotary.apart_for_windows:
         return 1
     return len({kind.attention.sliding_window > 0 for kind in kinds})
 

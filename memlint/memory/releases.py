@@ -6,18 +6,17 @@ estimate, which is then worked out once. tests/memory/test_releases.py holds the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
-from memlint.memory.adapters import FUSED_EXPERTS
-from memlint.run import Run, Stack
+from memlint.memory.families.traits import Version
+from memlint.run import Run, Stack, Unknown
 
-# From these releases on, nothing in this folder changes for a model of attention and dense MLPs alone.
-_SETTLED = {"transformers": (4, 52), "torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
-# Later ones count for these: for their attention (estimate.py, `with_effective_attention`), for their loss (loss.py,
-# `_MASKED_COPY`), for adapters of their experts; and for every model under Unsloth (unsloth.py, `_loss_in_chunks`).
-_LATER = frozenset(("gemma2", "vaultgemma", "gemma3", "shieldgemma2")) | FUSED_EXPERTS.keys()
+# From these releases on, nothing in this folder changes for any model, beside what `_transformers` says.
+_SETTLED: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
 _PLAIN = ("attention", "mla")
 
 
@@ -26,18 +25,19 @@ def canonical_stack(run: Run) -> Stack:
 
     Equal ones are one object, so that what is found by identity (recent.py) is found again.
     """
-    return _settled(run.stack, _is_plain(run.model.architecture) and not run.stack.use_unsloth)
+    return _canonical(run.stack, _transformers(run))
 
 
 _same: dict[Stack, Stack] = {}
 
 
 @lru_cache(maxsize=256)
-def _settled(stack: Stack, plain: bool) -> Stack:
+def _canonical(stack: Stack, transformers: Version | None) -> Stack:
     changes: dict[str, Any] = {"framework_version": ()}
-    for name, settled in _SETTLED.items():
+    settled = _SETTLED if transformers is None else {**_SETTLED, "transformers": transformers}
+    for name, release in settled.items():
         version = getattr(stack, name)
-        if (not version or version >= settled) and (name != "transformers" or plain):
+        if not version or version >= release:
             changes[name] = ()
     if "transformers" in changes:  # PEFT's releases differ for stacked experts alone (adapters.py, `converted`)
         changes["peft"] = ()
@@ -45,8 +45,23 @@ def _settled(stack: Stack, plain: bool) -> Stack:
     return _same.setdefault(found, found)
 
 
-def _is_plain(architecture: object) -> bool:
-    if not isinstance(architecture, Architecture) or architecture.family in _LATER:
-        return False
+def _transformers(run: Run) -> Version | None:
+    """The release of transformers from which on nothing changes for the models of this run.
+
+    Of attention and dense MLPs alone it is 4.52, or the last that a family's row names. None where any release may
+    matter: state-space layers, experts and adapters that PEFT moves to them, and every model under Unsloth
+    (unsloth.py, `_loss_in_chunks`).
+    """
+    if run.stack.use_unsloth:
+        return None
+    settled = [_settled_since(model.architecture) for model in (run.model, *run.method.extra_models)]
+    return None if None in settled else max(release for release in settled if release is not None)
+
+
+def _settled_since(architecture: Architecture | Unknown) -> Version | None:
+    family = families.of(architecture)
+    if not isinstance(architecture, Architecture) or family.experts.peft_moves:
+        return None
     layers = architecture.layer_types
-    return all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.parallel_ssm) for one in layers)
+    plain = all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.parallel_ssm) for one in layers)
+    return max((4, 52), families.last_change(architecture.family)) if plain else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
@@ -28,18 +29,7 @@ from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
 
-# Families without the attention interface: whatever is asked for, their own code runs (transformers 5.23).
-_EAGER_ONLY = ("bloom",)
 _COPY = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
-
-
-# Families whose decoder layers Liger patches as the tape says: RMSNorm, gated MLP and rotary embedding; in others only
-# the loss is counted as fused, which leaves their layers' kernels too high. In those with a norm behind a block, norms
-# make a gradient of their own (liger_kernel 0.8.5 transformers/monkey_patch.py).
-_LIGER_BESIDE = frozenset(("gemma2", "gemma3_text", "olmo2", "olmo3"))
-_LIGER_LAYERS = (
-    frozenset(("llama", "mistral", "ministral", "qwen2", "qwen3", "gemma", "granite", "smollm3")) | _LIGER_BESIDE
-)
 
 
 class Step(NamedTuple):
@@ -115,8 +105,7 @@ def kernels(run: Run, simulated: bool) -> KernelConfig:
     if not isinstance(implementation, str):
         raise Missing("attention.implementation", "say the attention implementation")
     half = BYTES[compute] if precision.autocast else 0
-    architecture: Architecture = run.model.architecture
-    if architecture.family in _EAGER_ONLY:
+    if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
     experts = _experts(run)
     eager = implementation == "eager"
@@ -128,14 +117,9 @@ def kernels(run: Run, simulated: bool) -> KernelConfig:
     return found._replace(norms_in_place=False) if liger == "beside" else found
 
 
-# Whose stacked experts transformers 4 ran one by one, each a copy
-# (models/qwen3_vl_moe/modeling_qwen3_vl_moe.py:104-112, v4.57.6).
-_COPIES_EXPERTS = ("gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text")
-
-
 def _experts(run: Run) -> str:
     """How this stack runs a layer's experts: grouped_mm, copied (one by one out of their stack), or loop (linears)."""
-    if () < run.stack.transformers < (5,) and run.model.architecture.family in _COPIES_EXPERTS:
+    if families.of(run.model.architecture).experts.copied.include(run.stack.transformers):
         return "copied"
     return "grouped_mm" if stacks_experts(run) else "loop"
 
@@ -149,15 +133,11 @@ def _unpacked(run: Run) -> int:
     return 4 if quantization.bits > 4 else BYTES[str(run.model.weights_dtype)]
 
 
-# Until sdpa came to them (models/gpt_neox/modeling_gpt_neox.py:289, models/opt/modeling_opt.py:239-242, v4.38.2).
-_OLD_SOFTMAX = {"gpt_neox": (4, 42), "opt": (4, 46)}
-
-
 def _softmax_as_given(run: Run) -> bool:
-    """Whether the softmax took the scores' dtype; OPT's asked for fp32 where they are fp16."""
-    family = run.model.architecture.family
-    old = () < run.stack.transformers < _OLD_SOFTMAX.get(family, ())
-    return old and (family, run.precision.compute) != ("opt", "float16")
+    """Whether eager attention's softmax took the scores' dtype in this release."""
+    traits = families.of(run.model.architecture).attention
+    upcast = traits.softmax_upcasts_fp16 and run.precision.compute == "float16"
+    return traits.softmax_was_as_given.include(run.stack.transformers) and not upcast
 
 
 def _delta_rule(run: Run) -> str:
@@ -179,12 +159,9 @@ def _scan(run: Run) -> str:
 def liger_layers(run: Run) -> str:
     """Whether decoder layers run Liger's or Unsloth's kernels: "", in_place, or beside (norms whose gradients are new
     tensors)."""
-    family = run.model.architecture.family
     if run.stack.use_unsloth:
         return "in_place"
-    if not run.loss.liger_kernels or family not in _LIGER_LAYERS:
-        return ""
-    return "beside" if family in _LIGER_BESIDE else "in_place"
+    return families.of(run.model.architecture).liger.layers if run.loss.liger_kernels else ""
 
 
 def segments(
@@ -240,10 +217,8 @@ def _layer_segments(
     shape = shape._replace(weights=())
     checkpoint = shared.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
-    if shared.run.stack.framework == "llamafactory" and not _trains(unit):
-        checkpointed = (
-            False  # frozen layers run plainly in any case (LLaMA-Factory 0.9.5 model_utils/checkpointing.py:98)
-        )
+    if checkpoint.skips_frozen_layers and not _trains(unit):
+        checkpointed = False
     moved = checkpoint.offload or shared.run.offload.activations != "none"
     mode = Mode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
     first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
@@ -375,7 +350,7 @@ def _loss(shared: Step) -> LossShape:
 
 def _final_norm(architecture: Architecture) -> str:
     last = architecture.layer_types[architecture.layer_type_ids[-1]]
-    return "centred" if last.class_name.startswith("Cohere") else last.norm
+    return "centred" if families.of_layer(last.class_name).norm.centred else last.norm
 
 
 _PAIRED = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected go through one forward
@@ -389,7 +364,7 @@ def compares(run: Run) -> bool:
 
 def _stage(run: Run) -> str:
     if run.method.stage == "rm":
-        return "value" if run.stack.framework == "llamafactory" else "score"
+        return run.method.reward_head
     return "logps" if run.method.stage in _LOG_PROBABILITIES else ""
 
 
@@ -401,8 +376,6 @@ def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
     """
     if run.loss.chunk_tokens:
         return min(tokens, run.loss.chunk_tokens)
-    if run.loss.num_chunks:
-        return -(-tokens // run.loss.num_chunks)
     if run.loss.kind == "cut":
         return 128
     parts = -(-vocabulary // hidden)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
 from memlint.memory.parameters import Missing
 from memlint.memory.phases import phases
@@ -32,10 +33,6 @@ from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 
-# What every release since 2025.4 has its own forward for (models/loader.py, dispatch_model), but for Gemma 2. Others
-# run code that Unsloth compiles for itself.
-FAMILIES = ("llama", "mistral", "gemma", "qwen2", "qwen3")
-_BIASED = ("qwen2",)  # a bias on queries, keys and values keeps PEFT's code for them (2025.9.11 models/llama.py:2853)
 _GROUPS = ("qkv", "o", "mlp")
 _STAGES = ("pt", "sft")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
 _HALF = ("bfloat16", "float16")
@@ -57,9 +54,10 @@ def refuse(run: Run) -> None:
     method = run.method
     if run.purpose != "train":
         raise _missing("inference with Unsloth's own kernels is not modelled")
-    if architecture.family == "gemma2":
-        raise _missing("whether Gemma 2's soft-capped attention is fused depends on what is installed beside Unsloth")
-    if architecture.family not in FAMILIES or architecture.towers:
+    traits = families.of(architecture).unsloth
+    if traits.not_modelled:
+        raise _missing(traits.not_modelled)
+    if not traits.own_forward or architecture.towers:
         raise _missing(f"Unsloth runs {architecture.family} through code that it compiles for itself: not modelled")
     if method.kind != "lora" or method.use_dora:
         raise _missing("of what Unsloth trains only plain LoRA is modelled")
@@ -81,7 +79,7 @@ def as_patched(run: Run) -> Run:
     """The run as the newest release computes it where memory is short; other runs as they are."""
     if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind != "lora":
         return run
-    family = getattr(run.model.architecture, "family", "")
+    biased = families.of(run.model.architecture).unsloth.query_bias
     compute = run.precision.compute
     changes: dict[str, object] = {
         "attention.implementation": "sdpa",
@@ -89,11 +87,11 @@ def as_patched(run: Run) -> Run:
         "loss.kind": "unsloth",
         "loss.liger_kernels": False,
         "loss.upcast_logits": False,
-        "method.fused_adapters": _GROUPS[1:] if family in _BIASED else _GROUPS,
+        "method.fused_adapters": _GROUPS[1:] if biased else _GROUPS,
         "model.quantization.upcast_rest_to_fp32": False,
         "model.quantization.vocabulary_to_bf16": False,
     }
-    if run.stack.framework == "llamafactory":  # whatever the file says (0.9.5 model/model_utils/unsloth.py:77)
+    if run.checkpointing.unsloth_offloads:
         changes |= {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
     if compute in _HALF:
         changes["model.weights_dtype"] = compute

@@ -18,6 +18,8 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from importlib.machinery import SourceFileLoader
+from types import CodeType
 from typing import Any
 
 import memlint.plugin_registry as extensions
@@ -81,7 +83,7 @@ class Registry:
         extensions.formats.append(format_of(self._plugin, module))
 
     def optimizer(self, name: str, entry: Mapping[str, Any]) -> None:
-        """What an optimizer holds and allocates, in the words of memory/optimizers.yaml: {"states": ["param"], ...}."""
+        """What an optimizer holds and allocates, in the words of memory/optimizers.json: {"states": ["param"], ...}."""
         if not isinstance(name, str) or not isinstance(entry, Mapping):
             raise self._error("`optimizer` wants a name and a mapping")
         known = {state for one in table().values() for state in one.get("states", ())}
@@ -155,6 +157,15 @@ def _register(module: Any, name: str) -> None:
     register(Registry(name, os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))))
 
 
+class _FreshSource(SourceFileLoader):
+    """Compiles a file as it is now: byte code counts as current while the file keeps its size and its second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        found: CodeType = self.source_to_code(self.get_data(path), path)
+        return found
+
+
 def _module(name: str) -> Any:
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
@@ -163,7 +174,7 @@ def _module(name: str) -> Any:
     if not os.path.isfile(name):
         raise PluginError(f"plug-in {name}: there is no such file")
     title = "memlint_plugin_" + "".join(letter if letter.isalnum() else "_" for letter in os.path.abspath(name))
-    spec = importlib.util.spec_from_file_location(title, name)
+    spec = importlib.util.spec_from_file_location(title, name, loader=_FreshSource(title, name))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[title] = module

@@ -21,7 +21,7 @@ MODULE = b"160000"
 MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     mode: bytes
     blob: str
 
@@ -32,7 +32,7 @@ class Commit:
     def __init__(self, root: str, revision: str) -> None:
         self.root = root.replace(os.sep, "/")
         self.revision = revision
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TreeEntry] = {}
         self.folders: set[str] = {""}
         for line in git(root, "ls-tree", "-r", "-z", "--full-tree", revision).split(b"\0"):
             if line:
@@ -43,7 +43,7 @@ class Commit:
         meta, _, name = line.partition(b"\t")
         mode, _, blob = meta.split(b" ")
         path = os.fsdecode(name)
-        self.entries[path] = Entry(mode, blob.decode("ascii"))
+        self.entries[path] = TreeEntry(mode, blob.decode("ascii"))
         folder = posixpath.dirname(path)
         while folder not in self.folders:
             self.folders.add(folder)

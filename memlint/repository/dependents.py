@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from memlint.repository.discovery import SUFFIXES, Found
+from memlint.repository.discovery import SUFFIXES, FoundFile
 from memlint.repository.git import asked, names
 
 PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)
 
 
-def with_dependents(found: Sequence[Found]) -> list[Found]:
+def with_dependents(found: Sequence[FoundFile]) -> list[FoundFile]:
     """`found`, and the tracked configs that mention the name of one of them."""
     known = {os.path.abspath(item.path) for item in found}
     wanted = sorted({os.path.basename(item.path) for item in found})
@@ -19,5 +19,5 @@ def with_dependents(found: Sequence[Found]) -> list[Found]:
         return list(found)
     mentions = [part for name in wanted for part in ("-e", name)]
     listed = names(asked(".", "grep", "-l", "-z", "-I", "-F", *mentions, "--", *PATTERNS))
-    more = (Found(os.path.normpath(name)) for name in listed if os.path.abspath(name) not in known)
+    more = (FoundFile(os.path.normpath(name)) for name in listed if os.path.abspath(name) not in known)
     return [*found, *more]

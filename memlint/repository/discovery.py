@@ -22,12 +22,13 @@ _DATA = frozenset(
 MAX_IGNORE_BYTES = 1024 * 1024
 
 
-class Found(NamedTuple):
-    """A file to read; or, with `error`, a root that is none."""
+class FoundFile(NamedTuple):
+    """A file to read; with `error`, a root that is none; with `note`, something to say of the folder `path`."""
 
     path: str
     named: bool = False
     error: str = ""
+    note: str = ""
 
 
 class _Ignores(NamedTuple):
@@ -49,7 +50,7 @@ class _Place(NamedTuple):
 
 def discover(
     roots: Sequence[str], exclude: Sequence[str] = (), base: str = ".", gitignore: bool = True
-) -> Iterator[Found]:
+) -> Iterator[FoundFile]:
     """The config files below `roots`, each once, by name within a folder; a file named as root always passes.
 
     `exclude` are patterns counted from the folder `base`. Hidden folders, virtual environments, node_modules
@@ -67,18 +68,19 @@ def discover(
             yield file
 
 
-def _named(path: str) -> Found:
+def _named(path: str) -> FoundFile:
     if os.path.isfile(path):
-        return Found(path, named=True)
+        return FoundFile(path, named=True)
     if os.path.islink(path):
-        return Found(path, True, "a symbolic link that leads nowhere")
-    return Found(path, True, "not a regular file" if os.path.exists(path) else "no such file or folder")
+        return FoundFile(path, True, "a symbolic link that leads nowhere")
+    return FoundFile(path, True, "not a regular file" if os.path.exists(path) else "no such file or folder")
 
 
-def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
+def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[FoundFile]:
     """Depth first with a stack of our own, so that no depth of folders matters."""
     above, repository = _above(os.path.abspath(root)) if gitignore else ((), None)
     pending = [_Place(root, (*above, excluded), repository)]
+    repositories = {repository.base: repository} if repository else {}
     while pending:
         place = pending.pop()
         folder = place.folder
@@ -87,18 +89,21 @@ def _walk(root: str, excluded: _Ignores, gitignore: bool) -> Iterator[Found]:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
             if folder == root or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                yield Found(folder, folder == root, f"cannot be listed: {error.strerror}")
+                yield FoundFile(folder, folder == root, f"cannot be listed: {error.strerror}")
             continue  # one that went away since the folder around it was listed holds no files
         if gitignore:
             place = _entered(place, entries)
+            if place.tracked:
+                repositories[place.tracked.base] = place.tracked
         below: list[_Place] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if not _is_skipped(entry):
                     below += _below(place, entry)
             elif _may_be_config(entry) and entry.is_file(follow_symlinks=False) and _counts(place, entry):
-                yield Found(_joined(folder, entry.name))
+                yield FoundFile(_joined(folder, entry.name))
         pending += reversed(below)
+    yield from (FoundFile(each.base, note=each.problem) for each in repositories.values() if each.problem)
 
 
 def _may_be_config(entry: os.DirEntry[str]) -> bool:

@@ -13,6 +13,14 @@ SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color
 TIMEOUT = 120  # seconds
 
 
+# Git sets these for hooks; they would make it answer for the repository that is being committed to.
+_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+
+
+class NoGit(UsageError):
+    """There is no git program."""
+
+
 def git(folder: str, *arguments: str, data: bytes = b"") -> bytes:
     """What git prints. Raises UsageError with git's own words where it fails."""
     done = _run(folder, arguments, data)
@@ -31,8 +39,23 @@ def asked(folder: str, *arguments: str) -> bytes:
     return done.stdout if done.returncode == 0 else b""
 
 
-def _run(folder: str, arguments: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
+def own_files(folder: str) -> tuple[str, ...]:
+    """The files that the repository in `folder` tracks; none where it is broken or git refuses it. Raises NoGit."""
+    try:
+        done = _run(folder, ("ls-files", "-z"), b"", own=True)
+    except NoGit:
+        raise
+    except UsageError:
+        return ()
+    return names(done.stdout) if done.returncode == 0 else ()
+
+
+def _run(folder: str, arguments: Sequence[str], data: bytes, own: bool = False) -> subprocess.CompletedProcess[bytes]:
+    """`own`: of the repository in `folder` itself, none that a hook is at work in and none around it."""
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    if own:
+        environment = {name: value for name, value in environment.items() if name not in _OF_HOOKS}
+        environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.abspath(folder))
     try:
         return subprocess.run(
             ["git", *SAFE, *arguments],
@@ -44,7 +67,7 @@ def _run(folder: str, arguments: Sequence[str], data: bytes) -> subprocess.Compl
             env=environment,
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed, or not on PATH") from None
+        raise NoGit("git is not installed, or not on PATH") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"git {arguments[0]} took longer than {TIMEOUT} s") from None
 

@@ -2,6 +2,10 @@
 
 `*` and `?` stay inside one name, `**` spans folders, a pattern without a slash matches a name at any depth, one
 with a slash counts from its base folder, `!` takes back, a final `/` matches folders only.
+
+Why not `pathspec`: it makes one backtracking expression of a pattern. On a name of 250 letters `*a*a*a*a*b` takes
+22 s there (pathspec 1.1, Python 3.11), one star more takes minutes; ignore files are often a stranger's. Its import
+takes 20 ms, which every `memlint check .` would pay.
 """
 
 from __future__ import annotations

@@ -10,11 +10,8 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import memlint.repository.launch.index as launching
-import memlint.repository.launch.parse as commands
-import memlint.repository.python_arguments as sources
 import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
@@ -26,6 +23,10 @@ from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
 
 MAX_CACHED = 64  # documents kept: those of the file at hand, and companions that many files share
+
+if TYPE_CHECKING:
+    from memlint.repository.launch.index import Launching
+    from memlint.repository.python_arguments import Python
 
 ReadBytes = Callable[[str], bytes]
 
@@ -68,9 +69,9 @@ class Workspace:
         self._hub = hub
         self._exact = exact
         self._python = python
-        self._surveyed: list[sources.Python] = []  # one at most, shared with every overlay
+        self._surveyed: list[Python] = []  # one at most, shared with every overlay
         self._tracked = tracked
-        self._launched: list[launching.Launching] = []  # one at most
+        self._launched: list[Launching] = []  # one at most
         self._folders: dict[str, str] = {}  # their real paths
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -104,7 +105,7 @@ class Workspace:
         )
         other._resolutions, other._surveyed = self._resolutions, self._surveyed
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
-        if self._launched and not any(map(commands.shows_commands, names)):
+        if self._launched and not _any_shows_commands(names):
             other._launched = self._launched
         if names.isdisjoint(FILES):
             other._pins, other._pinned = self._pins, self._pinned
@@ -168,9 +169,11 @@ class Workspace:
         """The repository's launch files, the likeliest for the config at `path` first."""
         return tuple(map(self._shown_name, self._launching().files(self._name(path))))
 
-    def _launching(self) -> launching.Launching:
+    def _launching(self) -> Launching:
         if not self._launched:
-            opened = launching.Launching(self.root, self._tracked(), self._tracked_bytes, self._referenced)
+            from memlint.repository.launch.index import Launching  # where a run leaves its engine or GPUs open
+
+            opened = Launching(self.root, self._tracked(), self._tracked_bytes, self._referenced)
             self._launched.append(opened)
         return self._launched[0]
 
@@ -191,9 +194,11 @@ class Workspace:
     def _shown_name(self, name: str) -> str:
         return self.shown(posixpath.join(self.root, name))
 
-    def _survey(self) -> sources.Python:
+    def _survey(self) -> Python:
         if not self._surveyed:
-            self._surveyed.append(sources.survey(self._python(), self._load_bytes))
+            from memlint.repository.python_arguments import survey  # where a file has keys of the repository's own
+
+            self._surveyed.append(survey(self._python(), self._load_bytes))
         return self._surveyed[0]
 
     def pins(self, path: str) -> Mapping[str, Pin]:
@@ -243,8 +248,16 @@ def on_disk(
     return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *doors)
 
 
+def _any_shows_commands(names: Iterable[str]) -> bool:
+    from memlint.repository.launch.parse import shows_commands
+
+    return any(map(shows_commands, names))
+
+
 def _python_files(root: str) -> Iterable[str]:
-    return sources.python_files(root)
+    from memlint.repository.python_arguments import python_files
+
+    return python_files(root)
 
 
 def _tracked_files(root: str) -> Iterable[str]:

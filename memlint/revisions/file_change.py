@@ -78,5 +78,5 @@ def _runs(old: Seen | None, new: Seen | None) -> tuple[RunDiff, ...]:
 def _pairs(side: Seen | None) -> list[_Pair]:
     if side is None:
         return []
-    runs: list[Any] = [run for analysis in side.outcome.analyses for run in analysis.runs]
+    runs: list[Any] = [run for analysis in side.analysed.analyses for run in analysis.runs]
     return list(zip(runs, side.linted.report.runs))

@@ -8,9 +8,11 @@ import shutil
 import tempfile
 
 from memlint._record import NamedTuple
-from memlint.lint.linter import Job, Linted, Linter
-from memlint.lint.outside_facts import settings_of
-from memlint.lint.session import Outcome
+from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.linter import Linter
+from memlint.lint.report_file import LintedFile
+from memlint.lint.request import LintRequest
+from memlint.lint.settings_lookup import read_settings
 from memlint.repository.commit import LINK, Commit, mentioning
 from memlint.repository.discovery import SUFFIXES
 from memlint.repository.git import asked
@@ -22,29 +24,29 @@ from memlint.settings.model import NAMES
 class Seen(NamedTuple):
     """What a side says of one config; `read`: every file that took part."""
 
-    outcome: Outcome
-    linted: Linted
+    analysed: FileAnalysis
+    linted: LintedFile
     read: frozenset[str]
 
 
 class Side:
     """`revision` None: the working tree. Names count from the repository's root. A context manager."""
 
-    def __init__(self, root: str, revision: str | None, what: Job) -> None:
+    def __init__(self, root: str, revision: str | None, request: LintRequest) -> None:
         self.root = root
         self.revision = revision
         self._commit = Commit(root, revision) if revision else None
         self._settings_copy = ""
-        self._what = what
+        self._request = request
         self._seen: dict[str, Seen] = {}
         self._linter = self._made_linter()
 
     def _made_linter(self) -> Linter:
         if self._commit is None:
-            return Linter(self._what)
+            return Linter(self._request)
         self._settings_copy = _copied_settings(self._commit)
-        workspace = self._commit.workspace(self._what.given.hub, self._what.given.exact)
-        return Linter(self._what, workspace, self._settings_then)
+        workspace = self._commit.workspace(self._request.facts.hub, self._request.facts.exact)
+        return Linter(self._request, workspace, self._settings_then)
 
     def __enter__(self) -> Side:
         return self
@@ -63,10 +65,10 @@ class Side:
     def lint(self, name: str) -> Seen:
         """The config's outcome on this side, worked out once."""
         if name not in self._seen:
-            outcome = self._linter.outcome(name, named=False)
-            parts = (part for item in outcome.analyses if item.parsed for part in item.parsed.documents)
+            analysed = self._linter.analyse(name, named=False)
+            parts = (part for item in analysed.analyses if item.parsed for part in item.parsed.documents)
             read = frozenset(part.path for part in parts)
-            self._seen[name] = Seen(outcome, self._linter.judged(name, outcome), read)
+            self._seen[name] = Seen(analysed, self._linter.report(analysed), read)
         return self._seen[name]
 
     def affected(self, touched: set[str]) -> set[str]:
@@ -94,7 +96,7 @@ class Side:
         if seen.read & touched:
             return True
         models = {posixpath.dirname(other) for other in touched if posixpath.basename(other) == "config.json"}
-        runs = (run for item in seen.outcome.analyses for run in item.runs)
+        runs = (run for item in seen.analysed.analyses for run in item.runs)
         names = {posixpath.normpath(str(run.model.name)).lstrip("./") for run in runs}
         return any(model == known or model.endswith("/" + known) for model in models for known in names if known)
 
@@ -104,14 +106,14 @@ class Side:
             return []
         names = self._commit.configs() if self._commit else mentioning(self.root, None, [":"])
         below = (name for name in names if any(not top or name.startswith(top + "/") for top in folders))
-        return [name for name in below if self.lint(name).outcome.format]
+        return [name for name in below if self.lint(name).analysed.format]
 
     def _settings_then(self, path: str) -> FileSettings:
         """Settings as this commit has them, with places in the repository and not in the copy."""
         copy = self._settings_copy
-        given = self._what.given
-        found = settings_of(os.path.join(copy, path), given)
-        if given.settings_file or not found.path:
+        facts = self._request.facts
+        found = read_settings(os.path.join(copy, path), facts)
+        if facts.settings_file or not found.path:
             return found
 
         def home(name: str) -> str:

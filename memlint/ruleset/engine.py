@@ -23,7 +23,7 @@ from memlint.repository.launch.apply import advice, as_launched, is_own, noted
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.rule import Body, Hit, Rule, concerns
+from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import Situation, fixes_of
 from memlint.ruleset.source_findings import problem_findings
 from memlint.run import UNKNOWN, Run, Stack
@@ -170,7 +170,7 @@ def _hits(rule: Rule, facts: Facts) -> list[Hit]:
         return list(rule.check(facts))
     if body.when is None or body.when(facts) is not True:
         return []
-    return [Hit(render(body.message, facts), "", _data(body, facts))]
+    return [Hit(render(body.message, facts), render(body.at, facts), _data(body, facts))]
 
 
 def _data(body: Body, facts: Facts) -> dict[str, Any]:
@@ -211,10 +211,11 @@ def _fixable(finding: Finding, rule: Rule, situation: Situation) -> Finding:
 
 
 def _weight(rule: Rule, run: Run) -> tuple[str, str]:
-    """Confidence and severity: both lower by one step where the model itself is inferred."""
+    """Confidence and severity: both lower by one step where the model is inferred and the rule may depend on it."""
     confidence = rule.confidence
     origin = run.origins.get("model.architecture")
-    if origin is not None and origin.kind == "inferred" and confidence == "high":
+    inferred = origin is not None and origin.kind == "inferred"
+    if inferred and confidence == "high" and may_depend_on_model(rule.body()):
         confidence = "medium"
     if confidence in rule.severities:
         return confidence, rule.severities[confidence]

@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 _STRICT = frozenset(
     ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "negative", "call", "in", "matches")
 )
-_PRESENT = frozenset(("has", "given", "enabled"))
+_PRESENT = frozenset(("has", "given", "enabled", "truthy"))
 
 
 class Index:
@@ -118,7 +118,7 @@ def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | Non
         return _of_value(form, (True,))
     if word == "raw":
         return _key(form)
-    return _compared(form, variables) or _key_of(form, variables, depth)
+    return _compared(form, variables) or _counted(form, variables) or _key_of(form, variables, depth)
 
 
 def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
@@ -130,6 +130,20 @@ def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
     if form[0] == "in" and form[2][0] == "list" and all(item[0] == "value" for item in form[2][1:]):
         return _of_value(_expanded(form[1], variables), tuple(item[1] for item in form[2][1:]))
     return None
+
+
+def _counted(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """`len(truthy_keys(...)) > 1`: one of those keys is there."""
+    if form[0] != ">" or form[1][:2] != ["call", "len"] or form[2][0] != "value" or not _is_count(form[2][1]):
+        return None
+    listed = _expanded(form[1][2], variables)
+    if listed[0] != "truthy_keys" or any(len(key) < 3 for key in listed[1:]):
+        return None
+    return frozenset(("key", key[1], key[2]) for key in listed[1:])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _expanded(form: Form, variables: Mapping[str, Form]) -> Form:
@@ -179,7 +193,7 @@ def _key(form: Form) -> Atoms | None:
     return frozenset([("key", form[1], form[2])]) if len(form) > 2 else None
 
 
-# Keys that more than a fifth of public LLaMA-Factory and Trainer configs have.
+# Keys that more than a fifth of public LLaMA-Factory, Trainer or Axolotl configs have.
 _EVERYWHERE = frozenset(
     {
         *("model_name_or_path", "output_dir", "learning_rate", "gradient_accumulation_steps", "lr_scheduler_type"),
@@ -190,6 +204,9 @@ _EVERYWHERE = frozenset(
         *("ddp_timeout", "fp16", "optim", "max_seq_length", "lora_target", "remove_unused_columns", "max_grad_norm"),
         *("weight_decay", "per_device_eval_batch_size", "save_only_model", "train_file", "disable_tqdm", "lora_alpha"),
         *("lora_dropout", "warmup_steps", "eval_strategy", "evaluation_strategy", "val_size", "packing"),
+        *("base_model", "datasets", "micro_batch_size", "optimizer", "val_set_size", "sample_packing", "adapter"),
+        *("saves_per_epoch", "evals_per_epoch", "load_in_4bit", "load_in_8bit", "attn_implementation", "plugins"),
+        *("lora_target_modules", "lora_target_linear", "flash_attention", "gradient_checkpointing_kwargs"),
     }
 )
 _COMMON = frozenset(

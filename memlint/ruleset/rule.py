@@ -82,11 +82,15 @@ class Texts(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a run is judged by; `when` is None for a rule written in Python."""
+    """What a run is judged by; `when` is None for a rule written in Python.
+
+    `at` gives the name to point to before those of the rule, where the rule says so with an expression.
+    """
 
     when: Compiled | None = None
     message: Template = ()
     variables: Mapping[str, Compiled] = {}
+    at: Template = ()
 
 
 class Rule(NamedTuple):
@@ -118,6 +122,22 @@ class Rule(NamedTuple):
     @property
     def family(self) -> str:
         return self.name.partition("/")[0]
+
+
+_OF_THE_RUN = frozenset(("field", "fact", "term", "phase", "origin"))
+_OF_THE_LAUNCH = ("purpose", "format", "path", "batch.", "parallelism.")  # no model's shape decides them
+
+
+def may_depend_on_model(body: Body) -> bool:
+    """Whether a rule asks for more than the files' own keys, versions and the launch."""
+    forms = [body.when, *body.variables.values()]
+    return any(form is None or _reads_model(form.form) for form in forms)
+
+
+def _reads_model(form: Form) -> bool:
+    if form[0] == "value" or (form[0] == "field" and form[1].startswith(_OF_THE_LAUNCH)):
+        return False
+    return form[0] in _OF_THE_RUN or any(_reads_model(part) for part in form[1:] if isinstance(part, list) and part)
 
 
 def concerns(rule: Rule, format_name: str, purpose: str) -> bool:

@@ -66,7 +66,7 @@ def parse_rule(document: Document) -> Rule:
     if "when" not in file.fields or "message" not in file.fields:
         raise file.error((), "a rule file needs `when` and `message`")
     message = file.compiled(("message",), file.fields["message"].strip(), compile_template)
-    body = Body(Compiled(_when(file)), message, variables)
+    body = Body(Compiled(_when(file)), message, variables, _expressed_place(file))
     return _common(file)._replace(body=lambda: body, needs=needs(body))
 
 
@@ -169,10 +169,21 @@ def _version_bound(file: _File, path: Path, package: str, bound: str) -> Form:
 
 
 def _at(file: _File) -> tuple[str, ...]:
+    return tuple(_place_name(file, path, name) for path, name in _places(file) if "{" not in name)
+
+
+def _expressed_place(file: _File) -> Template:
+    """The place that an expression names: `config.{key}`. Only the first may be one."""
+    (path, name), *others = _places(file)
+    for other, text_ in others:
+        if "{" in text_:
+            raise file.error(other, "only the first place can hold an expression")
+    return file.compiled(path, name, compile_template) if "{" in name else ()
+
+
+def _places(file: _File) -> list[tuple[Path, str]]:
     value = file.fields["at"]
-    if isinstance(value, str):
-        return (_place_name(file, ("at",), value),)
-    return tuple(_place_name(file, ("at", index), name) for index, name in enumerate(value))
+    return [(("at",), value)] if isinstance(value, str) else [(("at", index), name) for index, name in enumerate(value)]
 
 
 def _place_name(file: _File, path: Path, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from memlint.expressions.render import Template
 from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 2
+VERSION = 3
 Stamps = Mapping[str, str]
 
 
@@ -45,8 +45,8 @@ def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
 
 def _record(rule: Rule) -> list[Any]:
     """What choosing rules needs, then what judging and what a hit or a page needs: texts, decoded when asked for."""
-    when, message, variables = rule.body()
-    body = json.dumps([_form(when), list(message), {name: _form(one) for name, one in variables.items()}])
+    when, message, variables, at = rule.body()
+    body = json.dumps([_form(when), list(message), {name: _form(one) for name, one in variables.items()}, list(at)])
     late = json.dumps([*rule.texts(), [_fix_record(fix) for fix in rule.fixes()]])
     head = [rule.id, rule.name, rule.severity, list(rule.at), rule.needs, rule.confidence, dict(rule.severities)]
     middle = [list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
@@ -98,9 +98,9 @@ class _Body:
 
     def __call__(self) -> Body:
         if self._body is None:
-            when, message, variables = json.loads(self._text)
+            when, message, variables, at = json.loads(self._text)
             compiled = {name: Compiled(form) for name, form in variables.items()}
-            self._body = Body(Compiled(when) if when else None, tuple(message), compiled)
+            self._body = Body(Compiled(when) if when else None, tuple(message), compiled, tuple(at))
         return self._body
 
 

@@ -7,7 +7,7 @@ from memlint.ruleset.folder import ordered, read_rule, rule_files
 from memlint.ruleset.python import MODULES, PythonRule
 from memlint.ruleset.rule import Rule
 from memlint.ruleset.rule_file import parse_python_rule
-from memlint.ruleset.shipped import stamps
+from memlint.ruleset.stamps import stamps
 from memlint.shipped_data import folder as data_folder
 from memlint.source.document import Document
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-import memlint.settings.toml as toml
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
@@ -74,10 +73,17 @@ def _settings_in(folder: str) -> str | None:
     return "" if os.path.exists(os.path.join(folder, ".git")) else None
 
 
+def _table(data: bytes, path: str) -> Document | None:
+    """memlint's table in a TOML file."""
+    from memlint.settings import toml  # tomllib and its expressions: only where a TOML file has to do with memlint
+
+    return toml.section(data, path)
+
+
 def _mentions_memlint(path: str) -> bool:
     """Whether a pyproject.toml has our table; one that cannot be read has a mistake to tell."""
     data = _bytes(path)
-    return b"memlint" in data and toml.section(data, path) is not None
+    return b"memlint" in data and _table(data, path) is not None
 
 
 @lru_cache(maxsize=1_024)
@@ -135,7 +141,7 @@ def _document(path: str) -> Document:
         empty = load(b"", shown)[0]
         raise SettingsError((mistake(empty, (), f"cannot be read: {error.strerror}"),)) from None
     if path.endswith(".toml"):
-        return toml.section(data, shown) or load(b"", shown, "yaml")[0]
+        return _table(data, shown) or load(b"", shown, "yaml")[0]
     return load(data, shown, dialect="yaml12")[0]
 
 

@@ -33,7 +33,7 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
 
 def allocator_settings(run: Run) -> Settings:
     """The run's PYTORCH_CUDA_ALLOC_CONF."""
-    return Settings(expandable_segments=run.stack.expandable_segments, max_split_size_mb=run.stack.max_split_size_mb)
+    return Settings(expandable_segments=run.stack.expandable_segments)
 
 
 def _phase(step: SimulatedStep, name: str) -> Phase:

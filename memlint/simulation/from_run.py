@@ -42,7 +42,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         checkpointing=_checkpointing(run),
         offloads_checkpoints=run.checkpointing.offload or run.offload.activations != "none",
-        checkpoints_trained_alone=run.stack.framework == "llamafactory",
+        checkpoints_trained_alone=run.checkpointing.skips_frozen_layers,
         optimizer=str(run.optimizer.name or "adamw_torch_fused"),
         momentum=run.optimizer.momentum,
         max_grad_norm=run.optimizer.max_grad_norm,
@@ -134,7 +134,7 @@ def _adapter(run: Run) -> Adapter:
         layers_to_transform=method.layers_to_transform,
         kind="lora" if method.kind == "dora" else method.kind,
         block_size=method.oft_block_size,
-        by_name=run.stack.framework == "llamafactory",
+        by_name=method.targets_linear_only,
     )
 
 

@@ -50,7 +50,7 @@ class SuppressionSettings(Protocol):
     def waivers(self) -> Sequence[Waiver]: ...
 
 
-class Outcome(NamedTuple):
+class SuppressionResult(NamedTuple):
     """`suppressed`: finding and reason. `extra`: what is wrong with the suppressions themselves."""
 
     kept: tuple[Finding, ...]
@@ -74,7 +74,7 @@ def apply(
     today: str,
     known: Known = (),
     in_force: Known | None = None,
-) -> Outcome:
+) -> SuppressionResult:
     """Sorts the findings of one file into kept and suppressed.
 
     `today` is a date, YYYY-MM-DD. `known`: all rules there are; a suppression that names none of them is
@@ -106,7 +106,7 @@ def apply(
             kept.append(item)
     judge = _Judge(document, settings, today, known, in_force)
     extra = [found for index, scope in enumerate(scopes) for found in judge.findings(index, scope.suppression, hits)]
-    return Outcome(tuple(kept), tuple(suppressed), (*said.issues, *extra), frozenset(used))
+    return SuppressionResult(tuple(kept), tuple(suppressed), (*said.issues, *extra), frozenset(used))
 
 
 _READ: dict[tuple[str, str], Directives] = {}

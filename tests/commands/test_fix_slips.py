@@ -79,7 +79,7 @@ def test_a_refusal_about_evaluation_points_to_the_old_name_of_the_key(tmp_path: 
     write(tmp_path, {"train.yaml": LLAMA + "evaluation_strategy: steps\n"})
     told = memlint(tmp_path, "check", "train.yaml", "--format", "concise").out
     line = LLAMA.count("\n") + 1
-    assert f"train.yaml:{line}:22: warning CFG008" in told
+    assert f"train.yaml:{line}:22: warning LLF037" in told
 
 
 def test_both_half_types_are_told_once_and_mended(tmp_path: Path) -> None:

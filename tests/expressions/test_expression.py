@@ -436,3 +436,42 @@ def test_infinite_and_huge_values_of_a_config_stay_harmless() -> None:
     assert value("config.big > config.inf", config) is False
     assert value('matches(config.text, r"x*y")', config) is UNKNOWN
     assert value("split(config.text, 'x')", config) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("truthy(config.on)", True),
+        ("truthy(config.word)", True),
+        ("truthy(config.off) or truthy(config.zero) or truthy(config.nothing) or truthy(config.empty)", False),
+        ("truthy(config.absent)", False),
+        ("truthy(config.later)", UNKNOWN),
+        ("truthy(config.nested.on) and not truthy(config.nested.absent) and not truthy(config.on.below)", True),
+        ("truthy_keys(config.off, config.word, config.nested.on, config.later)", ["word", "on"]),
+        ("first(truthy_keys(config.off, config.word))", "word"),
+        ("first([])", UNKNOWN),
+        ("has(config.later)", True),
+        ("given(config.later) or enabled(config.later) or known(config.later)", False),
+        ("default(config.later, 1)", UNKNOWN),
+        ("config.later == 'x'", UNKNOWN),
+        (r"is_regex('a(b)*') and not is_regex('*a') and not is_regex('(')", True),
+        ("is_regex(config.on)", UNKNOWN),
+    ],
+)
+def test_what_a_file_says(text: str, expected: object) -> None:
+    config = {
+        "on": True,
+        "word": "false",
+        "off": False,
+        "zero": 0,
+        "nothing": None,
+        "empty": [],
+        "later": "${LATER}",
+        "nested": {"on": 1},
+    }
+    assert value(text, config) == expected
+
+
+def test_truthy_keys_takes_keys_of_a_file() -> None:
+    with pytest.raises(ExpressionError, match="takes keys of a file"):
+        compile_expression("truthy_keys(batch.micro_batch_size)", NAMES)

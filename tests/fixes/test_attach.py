@@ -13,11 +13,12 @@ from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
 from memlint.fixes.step import Step
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
+from tests.frameworks import AXOLOTL
 from tests.memory.runs import TINY
 from tests.memory.runs import run as small_run
 
@@ -41,7 +42,7 @@ def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
     origin = Origin("command_line")
     facts = {"gpu": find(card), "gpu_origin": origin, "gpus": 1, "gpus_origin": origin, "gpus_per_node": 1}
     engine = Engine(shipped())
-    outcome = Session(lambda _: engine, lambda *_: facts, cwd=str(path.parent)).lint(str(path))
+    outcome = uniform_analyser(engine, facts, cwd=str(path.parent)).analyse(str(path))
     return outcome.analyses[0], next(finding for finding in outcome.findings if finding.rule == "MEM001")
 
 
@@ -91,7 +92,7 @@ def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
     assert before.verdict != "fits"
     assert [fix.verdict_after for fix in told] == ["fits"]
     assert told[0].peak_after < told[0].peak_before / 2
-    for other in ({"stack.framework": "axolotl"}, {"stack.transformers": (4, 57)}):
+    for other in (AXOLOTL, {"stack.transformers": (4, 57)}):
         run = replace(mixture, other)
         assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))
 

@@ -16,7 +16,7 @@ from memlint.fixes import attempt as module
 from memlint.fixes.attempt import attempt
 from memlint.fixes.edits import second_opinion
 from memlint.fixes.laws import MAX_ROUNDS, Broken
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 
@@ -34,7 +34,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def analysed(path: Path) -> Analysis:
     engine = Engine(shipped())
-    return Session(lambda _: engine, lambda *_: {}, cwd=str(path.parent)).lint(path.name).analyses[0]
+    return uniform_analyser(engine, {}, cwd=str(path.parent)).analyse(path.name).analyses[0]
 
 
 def never(_: Mapping[str, bytes]) -> Analysis:

@@ -10,6 +10,7 @@ from memlint.fixes.moves.catalog import steps
 from memlint.fixes.step import Step
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
+from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
 EIGHT_BITS = Quantization("bnb", 8, "int8")
@@ -91,23 +92,25 @@ def test_sdpa_is_proposed_to_models_that_load_with_it_alone() -> None:
 @pytest.mark.parametrize(
     ("framework", "changes"),
     [
-        ("llamafactory", {"checkpointing.mode": "unsloth", "checkpointing.offload": True}),
-        ("trl", {"offload.activations": "cpu"}),
-        ("axolotl", {"checkpointing.offload": True}),
+        (LLAMAFACTORY, {"checkpointing.mode": "unsloth", "checkpointing.offload": True}),
+        (TRL, {"offload.activations": "cpu"}),
+        (AXOLOTL, {"checkpointing.offload": True}),
     ],
 )
-def test_checkpoints_wait_on_the_host_each_framework_its_own_way(framework: str, changes: dict[str, object]) -> None:
-    checkpointed = run(checkpointing__mode="full", stack__framework=framework)
+def test_checkpoints_wait_on_the_host_each_framework_its_own_way(
+    framework: dict[str, object], changes: dict[str, object]
+) -> None:
+    checkpointed = run(checkpointing__mode="full", **framework)
     found = step(checkpointed, "keep checkpoints")
 
     assert found.changes == changes
     assert found.safe
     assert "keep checkpoints" not in titles(replace(checkpointed, dict(changes)))
-    assert "keep checkpoints" not in titles(run(stack__framework=framework))
+    assert "keep checkpoints" not in titles(run(**framework))
 
 
 def test_one_gpu_may_have_the_host_hold_what_it_cannot() -> None:
-    full = step(run(stack__framework="llamafactory"), "ZeRO-3")
+    full = step(run(**LLAMAFACTORY), "ZeRO-3")
 
     assert full.changes["offload.parameters"] == full.changes["offload.optimizer"] == "cpu"
     assert full.speed > 1.5
@@ -189,7 +192,7 @@ def seeing(pixels: int, length: int, frozen: bool = True, **changes: object) -> 
     """A run of LLaMA-Factory's of a model that reads images of so many pixels."""
     parts = dict.fromkeys(("method__freeze_vision_tower", "method__freeze_multi_modal_projector"), frozen)
     sequence = Sequence(length, image_max_pixels=pixels, video_max_pixels=65_536)
-    named = {"stack__framework": "llamafactory", "model__architecture": from_config(QWEN_VL)}
+    named = {**LLAMAFACTORY, "model__architecture": from_config(QWEN_VL)}
     return run(**{**named, **parts, "sequence": sequence, **changes})
 
 
@@ -207,7 +210,7 @@ def test_a_vision_tower_that_trains_can_be_frozen() -> None:
     alone = [found for found in steps(training) if found.group == "tower"]
     assert [len(found.changes) for found in alone] == [1, 2]
     assert {found.quality for found in alone} == {"low", "medium"}
-    axolotl = [found for found in steps(replace(training, {"stack.framework": "axolotl"})) if found.group == "tower"]
+    axolotl = [found for found in steps(replace(training, AXOLOTL)) if found.group == "tower"]
     assert [len(found.changes) for found in axolotl] == [2]  # one key for both
     assert "freeze the vision tower" not in titles(seeing(589_824, 2048))
     assert "freeze the vision tower" not in titles(seeing(1, 1, frozen=False, method__freeze_language_model=True))
@@ -219,16 +222,15 @@ FOUR_BITS = Quantization("bnb", 4, "nf4", True, storage_dtype="bfloat16")
 def test_zero_3_shares_4_bit_weights_that_are_stored_in_the_compute_dtype() -> None:
     several = {**LORA, "parallelism": Parallelism(4, 4, 4, engine="ddp"), "precision__compute": "bfloat16"}
     stored = run(**several, model__quantization=FOUR_BITS)
-    packed = FOUR_BITS._replace(storage_dtype="uint8")
-    trl = {**several, "model__quantization": packed, "stack__framework": "trl"}
+    packed = {**several, "model__quantization": FOUR_BITS._replace(storage_dtype="uint8")}
     key = "model.quantization.storage_dtype"
 
     assert "ZeRO-3" in titles(stored)
     assert "ZeRO-2" not in titles(stored)
     assert key not in step(stored, "shard over the 4 GPUs").changes
-    assert step(run(**trl, stack__trl=(1, 16)), "shard over the 4 GPUs").changes[key] == "bfloat16"
-    for other in ({"stack__trl": (0, 25)}, {"stack__framework": "axolotl"}):
-        assert "ZeRO-3" not in titles(run(**{**trl, **other}))
+    assert step(run(**packed, **TRL), "shard over the 4 GPUs").changes[key] == "bfloat16"
+    for other in (OLD_TRL, AXOLOTL):
+        assert "ZeRO-3" not in titles(run(**packed, **other))
     sharded = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2}
     assert step(replace(stored, sharded), "ZeRO stage 2 -> 3").changes == {"parallelism.zero.stage": 3}
 
@@ -242,10 +244,10 @@ def test_what_follows_from_a_change_is_planned_with_it() -> None:
         return consistent(replace(one, changes), one)
 
     liger = {"loss.kind": "liger"}
-    assert after(liger, stack__framework="llamafactory").loss.liger_kernels
-    assert not after(liger, stack__framework="axolotl").loss.liger_kernels
-    assert after({"method.kind": "lora"}, stack__framework="trl").method.dropout == 0.05
-    assert after({"method.kind": "lora"}, stack__framework="llamafactory").method.dropout == 0.0
+    assert after(liger, **LLAMAFACTORY).loss.liger_kernels
+    assert not after(liger, **AXOLOTL).loss.liger_kernels
+    assert after({"method.kind": "lora"}, **TRL).method.dropout == 0.05
+    assert after({"method.kind": "lora"}, **LLAMAFACTORY).method.dropout == 0.0
     section = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3, "offload.optimizer": "cpu"}
     sharded, hidden = after(section, optimizer__name="adamw_torch"), run().model.architecture.hidden_size
     assert sharded.parallelism.zero.reduce_bucket_size == hidden * hidden
@@ -258,10 +260,10 @@ def test_what_follows_from_a_change_is_planned_with_it() -> None:
 def test_adapters_beside_stacked_experts_have_no_dropout() -> None:
     """PEFT refuses it there, and TRL has one unless told otherwise."""
     mixture = {**TINY, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8}
-    one = run(mixture, stack__framework="trl", method__kind="full")
+    one = run(mixture, **TRL, method__kind="full")
     changes = step(one, "train a LoRA adapter").changes
 
     assert changes["method.dropout"] == 0.0
     assert consistent(replace(one, dict(changes)), one).method.dropout == 0.0
-    for other in (run(mixture, stack__framework="llamafactory"), run(stack__framework="trl")):
+    for other in (run(mixture, **LLAMAFACTORY), run(**TRL)):
         assert "method.dropout" not in step(other, "train a LoRA adapter").changes

@@ -14,7 +14,7 @@ from memlint.run import Run
 from memlint.source import load
 from memlint.source.document import Document
 
-LLAMA = Architecture("llama", "LlamaForCausalLM", 4096, 32000, (), (), (), supports_liger=True)
+LLAMA = Architecture("llama", "LlamaForCausalLM", 4096, 32000, (), (), ())
 
 # Any JSON value, with the words that frameworks react to.
 ANYTHING = st.recursive(

@@ -5,23 +5,23 @@ from __future__ import annotations
 from functools import cache
 
 from memlint.hardware import find
-from memlint.lint.linter import Job, Linter
-from memlint.lint.outside_facts import Sources
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest, StatedFacts
 from memlint.report.model import FileReport
 
 
 @cache
 def _first() -> Linter:
-    return Linter(Job(Sources()))
+    return Linter(LintRequest(StatedFacts()))
 
 
 def lint(data: bytes, name: str = "config.yaml", fixes: bool = False) -> FileReport:
     """The report of a file with these bytes, as if it lay in the working directory."""
-    given = Sources(gpu=find("RTX4090"), gpus=2, isolated=True)
-    linter = Linter(Job(given, fixes=fixes, contents=((name, data),)))
-    _first().rules()
-    linter._rules = _first()._rules  # read once for all
-    return linter.report(name)
+    given = StatedFacts(gpu=find("RTX4090"), gpus=2, isolated=True)
+    linter = Linter(LintRequest(given, fixes=fixes, contents=((name, data),)))
+    _first().rules.rules()
+    linter.rules._rules = _first().rules._rules  # read once for all
+    return linter.report_file(name)
 
 
 def crashes(report: FileReport) -> list[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.commands import check, fix
+from memlint.commands import fix, options
 from memlint.repository import workspace
-from memlint.repository.discovery import Found
+from memlint.repository.discovery import FoundFile
 
 ROOT = Path(__file__).parents[2]
 CARD = ("--gpu", "RTX4090", "--gpus", "2", "--isolated")  # the way out writes both files
@@ -175,14 +175,14 @@ def test_a_file_that_goes_between_listing_and_reading_is_a_finding(
     files: Path, change: Change, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (files / "other.yaml").write_bytes((files / YAML).read_bytes())
-    listed = check.files
+    listed = options.config_files
 
-    def and_then(given: object) -> list[Found]:
+    def and_then(given: object) -> list[FoundFile]:
         found = listed(given)  # type: ignore[arg-type]
         change(files / YAML)
         return found
 
-    monkeypatch.setattr(check, "files", and_then)
+    monkeypatch.setattr(options, "config_files", and_then)
 
     code = main(["check", "--format", "concise", *CARD])
 

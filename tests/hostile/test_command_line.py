@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.lint.linter import Linted, Linter
-from memlint.lint.session import Outcome
+from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.linter import Linter
+from memlint.lint.report_file import LintedFile
 from memlint.report.outputs import OUTPUTS
 from tests.hostile.inputs import FRAGMENTS, GOOD, PLACES, mixes, place
 from tests.hostile.lint import crashes, lint
@@ -184,14 +185,14 @@ def test_a_crash_is_a_finding_on_its_file_and_the_run_goes_on(
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.yaml").write_text(GOOD)
     monkeypatch.chdir(tmp_path)
-    judged = Linter.judged
+    report = Linter.report
 
-    def broken(self: Linter, path: str, outcome: Outcome) -> Linted:
-        if path == "b.yaml":
+    def broken(self: Linter, analysed: FileAnalysis) -> LintedFile:
+        if analysed.path == "b.yaml":
             raise ZeroDivisionError("by design")
-        return judged(self, path, outcome)
+        return report(self, analysed)
 
-    monkeypatch.setattr(Linter, "judged", broken)
+    monkeypatch.setattr(Linter, "report", broken)
 
     code = main(["check", "--format", "json", "--gpu", "RTX4090", "--isolated"])
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from memlint.hardware import find
-from memlint.lint.linter import Job, Linter
-from memlint.lint.outside_facts import Sources
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest, StatedFacts
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ("text", "json", "sarif")
@@ -81,10 +81,12 @@ def test_line_ends(path: Path, tmp_path: Path) -> None:
     contents = {"lf": text, "crlf": text.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + text}
     told = {}
     for name, data in contents.items():
-        linter = Linter(Job(Sources(gpu=find("RTX4090"), gpus=2, isolated=True), contents=((str(path), data),)))
+        linter = Linter(
+            LintRequest(StatedFacts(gpu=find("RTX4090"), gpus=2, isolated=True), contents=((str(path), data),))
+        )
         told[name] = [
             (item.rule, item.message, item.location.line, item.location.column, [fix.title for fix in item.fixes])
-            for item in linter.report(str(path)).findings
+            for item in linter.report_file(str(path)).findings
         ]
 
     assert told["crlf"] == told["lf"]

@@ -5,26 +5,26 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_plans import changed, drawn
 from memlint.fixes.attach import new_errors
 from memlint.fixes.attempt import attempt
+from tests.comparisons.random_plans import changed, drawn
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 10**6))
 def test_a_plan_keeps_what_it_promises_when_its_file_is_read_anew(seed: int) -> None:
-    case, analysis, session = drawn(seed)
-    for one in changed(case, analysis, session):
+    case, analysis, analyser = drawn(seed)
+    for one in changed(case, analysis, analyser):
         assert one.keeps_its_promise, f"{case.name}: {one.title}"
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 10**6))
 def test_no_fix_of_any_finding_brings_an_error(seed: int) -> None:
-    case, analysis, session = drawn(seed)
-    workspace = session.workspace("train.yaml")
-    again = session.again(analysis, workspace)
-    for finding in session.planned(analysis, workspace):
+    case, analysis, analyser = drawn(seed)
+    workspace = analyser.workspaces.of("train.yaml")
+    again = analyser.reanalysis(analysis, workspace)
+    for finding in analyser.with_fixes(analysis, workspace):
         for fix in finding.fixes:
             if fix.patches:
                 after = attempt(analysis, fix.edits, None, again).after

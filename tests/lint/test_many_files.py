@@ -11,10 +11,10 @@ import pytest
 
 from memlint.cli import main
 from memlint.findings import Finding, Location
-from memlint.lint import gather
+from memlint.lint import merge_reports as merging
 from memlint.lint import packed_reports as packed
-from memlint.lint.gather import merged
-from memlint.lint.packed_reports import BLOCK, LOOSE, Packed
+from memlint.lint.merge_reports import merge_reports
+from memlint.lint.packed_reports import BLOCK, MANY, Packed
 from memlint.report.model import FileReport
 from memlint.report.outputs import OUTPUTS
 
@@ -58,7 +58,7 @@ def test_reports_merge_alike_one_by_one_and_all_at_once(seed: int) -> None:
         found = tuple(finding(place, draw.randrange(3), related=related) for place in places)
         reports.append(FileReport(name, "trainer", found, texts={name: name}, suppressed=draw.randrange(3)))
 
-    assert tuple(merged(iter(reports), LOOSE + 1)) == tuple(merged(iter(reports), 0))
+    assert tuple(merge_reports(iter(reports), MANY + 1)) == tuple(merge_reports(iter(reports), 0))
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_every_format_says_the_same_of_packed_reports(
     written = {path.name: path.read_bytes() for path in (many / ".out").iterdir()}
     assert written.keys() == OUTPUTS.keys()
     assert all(len(data) > 20 for data in written.values())
-    for module in (packed, gather):
-        monkeypatch.setattr(module, "LOOSE", 0)
+    for module in (packed, merging):
+        monkeypatch.setattr(module, "MANY", 0)
     monkeypatch.setattr(packed, "BLOCK", 2)
 
     assert main(command) == code
@@ -115,7 +115,7 @@ def test_json_is_what_the_standard_library_writes(many: Path, capsys: pytest.Cap
 
 
 def test_a_packed_report_takes_little_memory() -> None:
-    """The bar of benchmarks/speed.py, held here without the time it takes: 1 KiB a report."""
+    """The bar of benchmarks/speed/cold_start.py, held here without the time it takes: 1 KiB a report."""
     text = BASE * 8
     number = 40 * BLOCK
     tracemalloc.start()

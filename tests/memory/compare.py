@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from benchmarks.families import Step, run_of
 from memlint.memory import estimate
 from memlint.simulation import SimulatedStep, simulate
+from tests.comparisons.families import Step, run_of
 
 STEPS = [Step(method, checkpointing, "sdpa") for method in ("full", "pure", "lora") for checkpointing in (False, True)]
 

@@ -98,10 +98,3 @@ def test_other_adapters_are_unknown_with_a_lower_bound(kind: str) -> None:
     found = estimate(run(**LORA | {"method__kind": kind}))
     assert found.allocated_bytes is None and found.allocated_low_bytes
     assert found.unknown[0].field == "method.kind"
-
-
-def test_initialisations_from_the_base_hold_what_lora_holds() -> None:
-    """PiSSA, OLoRA, LoftQ write other numbers into the same tensors (peft 0.21.2 tuners/lora/layer.py)."""
-    plain = phases(estimate(adapted(MIXED)))
-    for init in ("pissa", "pissa_niter_16", "olora", "loftq"):
-        assert phases(estimate(adapted({**MIXED, "method__init": init}))) == plain

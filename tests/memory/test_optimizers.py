@@ -1,4 +1,4 @@
-"""The optimizer table: complete, compact copy fresh, bytes by hand."""
+"""The optimizer table: complete, with sources, bytes by hand."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from benchmarks.optimizers import closed_form
 from memlint.memory import estimate
 from memlint.memory import optimizers as optimizer
 from memlint.memory.values import Tensor, Unit
-from tests.memory.optimizer_snapshot import FOLDER, compact
+from tests.comparisons.optimizers import closed_form
+from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import run
 
+TABLE = Path(__file__).parents[2] / "memlint" / "memory" / "optimizers.json"
 # `OptimizerNames` of transformers 5.23.0 training_args.py, and what 4.4x had beside them.
 NAMES = [
     "adamw_torch",
@@ -64,12 +64,8 @@ NAMES = [
 ]
 
 
-def test_the_compact_copy_is_fresh() -> None:
-    assert (FOLDER / "optimizers.json").read_text(encoding="utf-8") == compact()
-
-
 def test_every_entry_names_its_source() -> None:
-    table = yaml.safe_load((FOLDER / "optimizers.yaml").read_text(encoding="utf-8"))
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
     assert all(entry["source"] for entry in table.values())
 
 
@@ -181,7 +177,7 @@ def test_badam_under_llama_factory_keeps_all_frozen_layers_above_its_block() -> 
     """Only layers with trainable parameters are checkpointed (LLaMA-Factory 0.9.5 checkpointing.py:100-120)."""
     case = {**BADAM, "checkpointing__mode": "full", "sequence__length": 1024}
     alone = estimate(run(**case))
-    factory = estimate(run(**case, stack__framework="llamafactory"))
+    factory = estimate(run(**case, **LLAMAFACTORY))
     assert alone.allocated_bytes is not None and factory.allocated_bytes is not None
     assert factory.allocated_bytes > alone.allocated_bytes + 3 * 2 * 1024 * 704 * 2 * 2
 

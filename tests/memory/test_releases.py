@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.families import Step, members, run_of
 from memlint.architectures import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.memory import estimate
@@ -14,6 +13,7 @@ from memlint.memory.estimate import estimate_as
 from memlint.memory.releases import canonical_stack
 from memlint.memory.values import Estimate
 from memlint.run import Run, Stack, replace
+from tests.comparisons.families import Step, members, run_of
 
 # On both sides of every bound that the estimator knows, and the newest ones.
 TRANSFORMERS = ((), (4, 45), (4, 48), (4, 51), (4, 52), (4, 57), (5, 16), (5, 17), (5, 20), (5, 23))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+import tests.comparisons.simulated as simulated
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "benchmarks" / "data" / "simulated_cases.jsonl"
 
 
-def _simulated() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("simulated", ROOT / "benchmarks" / "simulated.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def errors() -> list[tuple[str, dict[str, float]]]:
-    found: list[tuple[str, dict[str, float]]] = _simulated().table(str(CASES))
+    found: list[tuple[str, dict[str, float]]] = simulated.table(str(CASES))
     assert len(found) >= 50
     return found
 

@@ -9,6 +9,7 @@ from memlint.memory.estimate import estimate_as
 from memlint.memory.values import Estimate
 from memlint.run import Precision
 from memlint.simulation import simulate
+from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import LORA, TINY, run
 
 WIDE = {**TINY, "vocab_size": 16000}
@@ -50,7 +51,7 @@ def test_label_smoothing_builds_the_logits_that_a_fused_loss_would_not() -> None
 
 def test_a_reward_model_of_trl_has_a_score_in_place_of_the_head() -> None:
     """trl 1.16 reward_trainer.py:396, num_labels 1; LLaMA-Factory keeps the head and makes its logits."""
-    factory = estimate(run(WIDE, **LORA, method__stage="rm", stack__framework="llamafactory"))
+    factory = estimate(run(WIDE, **LORA, method__stage="rm", **LLAMAFACTORY))
     trl = estimate(run(WIDE, **LORA, method__stage="rm", stack__framework="trl"))
     assert factory.parameters is not None and trl.parameters is not None
     assert factory.parameters - trl.parameters == 16000 * 256

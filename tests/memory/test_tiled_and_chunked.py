@@ -11,11 +11,11 @@ import torch
 import transformers.models.llama.modeling_llama as llama
 
 import memlint.simulation.step as simulated
-from benchmarks.families import Step, run_of
 from memlint.memory import estimate
 from memlint.run import Run, replace
 from memlint.simulation import simulate
 from memlint.simulation.precision import run_backward
+from tests.comparisons.families import Step, run_of
 
 SMALL: dict[str, Any] = {
     "model_type": "llama",

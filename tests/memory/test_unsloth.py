@@ -10,10 +10,12 @@ import memlint.memory.unsloth as unsloth
 from memlint.hardware import find
 from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
+from memlint.memory.families.lookup import ROWS
 from memlint.memory.parameters import units
 from memlint.memory.step import segments, step
 from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Origin, Run
+from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import LORA, run
 
 UNSLOTH: dict[str, object] = {
@@ -22,7 +24,7 @@ UNSLOTH: dict[str, object] = {
     "precision__trainable_dtype": "float32",
     "precision__outputs_to_fp32": True,
     "stack__use_unsloth": True,
-    "stack__framework": "llamafactory",
+    **LLAMAFACTORY,
     "sequence__length": 1024,
 }
 BNB: dict[str, object] = {"model__quantization__method": "bnb", "model__quantization__bits": 4}
@@ -48,12 +50,12 @@ def high(**changes: object) -> int:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([*unsloth.FAMILIES]),
+    st.sampled_from([name for row in ROWS if row.unsloth.own_forward for name in row.model_types]),
     st.sampled_from([(), (2024, 11), (2025, 4), (2025, 9)]),
     st.sampled_from([0.0, 0.1]),
     st.sampled_from([{}, BNB]),
     st.integers(1, 4),
-    st.sampled_from(["llamafactory", "trainer"]),
+    st.booleans(),
     st.sampled_from(["none", "full"]),
 )
 def test_the_central_figure_lies_between_the_ends(
@@ -62,10 +64,16 @@ def test_the_central_figure_lies_between_the_ends(
     dropout: float,
     base: dict[str, object],
     batch: int,
-    framework: str,
+    offloads: bool,
     mode: str,
 ) -> None:
-    changes = {**UNSLOTH, **base, "stack__unsloth": release, "method__dropout": dropout, "stack__framework": framework}
+    changes = {
+        **UNSLOTH,
+        **base,
+        "stack__unsloth": release,
+        "method__dropout": dropout,
+        "checkpointing.unsloth_offloads": offloads,
+    }
     made = run({"model_type": family}, **{**changes, "batch__micro_batch_size": batch, "checkpointing__mode": mode})
     low, central, top = span(estimate(made))
     assert low <= central <= top
@@ -117,7 +125,7 @@ def test_llamafactory_checkpoints_whatever_the_file_says() -> None:
 
 
 def test_a_script_without_checkpointing_may_go_without() -> None:
-    script = {**UNSLOTH, "stack__framework": "trainer"}
+    script = {**UNSLOTH, "checkpointing.unsloth_offloads": False}
     none, full = (span(estimate(run(**script, checkpointing__mode=mode))) for mode in ("none", "full"))
     assert none[0] == full[0]
     assert none[2] > full[2]

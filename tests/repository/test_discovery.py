@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memlint.repository import tracked
-from memlint.repository.discovery import Found, discover
+from memlint.cli import main
+from memlint.repository.discovery import FoundFile, discover
 from memlint.repository.globs import compile_globs, covers
 
 
@@ -49,7 +47,7 @@ def test_a_named_file_or_folder_always_passes(tmp_path: Path) -> None:
     plant(tmp_path, {".hidden/x.txt": "", ".hidden/y.yaml": "", ".gitignore": "*", ".git/HEAD": ""})
     named = str(tmp_path / ".hidden/x.txt")
 
-    assert list(discover([named])) == [Found(named, named=True)]
+    assert list(discover([named])) == [FoundFile(named, named=True)]
     assert names(tmp_path / ".hidden", ()) == []  # a named folder is walked, and git ignores all in it
 
 
@@ -99,7 +97,7 @@ def test_a_file_is_given_once(tmp_path: Path) -> None:
     plant(tmp_path, {"a/x.yaml": ""})
     file = str(tmp_path / "a/x.yaml")
 
-    assert list(discover([file, str(tmp_path), str(tmp_path / "a")])) == [Found(file, named=True)]
+    assert list(discover([file, str(tmp_path), str(tmp_path / "a")])) == [FoundFile(file, named=True)]
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
@@ -167,20 +165,14 @@ def commit(root: Path, version: int, files: list[str]) -> None:
     subprocess.run(["git", "-C", str(root), "update-index", f"--index-version={version}"], check=True)
 
 
-@pytest.mark.parametrize(
-    ("version", "found"),
-    [
-        (2, ["a.yaml", "config/b.yaml", "config/deep/c.yaml", "x.gen.yaml"]),
-        (4, ["a.yaml"]),  # compressed names are not read: what is ignored is left out
-    ],
-)
-def test_what_git_tracks_is_not_ignored(tmp_path: Path, version: int, found: list[str]) -> None:
+@pytest.mark.parametrize("version", [2, 4])
+def test_what_git_tracks_is_not_ignored(tmp_path: Path, version: int) -> None:
     added = ["config/b.yaml", "config/deep/c.yaml", "x.gen.yaml", "vendor/y.yaml"]
     plant(tmp_path, dict.fromkeys(["a.yaml", "config/own.yaml", "configs/d.gen.yaml", *added], ""))
     plant(tmp_path, {".gitignore": "config/\n*.gen.yaml\nvendor/\n"})
     commit(tmp_path, version, added)
 
-    assert sorted(names(tmp_path, ("vendor/",))) == found
+    assert sorted(names(tmp_path, ("vendor/",))) == ["a.yaml", "config/b.yaml", "config/deep/c.yaml", "x.gen.yaml"]
 
 
 def test_an_index_that_is_none_tracks_nothing(tmp_path: Path) -> None:
@@ -190,7 +182,34 @@ def test_an_index_that_is_none_tracks_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-@given(st.binary(max_size=300))
-def test_no_bytes_make_the_index_raise(data: bytes) -> None:
-    assert tracked.names(data) == sorted(tracked.names(data))
-    assert tracked.names(b"DIRC\0\0\0\2\0\0\xff\xff" + data) is not None
+def test_a_repository_around_a_broken_one_is_not_asked(tmp_path: Path) -> None:
+    plant(tmp_path, {"inner/config/b.yaml": "", "inner/.gitignore": "config/\n", "inner/.git/HEAD": "broken"})
+    commit(tmp_path, 2, ["inner/config/b.yaml"])
+
+    assert names(tmp_path / "inner") == []
+
+
+def test_the_index_of_a_commit_in_the_making_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, {"config/b.yaml": "", ".gitignore": "config/\n"})
+    commit(tmp_path, 2, ["config/b.yaml"])
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+
+    assert names(tmp_path) == ["config/b.yaml"]
+
+
+def test_without_git_it_is_said_that_what_is_ignored_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(tmp_path, {"a.yaml": "", "config/b.yaml": "", ".gitignore": "config/\n"})
+    commit(tmp_path, 2, ["config/b.yaml"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert main(["check", "--list-files"]) == 0
+
+    told = capsys.readouterr()
+    assert told.out == "a.yaml\n"
+    assert told.err == (
+        "memlint: git is not installed, or not on PATH: what git tracks in ignored folders is left out\n"
+    )

@@ -28,12 +28,13 @@ ATOMS = (
     *("has(config.lora_rank)", "given(config.optim)", "enabled(config.bf16)", "config.lora_rank > 4", "config.fp16"),
     *("is_string(config.optim)", "config.optim in ['sgd', 'adamw_torch']", "default(config.lora_rank, 8) > 4"),
     *("batch.micro_batch_size > 1", "batch.micro_batch_size != 1", "sequence.packing != true", "config.fp16 != true"),
+    *("truthy(config.fp16)", "len(truthy_keys(config.fp16, config.bf16)) > 1", "truthy(config.lora_rank) == false"),
     *("config.optim == 'sgd'", "config.optim != 'sgd'", "config.lora_rank == 8", "parallelism.engine != 'single'"),
     *("known(batch.micro_batch_size)", "config.lora_rank * 2 == 16", "lower(config.optim) == 'sgd'", "1 < 2"),
 )
 KEYS = {
     "lora_rank": st.sampled_from([None, 4, 8, 16, "8", True]),
-    "optim": st.sampled_from([None, "sgd", "SGD", "adamw_torch", 3]),
+    "optim": st.sampled_from([None, "sgd", "SGD", "adamw_torch", 3, "${OPTIM}"]),
     "bf16": st.booleans(),
     "fp16": st.booleans(),
 }

@@ -46,6 +46,12 @@ def test_a_good_rule_loads() -> None:
     assert [fix.safe for fix in rule.fixes()] == [True]
 
 
+def test_the_place_may_be_an_expression() -> None:
+    rule = parse(GOOD.replace("at: [config.cutoff_len,", 'at: ["config.{method.kind}",'))
+
+    assert (rule.body().at, rule.at) == (("config.", ["field", "method.kind"]), ("sequence.length",))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "place", "message"),
     [
@@ -53,6 +59,8 @@ def test_a_good_rule_loads() -> None:
         ('"lora"', '"loar"', "9:22", "did you mean 'lora'?"),
         ("{model.name}", "{model.nam}", "13:4", "did you mean `model.name`?"),
         ("{model.name}", "{model.name", "13:3", "{ without }"),
+        ("sequence.length]", '"config.{format}"]', "10:26", "only the first place"),
+        ("at: [config.cutoff_len", 'at: ["config.{formt}"', "10:15", "did you mean `format`?"),
         ("{tokens}", "tokens}", "12:9", "write }}"),
         ("batch.micro_batch_size *", "batch.micro *", "6:11", "unknown name `batch.micro`"),
         ("  tokens: batch", "  tokens: later + batch", "6:11", "unknown name `later`"),

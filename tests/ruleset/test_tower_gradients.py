@@ -6,12 +6,12 @@ import inspect
 
 import pytest
 
-from benchmarks.vision_inputs import MODELS
 from memlint.architectures import from_config
 from memlint.architectures.resolve import resolve
 from memlint.expressions.derived_facts import MODEL
 from memlint.expressions.facts import Facts
 from memlint.run import UNKNOWN, Method, Model, Run, replace
+from tests.comparisons.vision_inputs import MODELS
 
 transformers = pytest.importorskip("transformers")
 UNHOOKED = ("qwen3_vl", "glm4v", "gemma4")

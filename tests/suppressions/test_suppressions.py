@@ -9,7 +9,7 @@ from memlint.ruleset.places import location
 from memlint.run import Origin
 from memlint.settings import FileSettings, Waiver
 from memlint.source import Document, comments, load
-from memlint.suppressions.apply import Outcome, apply, mend, waiver_findings
+from memlint.suppressions.apply import SuppressionResult, apply, mend, waiver_findings
 from memlint.suppressions.directives import directives
 
 TODAY = "2026-11-21"
@@ -26,7 +26,9 @@ def at(text: Document, *pointer: str | int, rule: str = "MEM001") -> Finding:
     return Finding(rule, NAMES[rule], "error", "message", location(text, pointer))
 
 
-def outcome(text: str, *findings: tuple[Any, ...], settings: FileSettings = DEFAULTS, **given: Any) -> Outcome:
+def outcome(
+    text: str, *findings: tuple[Any, ...], settings: FileSettings = DEFAULTS, **given: Any
+) -> SuppressionResult:
     read = document(text)
     hits = [at(read, *pointer, rule=rule) for rule, *pointer in findings]
     return apply(hits, read, settings, TODAY, known=given.pop("known", KNOWN), **given)

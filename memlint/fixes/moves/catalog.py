@@ -11,8 +11,8 @@ from typing import Any
 
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.vision as vision_moves
+import memlint.memory.families.lookup as families
 from memlint.fixes.step import Move, Step, cost
-from memlint.memory.adapters import FUSED_EXPERTS
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
 
@@ -37,7 +37,7 @@ def attention(run: Run) -> Iterator[Step]:
 
 def _loads_with_sdpa(run: Run) -> bool:
     """Attention sinks (gpt-oss) and ALiBi have no sdpa form: transformers refuses to load such a model with it."""
-    return not _soft_capped(run) and bool(getattr(run.model.architecture, "supports_sdpa", True))
+    return not _soft_capped(run) and families.loads_with_sdpa(run.model.architecture)
 
 
 def _soft_capped(run: Run) -> bool:
@@ -59,7 +59,7 @@ def fused_loss(run: Run) -> Iterator[Step]:
     puts a loss of its own into the model's code."""
     if run.stack.use_unsloth:
         return
-    supported = getattr(run.model.architecture, "supports_liger", False)
+    supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield Step("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, 0.95, group="loss")
 
@@ -132,7 +132,7 @@ def optimizer(run: Run) -> Iterator[Step]:
     name, few = run.optimizer.name, run.method.kind == "lora"
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
-    if name in ("adamw_torch", "adamw_hf") and run.optimizer.fused is not True:
+    if name in ("adamw_torch", "adamw_hf"):
         yield Step(
             "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
         )
@@ -249,10 +249,10 @@ RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 
 
 def refuses_dropout(run: Run) -> bool:
-    """PEFT takes no dropout beside stacked experts, which "all-linear" reaches (peft 0.21.2 tuners/lora/layer.py:2366),
-    and TRL's default is 0.05."""
-    stacked = getattr(run.model.architecture, "family", "") in FUSED_EXPERTS and stacks_experts(run)
-    return stacked and run.stack.framework == "trl"
+    """Whether adapters would get a dropout by default that PEFT refuses: beside stacked experts, which "all-linear"
+    reaches (peft 0.21.2 tuners/lora/layer.py:2366)."""
+    stacked = bool(families.of(run.model.architecture).experts.peft_moves) and stacks_experts(run)
+    return stacked and run.planning.lora_dropout > 0
 
 
 def lora_changes(run: Run) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import memlint.memory.families.lookup as families
 from memlint.findings import Edit, Fix
 from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory.values import Estimate
@@ -23,18 +24,14 @@ def advice(run: Run, before: Estimate, estimator: Estimator, express: Express = 
     return (*told, *_gpus(run, before, estimator, express), *_card(before))
 
 
-# Mixtures of transformers 4.57 whose experts are lists of linear layers (models/<family>/modeling_<family>.py).
-_LINEAR_EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "phimoe", "glm4_moe")
-
-
 def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
-    family, framework = getattr(run.model.architecture, "family", ""), run.stack.framework
+    linears = families.of(run.model.architecture).experts.linears_in_4
     stacked = not run.stack.transformers or run.stack.transformers >= (5,)
     quantization = run.model.quantization
     packed = quantization.stacked_experts or quantization.experts_on_load
     quantized = quantization.method == "bnb" and not packed
-    if family not in _LINEAR_EXPERTS or framework == "axolotl" or not (stacked and quantized):
+    if not linears or run.planning.pins_transformers or not (stacked and quantized):
         return
     changes = {"stack.transformers": (4, 57, 6)}
     after = estimator(replace(run, changes))

@@ -18,18 +18,15 @@ _NEEDS_DEEPSPEED = "the deepspeed package must be installed"
 def checkpoints(run: Run) -> Iterator[Step]:
     """Checkpoints wait in host memory until the backward wants them, by the framework's own way.
 
-    LLaMA-Factory has Unsloth's (0.9.5 model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), TRL hooks on
-    saved tensors (`activation_offloading`, trl 1.16 trainer/sft_config.py:291), Axolotl the same for the layers' inputs
-    (`hidden_states`, 0.19 docs/gradient_checkpointing.qmd), transformers `save_on_cpu` (5.23 modeling_utils.py:3151).
     A layer computes for longer than its input takes over the bus, so copies hide: 10 % is an upper figure. Under
     Unsloth a script's own argument decides.
     """
-    checkpoint, framework = run.checkpointing, run.stack.framework
+    checkpoint, way = run.checkpointing, run.planning.checkpoint_offload
     if run.stack.use_unsloth or checkpoint.mode != "full" or checkpoint.offload or run.offload.activations != "none":
         return
-    if framework == "llamafactory":
+    if way == "unsloth":
         changes: dict[str, Any] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
-    elif framework == "trl":
+    elif way == "saved_tensors":
         changes = {"offload.activations": "cpu"}
     else:
         changes = {"checkpointing.offload": True}
@@ -122,22 +119,13 @@ def single_gpu(run: Run) -> Iterator[Step]:
     arXiv 2104.07857, section 4)."""
     if run.parallelism.engine != "single" or run.parallelism.world_size != 1 or 2 not in stages(run):
         return
-    half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, _launched(run))))
+    half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, run.planning.single_gpu_launch)))
     if run.method.kind in ("full", "freeze"):  # adapters have states of next to nothing
         states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu", **_steps_there(run)}
         yield Step("ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note)
     everything = {**deepspeed_changes(half, 3), **_both(), **_steps_there(run)}
     title = "ZeRO-3 with parameters and optimizer states in host memory"
     yield Step(title, everything, 3.0, "none", False, "zero", note)
-
-
-def _launched(run: Run) -> str:
-    """LLaMA-Factory refuses DeepSpeed without torchrun (0.9.5 hparams/parser.py:353), which its launcher takes for one
-    GPU only when told to (launcher.py:61); Axolotl sets the process group up itself (0.19 utils/trainer.py:564);
-    transformers' documentation has its launchers for one GPU (docs/source/en/deepspeed.md)."""
-    if run.stack.framework == "llamafactory":
-        return "start it with FORCE_TORCHRUN=1"
-    return "" if run.stack.framework == "axolotl" else "start it with torchrun, deepspeed or accelerate launch"
 
 
 def stages(run: Run) -> tuple[int, ...]:
@@ -155,12 +143,11 @@ def stages(run: Run) -> tuple[int, ...]:
 
 
 def stored_to_share(run: Run) -> dict[str, Any]:
-    """What keeps 4-bit weights in tensors of the compute dtype: LLaMA-Factory does (0.9.5
-    model/model_utils/quantization.py:178), TRL has a key for it since 0.26 (trainer/model_config.py)."""
+    """What keeps 4-bit weights in tensors of the compute dtype, where they are not yet and the config can say it."""
     quantization, half = run.model.quantization, run.precision.compute
-    if quantization.method == "none" or quantization.storage_dtype == half or run.stack.framework != "trl":
+    if quantization.method == "none" or quantization.storage_dtype == half:
         return {}
-    return {"model.quantization.storage_dtype": half} if run.stack.trl >= (0, 26) else {}
+    return {"model.quantization.storage_dtype": half} if run.planning.stores_4_bits_in_half else {}
 
 
 MOVES = (checkpoints, sharding, single_gpu, fsdp, zero)

@@ -43,7 +43,7 @@ def freeze(run: Run) -> Iterator[Step]:
     parts = ("freeze_vision_tower", "freeze_multi_modal_projector")
     trained = [f"method.{part}" for part in parts if not getattr(method, part)]
     if "method.freeze_vision_tower" in trained:
-        if len(trained) == 2 and run.stack.framework != "axolotl":
+        if len(trained) == 2 and run.planning.freezes_projector_apart:
             yield Step("freeze the vision tower", {trained[0]: True}, 0.95, "low", False, "tower")
         title = "freeze the vision tower" + (" and the projector" if len(trained) == 2 else "")
         yield Step(title, dict.fromkeys(trained, True), 0.9, "medium", False, "tower")

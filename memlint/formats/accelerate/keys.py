@@ -159,10 +159,8 @@ _FSDP_OF_TRANSFORMERS = (
     Key(
         "fsdp_limit_all_gathers",
         "flag",
-        "parallelism.fsdp.limit_all_gathers",
         default=True,
         older=("limit_all_gathers",),
-        only_if_given=True,
         about="FSDP1: keep the CPU from running ahead, so that no more than two units are gathered.",
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.axolotl.families import NAMED_WITHOUT_CHECKPOINTING
 from memlint.formats.axolotl.method_edits import METHOD_PARTS, new_deepspeed, shipped_deepspeed_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import deepspeed_edits, says
@@ -37,7 +38,6 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "method.rank": ("lora_r", whole),
     "method.alpha": ("lora_alpha", whole),
     "saving.only_model": ("save_only_model", flag),
-    "stack.empty_cache_steps": ("torch_empty_cache_steps", whole),
 }
 _ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 
@@ -90,7 +90,8 @@ _BOUND = {
 
 
 def _is_bound(config: Mapping[str, Any], key: str) -> bool:
-    refused = key == "gradient_checkpointing" and "mpt" in str(config.get("base_model")).lower()  # validation.py:1569
+    named = NAMED_WITHOUT_CHECKPOINTING in str(config.get("base_model")).lower()  # validation.py:1569
+    refused = key == "gradient_checkpointing" and named
     return refused or any(config.get(other) for other in _BOUND.get(key, ()))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import Config, is_sharded
 from memlint.formats.fields import Fields
 
@@ -25,7 +26,7 @@ def packs_experts(config: Config) -> bool:
 def linearizes(config: Config) -> bool:
     """Whether Llama 4's experts are frozen linear layers in few bits, one after another (blocks/moe.py, `_every`)."""
     few = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
-    frozen = config.family.startswith("llama4") and not config.own.flag("lora_target_linear")
+    frozen = config.family in families.LINEARIZES_EXPERTS and not config.own.flag("lora_target_linear")
     return few and frozen and not _is_divided(config)
 
 

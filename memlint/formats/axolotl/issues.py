@@ -1,4 +1,4 @@
-"""What there is to say about an Axolotl file: keys, values, combinations that are refused, keys without their plug-in.
+"""What there is to say about an Axolotl file: keys, values, keys without their plug-in. rules/axolotl says the rest.
 
 Axolotl ignores a key that it does not know, so one is reported only where it is a slip of a known key.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.axolotl.config import NAME, SCHEMA, Config
-from memlint.formats.axolotl.conflicts import conflicts
 from memlint.formats.axolotl.training import PLUGIN_OF
 from memlint.formats.base import Issue
 from memlint.formats.fields import value_at
@@ -19,7 +18,7 @@ def axolotl_issues(config: Config) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     kept = (_judged(issue, config) for issue in found)
-    own = (*_placeholders(config), *conflicts(config), *_without_plugin(config))
+    own = (*_placeholders(config), *_without_plugin(config))
     return (*(issue for issue in kept if issue is not None), *own)
 
 

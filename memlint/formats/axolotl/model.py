@@ -6,6 +6,7 @@ import re
 import warnings
 from typing import Any
 
+import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import Config, default_origin, half, is_sharded
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
@@ -147,17 +148,13 @@ def _prepared(found: Quantization, config: Config) -> Quantization:
     return found._replace(skipped=_skipped(config, found.bits))
 
 
-_SKIPS_SINCE = (0, 11)
-
-
 def _skipped(config: Config, bits: float) -> tuple[str, ...]:
     """Modules that are left as they are (loaders/model.py:782-814, _set_quantization_config)."""
     said = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
     if bits == 4 and isinstance(said, list):
         return tuple(str(name) for name in said[:_MOST_SKIPPED])
-    if config.family == "falcon_h1" and config.release >= _SKIPS_SINCE:
-        return ("out_proj",)
-    return ("mamba",) if config.family == "jamba" and bits == 8 else ()
+    own = families.NOT_QUANTIZED.get(config.family)
+    return own.modules if own is not None and config.release >= own.since and bits in own.bits else ()
 
 
 _MOST_SKIPPED = 4096
@@ -186,7 +183,6 @@ def _attention(fields: Fields, config: Config) -> None:
     word, key = _asked_attention(config)
     if word:
         fields.put("attention.implementation", _LIKE_FLASH.get(word, word), config.own.origin(key))
-        fields.put("attention.requested", word, config.own.origin(key))
     else:
         fields.default("attention.implementation", "sdpa", "transformers: sdpa where the model supports it")
 
@@ -349,7 +345,7 @@ def _unfrozen(fields: Fields, config: Config) -> None:
         return
     strange = next((word for word, text in zip(words, patterns) if not _names_one(text, config.architecture)), None)
     if strange is not None:
-        before = _CALLED_BEFORE.get(config.family, "")
+        before = families.MLP_CALLED_BEFORE.get(config.family, "")
         renamed = f" (transformers 5 calls `{before}` `mlp`)" if before and before in strange else ""
         fields.unknown("method.kind", f"`{strange[:60]}` names no parameter that is known here{renamed}")
         return
@@ -357,13 +353,9 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
 
 
-# What transformers 5 calls `mlp`, and mixtures before it otherwise (4.57.6 models/{mixtral,phimoe}/modeling_*.py).
-_CALLED_BEFORE = {"mixtral": "block_sparse_moe", "phimoe": "block_sparse_moe"}
-
-
 def _as_called_now(word: str, config: Config) -> str:
     """A pattern of names that this run's transformers gives, in those of today."""
-    before = _CALLED_BEFORE.get(config.family)
+    before = families.MLP_CALLED_BEFORE.get(config.family)
     return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
 
 
@@ -382,7 +374,6 @@ def _names_one(text: str, architecture: Any) -> bool:
 
 _KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))
 _SINCE_AUTOMATIC = (0, 9, 1)
-_WITHOUT_CODE = ("paddleocr_vl", "muse_glimmer", "qwen4_exp")  # model_support/*/__init__.py: lora_kernels unsupported
 _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
@@ -390,7 +381,7 @@ def _fused(config: Config) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
     said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
-    if config.family in _WITHOUT_CODE:
+    if config.family in families.WITHOUT_LORA_KERNELS:
         return ()
     if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
         return tuple(group for group, value in said.items() if value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import memlint.formats.axolotl.families as families
 from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import Config
 from memlint.formats.axolotl.model import fsdp_version
@@ -14,7 +15,6 @@ from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_fi
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 
-_FINDS_UNUSED = ("gemma4", "gemma4_unified")
 # Key -> neutral degree; the older name second (0.9: sequence_parallel_degree).
 _DEGREES = (
     ("tensor_parallel_size", "parallelism.tensor_parallel_size"),
@@ -92,7 +92,7 @@ def _engine(fields: Fields, config: Config) -> tuple[Taken, ...]:
         fields.infer("parallelism.engine", "ddp" if many else "single", "neither DeepSpeed nor FSDP is configured")
     # causal.py: `bool(cfg.ddp_find_unused_parameters)` under DDP
     unused = config.own.flag("ddp_find_unused_parameters")
-    if config.family in _FINDS_UNUSED and not config.own.written("ddp_find_unused_parameters"):
+    if config.family in families.FINDS_UNUSED_PARAMETERS and not config.own.written("ddp_find_unused_parameters"):
         unused = config.own.get("activation_offloading") is not True  # utils/config/__init__.py:419
     config.put(fields, "parallelism.find_unused_parameters", "ddp_find_unused_parameters", unused)
     return ()

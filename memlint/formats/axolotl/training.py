@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import memlint.formats.axolotl.families as families
+from memlint.formats.axolotl.behaviour import BEHAVIOUR
 from memlint.formats.axolotl.config import NAME, Config, default_origin, evaluates
 from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
 from memlint.formats.axolotl.model import cuts, dequantizes
@@ -16,6 +18,7 @@ _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "s
 
 def apply_stack(fields: Fields, config: Config) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    fields.behave(*BEHAVIOUR)
     origin = config.given_away or default_origin(config, "what its packaging allows")
     said = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
@@ -115,7 +118,6 @@ def _generation(fields: Fields, config: Config) -> None:
 
 # 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.
 _REENTRANT = (0, 5)
-_NEVER_REENTRANT = ("gemma4", "gemma4_unified")
 _OFFLOADING = ("offload", "offload_disk", "unsloth")
 # Offloading by saved-tensor hooks; before, `offload` replaced torch's function (monkeypatch/gradient_checkpointing).
 _OFFLOADS_BY_HOOKS = (0, 12)
@@ -133,7 +135,7 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     said = as_bool(kwargs.get("use_reentrant"))
     where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
-    reentrant = (plain if said is None else said) and config.family not in _NEVER_REENTRANT
+    reentrant = (plain if said is None else said) and config.family not in families.NEVER_REENTRANT
     fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
@@ -236,9 +238,8 @@ def apply_optimizer(fields: Fields, config: Config) -> None:
     name = {"ao_adamw_4bit": "adamw_torch_4bit", "ao_adamw_8bit": "adamw_torch_8bit"}.get(word, word)
     if name:
         config.put(fields, "optimizer.name", "optimizer", name)
-    for field, key in (("rank", "qgalore_rank"), ("update_interval", "qgalore_update_proj_gap")):
-        if config.own.written(key):
-            config.put(fields, f"optimizer.{field}", key, config.whole(key))
+    if config.own.written("qgalore_rank"):
+        config.put(fields, "optimizer.rank", "qgalore_rank", config.whole("qgalore_rank"))
 
 
 # Key -> what it does that no figure covers.
@@ -274,9 +275,6 @@ _PLUGINS = {
 _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
 
 
-_OWN_CODE = ("kimi_linear",)  # model_support/kimi_linear/modeling_kimi.py:815, a list of linear layers
-
-
 def apply_unmodelled(fields: Fields, config: Config) -> None:
     """The first feature that keeps what nobody here has counted, said in place of a figure."""
     for key, reason in _UNMODELLED.items():
@@ -301,7 +299,7 @@ def apply_unmodelled(fields: Fields, config: Config) -> None:
         reason = f"`quantize_moe_experts`: {packing}"
         fields.put("stack.unmodelled", reason, config.own.origin("quantize_moe_experts"))
         return
-    if config.family in _OWN_CODE and config.quantizes:
+    if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"
         fields.put("stack.unmodelled", reason, config.own.origin("base_model"))
         return

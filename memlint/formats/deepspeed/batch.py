@@ -54,12 +54,6 @@ def read_micro(fields: Fields, view: Config) -> None:
         fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
 
 
-def read_total(fields: Fields, view: Config) -> None:
-    total = view.integer(TOTAL)
-    if view.arguments is None and total is not None:
-        fields.put("batch.global_batch_size", total, view.origin(TOTAL))
-
-
 def read_steps(fields: Fields, view: Config) -> None:
     """1 when nothing is said, or what the other two sizes and the world leave."""
     if view.arguments is not None:

@@ -71,21 +71,18 @@ _BUCKETS = (
     Key(
         f"{ZERO}.allgather_partitions",
         "flag",
-        "parallelism.zero.allgather_partitions",
         default=True,
         about="Gather updated parameters in buckets instead of broadcasting each GPU's part.",
     ),
     Key(
         f"{ZERO}.round_robin_gradients",
         "flag",
-        "parallelism.zero.round_robin_gradients",
         default=False,
         about="Spread the copies of offloaded gradients over the GPUs, at stages 1 and 2.",
     ),
     Key(
         f"{ZERO}.ignore_unused_parameters",
         "flag",
-        "parallelism.zero.ignore_unused_parameters",
         default=True,
         about="Let parameters be without a gradient in a step.",
     ),
@@ -167,6 +164,14 @@ _STAGE_3 = (
         default=1,
         least=0,
         about="GPUs that share a second copy of the half-precision parameters (ZeRO++), usually those of a node.",
+    ),
+    Key(
+        f"{ZERO}.mics_shard_size",
+        "whole",
+        "parallelism.zero.mics_shard_size",
+        only_if_given=True,
+        invalid="ignored",
+        about="GPUs that share the parameters (MiCS): a shard group smaller than all of them.",
     ),
     Key(
         f"{ZERO}.zero_quantized_weights",
@@ -308,9 +313,7 @@ _BATCH = (
     Key(
         batch.TOTAL,
         "whole",
-        "batch.global_batch_size",
         least=1,
-        read=batch.read_total,
         about="Sequences per optimizer step over all GPUs: micro batch size, accumulation steps and GPUs multiplied.",
     ),
 )

@@ -10,9 +10,10 @@ import memlint.formats.deepspeed.edits as deepspeed_file
 import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
+from memlint.formats.llamafactory.families import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, LOADS_FLASH_3
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.tables import LIGER_MODELS, LIGER_WITHOUT_FUSED_LOSS, OWN_LOSSES
-from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.llamafactory.training import OWN_LOSSES
+from memlint.formats.schema.validate import is_valid
 from memlint.run import Quantization, Run, Unknown
 
 Keys = dict[str, Any]  # key of the file -> its new value; None takes the key away
@@ -47,11 +48,9 @@ _PLAIN: Mapping[str, str] = {
     "precision.upcast_layernorm": "upcast_layernorm",
     "precision.upcast_lmhead_output": "upcast_lmhead_output",
     "saving.only_model": "save_only_model",
-    "stack.empty_cache_steps": "torch_empty_cache_steps",
 }
 _PLAIN_V1: Mapping[str, str] = {
     "batch.micro_batch_size": "micro_batch_size",
-    "batch.global_batch_size": "global_batch_size",
     "sequence.length": "cutoff_len",
     "attention.implementation": "flash_attn",
     "parallelism.sequence_parallel_size": "cp_size",
@@ -119,14 +118,13 @@ def _v0(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Keys 
 
 def _legal(key: str, change: Any) -> bool:
     """Whether the schema takes the value; one file's keys are checked one by one."""
-    compiled = compiled_schema("llamafactory.json#v0")
-    return compiled.accepts({key: change})
+    return is_valid("llamafactory.json#v0", {key: change})
 
 
 def _attention(value: Mapping[str, Any], run: Run, change: Any, changes: Mapping[str, Any]) -> Keys | None:
     word = _ATTENTION.get(change) if isinstance(change, str) else None
     family = getattr(run.model.architecture, "family", "")
-    if word is None or family == "gpt_oss" or (run.stack.use_unsloth and word != "sdpa"):
+    if word is None or family in LOADS_FLASH_3 or (run.stack.use_unsloth and word != "sdpa"):
         return None
     return {"flash_attn": word}
 
@@ -263,7 +261,7 @@ def _v1(value: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Keys 
     for name, change in changes.items():
         if name in _PLAIN_V1:
             key = _PLAIN_V1[name]
-            if not compiled_schema("llamafactory.json#v1").accepts({key: change}):
+            if not is_valid("llamafactory.json#v1", {key: change}):
                 return None
             keys[key] = change
         elif name == "checkpointing.mode" and change in ("full", "none"):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields
 from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
-from memlint.formats.llamafactory.tables import COMPOSITE_MODELS
 from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")
 _WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_ref_model`
-_VALUE_HEAD = ("rm", "ppo")  # train/rm/workflow.py:46, train/ppo/workflow.py:46
 
 
 def apply_method(fields: Fields, config: Config) -> None:
     config.put(fields, "method.stage", "stage", _stage(config))
     if not config.training:
         fields.infer("method.kind", "none", "nothing trains")
-        _adapters(fields, config)
         return
     config.put(fields, "method.kind", "finetuning_type", config.tuning)
     if config.tuning in ("lora", "oft"):
@@ -25,7 +23,6 @@ def apply_method(fields: Fields, config: Config) -> None:
     if config.tuning == "freeze" or config.own.flag("use_llama_pro"):
         _freeze(fields, config)
     _towers(fields, config)
-    _adapters(fields, config)
     _other_models(fields, config)
 
 
@@ -62,9 +59,6 @@ def _lora(fields: Fields, config: Config) -> None:
         config.put(fields, "method.dropout", "lora_dropout", float(config.own.number("lora_dropout") or 0))
     config.put(fields, "method.use_dora", "use_dora", config.own.flag("use_dora"))
     config.put(fields, "method.use_rslora", "use_rslora", config.own.flag("use_rslora"))
-    if config.own.flag("pissa_init"):
-        steps = config.whole("pissa_iter", 16)
-        config.put(fields, "method.init", "pissa_init", "pissa" if steps == -1 else f"pissa_niter_{steps}")
 
 
 def _resized(fields: Fields, config: Config) -> None:
@@ -108,22 +102,21 @@ def _towers(fields: Fields, config: Config) -> None:
         config.put(fields, f"method.{key}", key, config.own.flag(key))
 
 
-def _adapters(fields: Fields, config: Config) -> None:
-    """Adapters are merged into the base, except the one that training resumes (model/adapter.py:182)."""
-    names = config.words("adapter_name_or_path")
-    if names:
-        config.put(fields, "method.adapters_loaded", "adapter_name_or_path", len(names))
-
-
 def _other_models(fields: Fields, config: Config) -> None:
     extra: list[Model] = []
     _reference(fields, config, extra)
     if config.stage == "ppo":
         _reward(fields, config, extra)
-    if config.stage in _VALUE_HEAD:
-        fields.infer("method.value_model", True, f"the {config.stage} stage adds a value head")
     if extra:
-        fields.infer("method.extra_models", tuple(extra), "loaded beside the trained model")
+        fields.infer("method.extra_models", tuple(extra), _beside(config, extra))
+
+
+def _beside(config: Config, extra: list[Model]) -> str:
+    """Where the sizes of the other models come from."""
+    policy = config.text("model_name_or_path")
+    unread = [str(one.name) for one in extra if one.architecture is config.architecture and one.name != policy]
+    taken = f"; no size of {' and '.join(unread)} is known: taken to be the policy's" if unread else ""
+    return f"loaded beside the trained model{taken}"
 
 
 def needs_reference(config: Config) -> bool:

@@ -134,8 +134,14 @@ def _tokens(fields: Fields, config: Config) -> None:
 
 def other_model(config: Config, name: str, bits: int | None) -> Model:
     """A reference or reward model that stands beside the trained one (train/trainer_utils.py:123, 177)."""
-    found = config.context.find_model(name, config.section.document.path)
-    architecture: Any = found.architecture if found.architecture is not None else UNKNOWN
-    quantization = bnb(config, bits) if bits in (4, 8) else Quantization()
-    dtype = found.architecture.dtype if found.architecture is not None else UNKNOWN
+    found = config.context.find_model(name, config.section.document.path).architecture
+    architecture: Any = found or config.architecture or UNKNOWN  # a folder of its own: most hold a trained policy
+    stored: StoredWeights = architecture.stored if architecture else StoredWeights()
+    dtype: Any = architecture.dtype if architecture else UNKNOWN
+    if not config.since(0, 9, 4):
+        dtype = compute_dtype(config) or dtype
+    if stored.method not in ("none", ""):
+        quantization = _prequantized(stored)
+    else:
+        quantization = bnb(config, bits) if bits in (4, 8) else Quantization()
     return Model(name=name, architecture=architecture, weights_dtype=dtype, quantization=quantization)

@@ -205,13 +205,6 @@ def _megatron(fields: Fields, config: Config) -> bool:
     return True
 
 
-def _global_batch(fields: Fields, ranks: int) -> None:
-    sizes = (fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps"))
-    if "batch.global_batch_size" not in fields.values and all(isinstance(size, int) for size in sizes):
-        reason = "micro batch x accumulation x data-parallel ranks"
-        fields.infer("batch.global_batch_size", sizes[0] * sizes[1] * ranks, reason)
-
-
 def apply_rest(fields: Fields, config: Config) -> None:
     """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
     world = fields.get("parallelism.world_size")
@@ -225,7 +218,6 @@ def apply_rest(fields: Fields, config: Config) -> None:
         fields.infer(
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
         )
-        _global_batch(fields, world // model_ranks)
     engine = fields.get("parallelism.engine")
     launcher = not any(launch_file.recognise(document).confidence != "no" for document in config.context.companions)
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import memlint.formats.llamafactory.families as own_families
+import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.llamafactory.config import Config, default_origin
-from memlint.formats.llamafactory.tables import (
-    LIGER_MODELS,
-    LIGER_WITHOUT_FUSED_LOSS,
-    OWN_LOSSES,
-    SHIFT_ATTENTION_MODELS,
-)
 from memlint.run import Origin
 
 _FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
+# src/llamafactory/train/sft/trainer.py:108-127: losses that are computed from the logits.
+OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
 
 
 def apply_sequence(fields: Fields, config: Config) -> None:
@@ -27,7 +25,7 @@ def apply_sequence(fields: Fields, config: Config) -> None:
     if rope:
         config.put(fields, "sequence.rope_scaling", "rope_scaling", rope)
     if config.own.flag("shift_attn") and config.training:
-        works = not config.family or config.family in SHIFT_ATTENTION_MODELS
+        works = not config.family or config.family in own_families.SHIFT_ATTENTION_MODELS
         config.put(fields, "sequence.shift_attention", "shift_attn", works)
     _pixels(fields, config)
     if config.stage == "ppo" or not config.training:
@@ -67,18 +65,17 @@ def apply_attention(fields: Fields, config: Config) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
     said = config.own.word("flash_attn")
     origin = config.own.origin("flash_attn")
-    fields.put("attention.requested", said if config.own.written("flash_attn") else "", origin)
     if "flash_attn" in config.held:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
     elif config.own.flag("use_unsloth") and config.training:
         fields.infer("attention.implementation", "sdpa", "Unsloth brings its own memory-efficient attention")
-    elif config.family == "gpt_oss":
+    elif config.family in own_families.LOADS_FLASH_3:
         detail = "LLaMA-Factory loads FlashAttention 3 kernels for gpt-oss (model_utils/attention.py:34)"
         fields.infer("attention.implementation", "flash_attention_3", detail)
-    elif config.family == "gemma2" and said == "auto":
+    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and said == "auto":
         reason = "gemma2 gets flash_attention_2 where flash-attn is installed, else eager (model_utils/attention.py:46)"
         fields.unknown("attention.implementation", reason)
-    elif config.family in ("youtu", "youtu_vl") and said in ("auto", "sdpa"):
+    elif config.family in own_families.EAGER_UNLESS_FLASH and said in ("auto", "sdpa"):
         fields.infer("attention.implementation", "eager", "LLaMA-Factory forces eager attention for Youtu-VL")
     else:
         _plain_attention(fields, said, origin)
@@ -107,7 +104,7 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     if disabled and config.training and config.own.flag("use_unsloth") and config.tuning == "lora":
         _on_in_any_case(fields, config)
         disabled = False
-    if config.family == "gemma3n" and not asked:  # model/patcher.py:477
+    if config.family in own_families.WITHOUT_CHECKPOINTING and not asked:
         fields.infer("checkpointing.mode", "none", "LLaMA-Factory switches it off for gemma3n")
         return
     if disabled and not asked:
@@ -117,8 +114,6 @@ def apply_checkpointing(fields: Fields, config: Config) -> None:
     _reentrant(fields, config, asked)
     if not asked and as_bool(config.hf.get("gradient_checkpointing")) is False and not disabled:
         _no_effect(fields, config)
-    trains = not config.own.flag("freeze_vision_tower")
-    fields.infer("checkpointing.vision", trains, "only modules with trainable parameters are checkpointed")
 
 
 def _on_in_any_case(fields: Fields, config: Config) -> None:
@@ -200,7 +195,7 @@ def _liger(fields: Fields, config: Config) -> None:
     if not config.family:
         fields.unknown("loss.kind", "whether Liger supports the model depends on its type, which is not known")
         return
-    supported = config.family in LIGER_MODELS
+    supported = config.family in own_families.LIGER_MODELS
     kind, reason = (
         _liger_loss(config, "switches Liger's fused loss off")
         if supported
@@ -214,7 +209,7 @@ def _liger(fields: Fields, config: Config) -> None:
 def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
     """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
     origin = config.hf.origin("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
+    supported = config.architecture is None or families.supports_liger(config.architecture)
     kind, reason = (
         _liger_loss(config, "gives the model no labels")
         if supported
@@ -233,7 +228,7 @@ def _liger_loss(config: Config, otherwise: str) -> tuple[str, str]:
     own = next((key for key in OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
     if own:
         return "plain", f"`{own}` computes its loss from the logits"
-    if config.family in LIGER_WITHOUT_FUSED_LOSS:
+    if config.family in own_families.LIGER_WITHOUT_FUSED_LOSS:
         return "fused_ce", f"Liger's {config.family} kernels keep the logits"
     return "liger", ""
 
@@ -260,9 +255,6 @@ def _low_rank(fields: Fields, config: Config, key: str) -> None:
     base = "adafactor" if optim == "adafactor" else "adamw"
     config.put(fields, "optimizer.name", key, f"{name}_{base}{suffix}")
     config.put(fields, "optimizer.rank", f"{name}_rank", config.whole(f"{name}_rank", 16))
-    config.put(
-        fields, "optimizer.update_interval", f"{name}_update_interval", config.whole(f"{name}_update_interval", 200)
-    )
     targets = config.words(f"{name}_target") or ("all",)
     config.put(fields, "optimizer.targets", f"{name}_target", ("all-linear",) if targets == ("all",) else targets)
     config.put(fields, "optimizer.layerwise", f"{name}_layerwise", config.own.flag(f"{name}_layerwise"))
@@ -272,9 +264,6 @@ def _low_rank(fields: Fields, config: Config, key: str) -> None:
 
 def _badam(fields: Fields, config: Config, key: str) -> None:
     config.put(fields, "optimizer.badam_mode", "badam_mode", config.own.word("badam_mode") or "layer")
-    ratio = config.own.number("badam_update_ratio")
-    config.put(fields, "optimizer.badam_ratio", "badam_update_ratio", float(ratio or 0))
-    config.put(fields, "optimizer.update_interval", "badam_switch_interval", config.whole("badam_switch_interval", 50))
 
 
 def _named(fields: Fields, config: Config, key: str) -> None:

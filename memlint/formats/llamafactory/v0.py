@@ -7,8 +7,8 @@ from typing import Any
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import Config, config, default_origin
-from memlint.formats.llamafactory.conflicts import View, conflicts
 from memlint.formats.llamafactory.method import apply_method
 from memlint.formats.llamafactory.model import apply_model, find_model
 from memlint.formats.llamafactory.parallel import Companion, apply_engine, apply_rest, apply_world
@@ -58,14 +58,10 @@ def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issu
     document = view.section.document
     related = tuple(dict.fromkeys(c.document.path for c in companions if c.document is not document))
     run = fields.run(NAME, document.path, related, PURPOSES[view.role])
-    engine = fields.get("parallelism.engine")
-    sharded = fields.get("parallelism.zero.stage") == 3 or engine == "fsdp"
-    refused = View(view, fields.get("parallelism.zero.stage", 0), fields.get("parallelism.world_size"), sharded)
     files = [document] + [c.document for c in companions if c.document is not document]
     raw: dict[str, Any] = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
-    found = (*issues, *fields.issues, *conflicts(refused))
-    return Parsed(NAME, (run,), found, tuple(files), raw, places)
+    return Parsed(NAME, (run,), (*issues, *fields.issues), tuple(files), raw, places)
 
 
 def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
@@ -115,6 +111,7 @@ def _interpolation(view: Config, key: str, value: str) -> Issue:
 def apply_stack(fields: Fields, view: Config) -> None:
     """LLaMA-Factory pins the libraries below it (pyproject.toml): the newest that it allows is assumed."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
+    fields.behave(*BEHAVIOUR)
     origin = default_origin(view.versions, "pyproject.toml")
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
         fields.put(f"stack.{name}", tuple(view.versions[name]), view.given_away.get(name, origin))

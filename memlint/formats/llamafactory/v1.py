@@ -10,6 +10,7 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_number, interpolated, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.config import Config
+from memlint.formats.llamafactory.families import LIGER_MODELS_V1
 from memlint.formats.llamafactory.model import apply_model, find_model
 from memlint.formats.llamafactory.parallel import (
     Companion,
@@ -18,7 +19,6 @@ from memlint.formats.llamafactory.parallel import (
     apply_world,
     deepspeed_companion,
 )
-from memlint.formats.llamafactory.tables import LIGER_MODELS_V1
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments import Arguments, read_arguments
@@ -206,8 +206,6 @@ def _batch(fields: Fields, view: Config) -> None:
         fields.unknown("batch.micro_batch_size", "`micro_batch_size` is no whole number >= 1")
     else:
         view.put(fields, "batch.micro_batch_size", "micro_batch_size", size)
-    if view.own.integer("global_batch_size"):
-        view.put(fields, "batch.global_batch_size", "global_batch_size", view.own.integer("global_batch_size"))
 
 
 def _accumulation(fields: Fields, view: Config) -> None:
@@ -229,14 +227,11 @@ def _sequence(fields: Fields, view: Config) -> None:
         fields.unknown("sequence.length", "`cutoff_len` is no whole number >= 1")
     else:
         view.put(fields, "sequence.length", "cutoff_len", length)
-    strategy = view.own.word("batching_strategy")
-    view.put(fields, "sequence.padding_free", "batching_strategy", strategy.endswith("padding_free"))
     said = view.own.word("flash_attn")
     if said in _ATTENTION:
         view.put(fields, "attention.implementation", "flash_attn", said)
     else:
         fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
-    fields.put("attention.requested", said if view.own.written("flash_attn") else "", view.own.origin("flash_attn"))
     on = view.training and view.own.flag("enable_activation_checkpointing")
     view.put(fields, "checkpointing.mode", "enable_activation_checkpointing", "full" if on else "none")
     fields.infer("checkpointing.reentrant", False, "v1/core/base_trainer.py:92: use_reentrant False")

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_number
-from memlint.formats.schema.quick_check import Schema, follow
+from memlint.formats.schema.refs import Schema, follow
 from memlint.formats.schema.suggest import nearest
 from memlint.source.document import Path
 

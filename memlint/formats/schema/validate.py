@@ -1,7 +1,7 @@
 """Schema violations as messages a person understands.
 
-A schema file below schemas/ is read and compiled once. A clean value costs one pass of the compiled check;
-only where that cannot say yes, jsonschema-rs is imported and lists the errors. Beside standard JSON Schema
+A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one question (some 5 us);
+only of another one errors are listed. Beside standard JSON Schema
 2020-12, schemas carry annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
@@ -20,24 +20,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import memlint.formats.schema.messages as messages
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
-from memlint.formats.schema.quick_check import Check, Schema, compile_check, follow
+from memlint.formats.schema.refs import Schema, follow
 from memlint.shipped_data import folder
 from memlint.source.document import Path
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MAX_ISSUES = 50
 _CHECKED = "x-memlint-checked-since"
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
 
 
-class Compiled(NamedTuple):
+class CompiledSchema(NamedTuple):
     root: Schema
     schema: Schema
-    accepts: Check
     notes: Notes
 
 
@@ -47,10 +50,6 @@ class Notes(NamedTuple):
     keys: Mapping[str, Schema]
     below: Mapping[str, Notes]
     items: Notes | None
-
-
-_compiled: dict[str, Compiled] = {}
-_validators: dict[str, Any] = {}
 
 
 def schema_issues(
@@ -63,22 +62,27 @@ def schema_issues(
     """
     compiled = compiled_schema(schema_name)
     issues = list(_annotated(compiled.notes, value, path, (), versions or {}))
-    if not compiled.accepts(value):
+    if not is_valid(schema_name, value):
         issues.extend(_errors(schema_name, compiled, value, path, versions or {}))
     return tuple(issues[:MAX_ISSUES])
 
 
-def compiled_schema(name: str) -> Compiled:
-    """The schema of that name, read and compiled on first use. Raises FileNotFoundError."""
-    compiled = _compiled.get(name)
-    if compiled is None:
-        file, _, fragment = name.partition("#")
-        with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
-            root = json.load(stream)
-        schema = root["$defs"][fragment] if fragment else root
-        compiled = Compiled(root, schema, compile_check(schema, root), _notes(schema, root, 0) or Notes({}, {}, None))
-        _compiled[name] = compiled
-    return compiled
+def is_valid(schema_name: str, value: Any) -> bool:
+    """Whether the schema accepts a value; False also for one that JSON cannot hold (a key that is no text, NaN)."""
+    try:
+        return bool(_validator(schema_name).is_valid(value))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return False
+
+
+@cache
+def compiled_schema(name: str) -> CompiledSchema:
+    """The schema of that name, read on first use. Raises FileNotFoundError."""
+    file, _, fragment = name.partition("#")
+    with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
+        root = json.load(stream)
+    schema = root["$defs"][fragment] if fragment else root
+    return CompiledSchema(root, schema, _notes(schema, root, 0) or Notes({}, {}, None))
 
 
 def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
@@ -161,10 +165,10 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _errors(
-    name: str, compiled: Compiled, value: Any, path: str, versions: Mapping[str, tuple[int, ...]]
+    name: str, compiled: CompiledSchema, value: Any, path: str, versions: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Issue]:
     plain = _plain(value, [MAX_NODES])
-    for number, error in enumerate(_validator(name, compiled).iter_errors(plain)):
+    for number, error in enumerate(_validator(name).iter_errors(plain)):
         if number >= MAX_ISSUES:
             return
         pointer = tuple(error.instance_path)
@@ -180,7 +184,7 @@ def _errors(
         yield from _lenient(list(found), since) if since else found
 
 
-def _told(compiled: Compiled, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _told(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     if error.kind.name == "additionalProperties":
         yield from _unknown_keys(compiled, owner, error, path, pointer)
     else:
@@ -195,7 +199,7 @@ def _section(owner: Schema, root: Schema) -> Schema | None:
     return sections[0] if len(sections) == 1 and "properties" in sections[0] else None
 
 
-def _inside(compiled: Compiled, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _inside(compiled: CompiledSchema, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
     """What is wrong inside a mapping that could have been something else: "wants a mapping, got the mapping" helps
     nobody."""
     import jsonschema_rs
@@ -207,7 +211,7 @@ def _inside(compiled: Compiled, section: Schema, value: Any, path: str, pointer:
         yield from _told(compiled, section if unknown_here else subschema(compiled, place), error, path, place)
 
 
-def _checked_since(compiled: Compiled, pointer: Path) -> str:
+def _checked_since(compiled: CompiledSchema, pointer: Path) -> str:
     """The release that first looked at what stands in the section of `pointer`, where older ones took anything."""
     sections = (subschema(compiled, pointer[:end]) for end in range(len(pointer) + 1))
     return next((section[_CHECKED] for section in sections if _CHECKED in section), "")
@@ -225,7 +229,7 @@ def _lenient(issues: list[Issue], since: str) -> Iterator[Issue]:
         yield issue._replace(severity="warning", message=f"{issue.message}; releases before {since} take it")
 
 
-def _unknown_keys(compiled: Compiled, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _unknown_keys(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     severity = owner.get("x-memlint-unknown", "error")
     if severity == "ignore":
         return
@@ -250,7 +254,7 @@ def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> 
     return ""
 
 
-def subschema(compiled: Compiled, pointer: Path) -> Schema:
+def subschema(compiled: CompiledSchema, pointer: Path) -> Schema:
     """The part of the schema that answers for the value at `pointer`; {} where nothing does."""
     schema: Any = follow(compiled.schema, compiled.root)
     for step in pointer:
@@ -270,14 +274,13 @@ def _step(schema: Any, step: str | int, root: Schema) -> Any:
     return {}
 
 
-def _validator(name: str, compiled: Compiled) -> Any:
-    validator = _validators.get(name)
-    if validator is None:
-        import jsonschema_rs  # 19 ms that only files with something wrong pay
+@cache
+def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    import jsonschema_rs  # 15 ms that only files of a known format pay
 
-        schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
-        validator = _validators[name] = jsonschema_rs.Draft202012Validator(schema)
-    return validator
+    compiled = compiled_schema(name)
+    schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
+    return jsonschema_rs.Draft202012Validator(schema)
 
 
 def _plain(value: Any, budget: list[int]) -> Any:

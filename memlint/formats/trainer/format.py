@@ -9,26 +9,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import memlint.formats.trainer.edits as written
-import memlint.formats.trainer.run as reader
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
-from memlint.formats.trainer.recognise import NAME, SCHEMA, recognise
-from memlint.run import Run
-from memlint.source.document import Document
+from memlint.formats.fields import Fields, Section, root
+from memlint.formats.hardware import apply_hardware
+from memlint.formats.trainer.behaviour import behaviour
+from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.edits import trainer_edits
+from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
+from memlint.formats.trainer.keys import KEYS, OWN_KEYS
+from memlint.formats.trainer.loss import apply_loss
+from memlint.formats.trainer.model import model_name
+from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
+from memlint.formats.trainer.quantized import apply_preparation
+from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
+from memlint.formats.trainer.training import stage_of
+from memlint.formats.training_arguments import Version, arguments
+from memlint.formats.training_arguments import apply as apply_arguments
+from memlint.formats.versions import trainer_versions
+from memlint.formats.vision_towers import apply_towers
+from memlint.run import Origin, Run
+from memlint.source.document import Document, Path
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "stands"]
 
 DIALECT = "yaml11"
+# trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
+_TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
+_TRL_NEWEST: Version = (1, 16)
+# Rules about what transformers or TRL make of a key that is there, or of one that is not.
+_OF_PARSERS = frozenset({"EVA004", "PEF018", "PEF019", "PEF020"})
 
 
 def parse(document: Document, context: Context) -> Parsed:
     """The file as one run. Never raises on any value."""
-    return reader.parse(document, context)
+    companions = companions_of(context)
+    config = config_of(root(document), context, companions.precision())
+    config = config._replace(architecture=_architecture(config))
+    fields = Fields()
+    sections = _fill(fields, config, companions)
+    related = tuple(dict.fromkeys(s.document.path for s in sections if s.document.path != document.path))
+    run = fields.run(NAME, document.path, related)
+    documents = (document, *(s.document for s in sections if s.document.path != document.path))
+    found = (issue for issue in fields.issues if issue.code != "missing-reference" or not is_record(document.value))
+    issues = (*trainer_issues(config), *conflicts(config), *found)
+    raw, places = _raw(config, sections, companions)
+    return Parsed(NAME, (run,), issues, documents, raw, places)
 
 
-# Rules about what transformers or TRL make of a key that is there, or of one that is not.
-_OF_PARSERS = frozenset({"EVA004", "PEF018", "PEF019", "PEF020"})
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
+    return trainer_edits(parsed, run, changes)
 
 
 def stands(rule: str, document: Document, context: Context) -> bool:
@@ -36,6 +67,83 @@ def stands(rule: str, document: Document, context: Context) -> bool:
     return rule not in _OF_PARSERS or document.syntax == "json" or not context.own_reader()
 
 
-def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
-    return written.trainer_edits(parsed, run, changes)
+def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
+    """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
+    stated, for_trl = context.versions, is_trl(section.value)
+    versions, given_away = trainer_versions(section, SCHEMA, stated, for_trl)
+    context = context._replace(versions=versions, version_origins={**context.version_origins, **given_away})
+    transformers = tuple(versions.get("transformers", (5, 23)))
+    trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()
+    defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if trl >= (0, 22) else {})}
+    if trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
+        defaults["bf16"] = section.value.get("fp16") is not True
+    elif launcher_precision in ("bf16", "fp16") and section.value.get("bf16") is None is section.value.get("fp16"):
+        defaults[launcher_precision] = True
+    version = ".".join(map(str, trl or transformers))
+    source = f"trl {version}" if trl else f"transformers {version} TrainingArguments"
+    args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
+    config = Config(section, args, context, trl, transformers, stated=stated)
+    return config._replace(stage=stage_of(config)[0])
+
+
+def _architecture(config: Config) -> Any:
+    name, _ = model_name(config)
+    return config.context.find_model(name, config.section.document.path).architecture if name else None
+
+
+def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+    """Defaults first, what is stronger after it; engines last, as they change dtypes and optimizer."""
+    fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
+    fields.behave(*behaviour(config.trl))
+    fields.put("method.stage", *stage_of(config))
+    apply_hardware(fields, config.context)
+    apply_launcher(fields, config, companions)
+    apply_arguments(fields, config.args, config.context.versions)
+    _not_reentrant(fields, config)
+    OWN_KEYS.read(fields, config.args, config)
+    apply_towers(fields, config.architecture, False, Origin("inferred", detail="nothing freezes a tower"))
+    apply_loss(fields, config)
+    sections = apply_engine(fields, config, companions)
+    apply_preparation(fields, config)
+    _under_zero3(fields, config)
+    _data_parallel_size(fields)
+    return sections
+
+
+def _not_reentrant(fields: Fields, config: Config) -> None:
+    """trl has not re-entered by default since 0.27 (trainer/sft_config.py:287; 0.28.0 trainer/sft_trainer.py:907)."""
+    options = config.args.get("gradient_checkpointing_kwargs")
+    is_given = isinstance(options, dict) and "use_reentrant" in options
+    if config.trl >= (0, 27) and not is_given:
+        fields.put("checkpointing.reentrant", False, Origin("default", detail="trl"))
+
+
+def _under_zero3(fields: Fields, config: Config) -> None:
+    """trl 1.16 sft_trainer.py:878: adapters under ZeRO-3 need reentrant checkpointing, so it is forced."""
+    adapters = fields.get("method.kind") == "lora" and fields.get("parallelism.zero.stage", None) == 3
+    if adapters and config.trl >= (1, 16) and fields.get("checkpointing.mode") != "none":
+        fields.infer("checkpointing.reentrant", True, "trl forces it for adapters under ZeRO-3")
+
+
+def _data_parallel_size(fields: Fields) -> None:
+    world = fields.get("parallelism.world_size")
+    if not isinstance(world, int):
+        return
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "sequence_parallel_size"):
+        world //= max(1, fields.get(f"parallelism.{name}", 1))
+    fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")
+
+
+def _raw(
+    config: Config, sections: tuple[Section, ...], companions: Companions
+) -> tuple[dict[str, Any], dict[str, tuple[str, Path]]]:
+    """The files' own keys for rules: the config, and each companion under its name."""
+    own = config.section
+    raw: dict[str, Any] = {"config": own.document.value}
+    places: dict[str, tuple[str, Path]] = {"config": (own.document.path, ())}
+    for section in sections:
+        name = "accelerate" if section is companions.accelerate else "deepspeed"
+        raw[name], places[name] = section.value, (section.document.path, section.pointer)
+    if isinstance(own.value.get("fsdp_config"), dict):
+        raw["fsdp"], places["fsdp"] = own.value["fsdp_config"], (own.document.path, ("fsdp_config",))
+    return raw, places

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import as_number, interpolated
+from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.config import Config
@@ -29,16 +29,17 @@ _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 
 def trainer_issues(config: Config) -> tuple[Issue, ...]:
     section = config.section
-    found = schema_issues(section.value, section.document.path, SCHEMA, config.said)
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     known = compiled_schema(SCHEMA).schema["properties"]
     judged = (_judged(issue, config) for issue in found)
     kept = (*(issue for issue in judged if issue is not None), *_typos(config, known))
     keys = any(issue.code in _OF_PARSERS for issue in kept)
-    unread = keys and (is_record(section.value) or _own(config))
+    unread = keys and (is_record(section.value) or _is_read_by_a_script(config))
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if unread else kept
 
 
-def _own(config: Config) -> bool:
+def _is_read_by_a_script(config: Config) -> bool:
+    """Whether a script of the repository loads the YAML itself, without a parser."""
     return config.section.document.syntax != "json" and config.context.own_reader()
 
 
@@ -89,7 +90,7 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
     scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
     if scripts_may and config.context.declared(issue.pointer[0]):
         return None
-    return issue._replace(severity="warning" if framework in config.said else "info")
+    return issue._replace(severity="warning" if framework in config.stated else "info")
 
 
 def _converts(config: Config) -> bool:
@@ -158,3 +159,18 @@ def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:
 def _numbered(key: str, candidate: str) -> bool:
     """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
     return key.strip("0123456789_") == candidate.strip("0123456789_")
+
+
+def conflicts(config: Config) -> tuple[Issue, ...]:
+    """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py).
+
+    Two half types that are plainly true are PRE011's, which has a fix.
+    """
+    found = []
+    for one, other in (("bf16", "fp16"), ("bf16_full_eval", "fp16_full_eval"), ("load_in_4bit", "load_in_8bit")):
+        both = [config.section.value.get(key) for key in (one, other)]
+        plain = one != "load_in_4bit" and all(value is True for value in both)
+        if all(map(as_bool, both)) and not plain:
+            message = f"`{one}` and `{other}` cannot both be true: the arguments are refused"
+            found.append(config.section.issue("conflict", message, other))
+    return tuple(found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields, as_bool
+import memlint.memory.families.lookup as families
+from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import Config
 from memlint.run import Origin
 
@@ -18,7 +19,8 @@ _SKIPS_LOGITS = (5, 15)
 _SFT_SKIPS_LOGITS = (0, 29)
 
 
-def apply_loss(fields: Fields, config: Config, stage: str) -> None:
+def apply_loss(fields: Fields, config: Config) -> None:
+    stage = config.stage
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     if config.trl >= _SINCE_FUSED_HEAD and stage in _FUSED_HEAD:
         detail = "trl kernels/chunked_logprob.py: TOKEN_CHUNK_SIZE"
@@ -30,16 +32,14 @@ def apply_loss(fields: Fields, config: Config, stage: str) -> None:
         _logits(fields, config, stage)
     skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")
     fields.infer("evaluation.fused_loss", skips, f"{config.args.source}: skip_logits in evaluation")
-    if as_bool(config.section.value.get("activation_offloading")):
-        fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))
 
 
 def _is_chunked_sft(config: Config, stage: str) -> bool:
     if stage not in ("sft", "pt") or not _SINCE_CHUNKED <= config.trl < _SINCE_FUSED_HEAD:
         return False
-    said = config.section.value.get("loss_type")
-    if said is not None:
-        return bool(said == "chunked_nll")
+    loss_type = config.section.value.get("loss_type")
+    if loss_type is not None:
+        return bool(loss_type == "chunked_nll")
     return config.trl >= _SINCE_CHUNKED_DEFAULT and not config.args.flag("use_liger_kernel")
 
 
@@ -52,7 +52,7 @@ def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
 def _logits(fields: Fields, config: Config, stage: str) -> None:
     """Logits are built unless Liger's fused loss is on, which it is in (pre-)training of models that it supports."""
     liger = config.args.flag("use_liger_kernel")
-    supported = getattr(config.architecture, "supports_liger", True)
+    supported = config.architecture is None or families.supports_liger(config.architecture)
     if liger and supported and stage in ("sft", "pt"):
         fields.put("loss.kind", "liger", config.args.origin("use_liger_kernel"))
         return

@@ -1,10 +1,12 @@
-"""Model, dtype, attention, quantisation and adapter of a Trainer file."""
+"""Model, dtype, attention, quantization and adapter of a Trainer file, where a key's meaning hangs on others."""
 
 from __future__ import annotations
 
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
-from memlint.formats.trainer.config import OPEN_INSTRUCT, Config
+from memlint.formats.fields import Fields, as_bool, as_int, as_words
+from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
+from memlint.formats.trainer.recognise import OPEN_INSTRUCT
 from memlint.run import Origin
 
 DTYPES = {
@@ -15,37 +17,23 @@ DTYPES = {
 _FLASH_2 = ("flash_attention_2", "flash_attn_2", "kernels-community/flash-attn", "kernels-community/flash-attn2")
 _FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-community/vllm-flash-attn3")
 
-# peft 0.21.2 utils/constants.py: what LoRA targets when nothing is said; most families have q_proj and v_proj.
-_DEFAULT_TARGETS = {
-    **dict.fromkeys(("bloom", "gpt_neox", "chatglm", "falcon", "RefinedWeb", "RefinedWebModel"), ("query_key_value",)),
-    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
-    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
-    "mpt": ("Wqkv",),
-    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
-    "codegen": ("qkv_proj",),
-    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
-}
-
 
 def model_name(config: Config) -> tuple[str, Origin]:
     """The model as the file names it, else as the command line or the settings do."""
-    name, key = config.text("model_name_or_path", "model_name", "model_id")
+    name, key = config.text("model_name_or_path")
     if name:
         return name, config.section.origin(key)
     return config.context.model_name, Origin("setting", detail="--model or settings")
 
 
-def apply_model(fields: Fields, config: Config) -> None:
+def read_model(fields: Fields, config: Config) -> None:
     name, origin = model_name(config)
-    if not name:
-        fields.unknown("model.name", "the file names no model (`model_name_or_path`); give --model")
-        fields.unknown("model.architecture", "the file names no model")
-    else:
+    if name:
         fields.put("model.name", name, origin)
         _architecture(fields, config, name)
-    _weights_dtype(fields, config)
-    _attention(fields, config)
-    _quantization(fields, config)
+    else:
+        fields.unknown("model.name", "the file names no model (`model_name_or_path`); give --model")
+        fields.unknown("model.architecture", "the file names no model")
 
 
 def _architecture(fields: Fields, config: Config, name: str) -> None:
@@ -56,9 +44,9 @@ def _architecture(fields: Fields, config: Config, name: str) -> None:
         fields.unknown("model.architecture", origin.detail)
 
 
-def _weights_dtype(fields: Fields, config: Config) -> None:
+def read_weights_dtype(fields: Fields, config: Config) -> None:
     """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
-    word, key = config.text("dtype", "torch_dtype", "model_dtype", "base_dtype")
+    word, key = config.text("dtype")
     if word.lower() in DTYPES:
         fields.put("model.weights_dtype", DTYPES[word.lower()], config.section.origin(key))
     elif word.lower() == "auto":
@@ -92,18 +80,16 @@ def _checkpoint_dtype(fields: Fields, config: Config, origin: Origin) -> None:
         fields.unknown("model.weights_dtype", "`auto` takes the checkpoint's dtype, which is not known")
 
 
-def _attention(fields: Fields, config: Config) -> None:
-    word, key = config.text("attn_implementation", "_attn_implementation")
+def read_attention(fields: Fields, config: Config) -> None:
+    word, key = config.text("attn_implementation")
     if word:
         plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
         name = "flash_attention_2" if plain in _FLASH_2 else "flash_attention_3" if plain in _FLASH_3 else plain
         fields.put("attention.implementation", name, config.section.origin(key))
-        fields.put("attention.requested", word, config.section.origin(key))
         return
     for key in ("use_flash_attention_2", "use_flash_attn"):
         if as_bool(config.section.value.get(key)):
             fields.put("attention.implementation", "flash_attention_2", config.section.origin(key))
-            fields.put("attention.requested", key, config.section.origin(key))
             return
     if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
         fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")
@@ -111,23 +97,37 @@ def _attention(fields: Fields, config: Config) -> None:
     fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
 
 
-def _quantization(fields: Fields, config: Config) -> None:
-    """bitsandbytes through TRL's ModelConfig keys, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`."""
-    value = config.section.value
-    four = next((key for key in ("load_in_4bit", "use_qlora") if as_bool(value.get(key))), "")
-    if _mode(config) == "qlora":
-        four = "train_mode" if "train_mode" in value else "method"
-    if as_int(value.get("bits")) == 4:
-        four = "bits"
+def read_quantization(fields: Fields, config: Config) -> None:
+    """bitsandbytes in 4 or 8 bits, by whichever key asks for it, and what follows from that key."""
     if _is_firefly_qlora(config):
-        four = "lora_rank"
         fields.infer("model.quantization.upcast_rest_to_fp32", True, f"{_FIREFLY}: prepare_model_for_kbit_training")
-    eight = "load_in_8bit" if as_bool(value.get("load_in_8bit")) else "bits" if as_int(value.get("bits")) == 8 else ""
+    four, eight = _four_bit_key(config), _eight_bit_key(config)
     if four:
-        _four_bits(fields, config, four)
+        _read_four_bits(fields, config, four)
     elif eight:
         for name, setting in (("method", "bnb"), ("bits", 8), ("kind", "int8")):
             fields.put(f"model.quantization.{name}", setting, config.section.origin(eight))
+
+
+def loads_in_4_bits(config: Config) -> bool:
+    return bool(_four_bit_key(config))
+
+
+def _four_bit_key(config: Config) -> str:
+    """TRL's `load_in_4bit`, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`; "" where none asks."""
+    if _is_firefly_qlora(config):
+        return "lora_rank"
+    if as_int(config.section.value.get("bits")) == 4:
+        return "bits"
+    if _mode(config) == "qlora":
+        return _mode_key(config)
+    return next((key for key in ("load_in_4bit", "use_qlora") if config.is_on(key)), "")
+
+
+def _eight_bit_key(config: Config) -> str:
+    if config.is_on("load_in_8bit"):
+        return "load_in_8bit"
+    return "bits" if as_int(config.section.value.get("bits")) == 8 else ""
 
 
 _FIREFLY = "Firefly train_qlora.py"
@@ -144,80 +144,59 @@ def _is_firefly_qlora(config: Config) -> bool:
 _STORED_AS_LOADED = ((0, 10), (0, 26))
 
 
-def _four_bits(fields: Fields, config: Config, key: str) -> None:
+def _read_four_bits(fields: Fields, config: Config, key: str) -> None:
     origin = config.section.origin(key)
-    fields.put("model.quantization.method", "bnb", origin)
-    fields.put("model.quantization.bits", 4, origin)
-    kind, where = config.text("bnb_4bit_quant_type", "quant_type")
-    fields.put("model.quantization.kind", kind or "nf4", config.section.origin(where) if kind else origin)
-    said = config.first("use_bnb_nested_quant", "bnb_4bit_use_double_quant", "double_quant", "use_nested_quant")
-    if said:
-        fields.put(
-            "model.quantization.double_quant", bool(as_bool(config.section.value[said])), config.section.origin(said)
-        )
-    elif key in ("use_qlora", "train_mode", "method", "bits", "lora_rank"):
+    for name, setting in (("method", "bnb"), ("bits", 4), ("kind", "nf4")):
+        fields.put(f"model.quantization.{name}", setting, origin)
+    if key in ("use_qlora", "train_mode", "method", "bits", "lora_rank"):
         fields.infer("model.quantization.double_quant", True, f"scripts with `{key}` quantise twice, as QLoRA does")
-    storage, where = config.text("bnb_4bit_quant_storage")
-    if not storage and _STORED_AS_LOADED[0] <= config.trl < _STORED_AS_LOADED[1]:
-        storage, where = config.text("dtype", "torch_dtype")
-        storage = storage if storage in DTYPES else ""
-    if storage:
-        fields.put("model.quantization.storage_dtype", DTYPES.get(storage, storage), config.section.origin(where))
+    if _STORED_AS_LOADED[0] <= config.trl < _STORED_AS_LOADED[1]:
+        dtype, where = config.text("dtype")
+        if dtype in DTYPES:
+            fields.put("model.quantization.storage_dtype", DTYPES[dtype], config.section.origin(where))
 
 
-def apply_adapter(fields: Fields, config: Config) -> None:
+def read_method(fields: Fields, config: Config) -> None:
     """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
-    key = _lora_key(config)
+    key = _adapter_key(config)
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
         return
     fields.put("method.kind", "lora", config.section.origin(key))
-    _number(fields, config, "method.rank", ("lora_r", "lora_rank"), 16)
-    _number(fields, config, "method.alpha", ("lora_alpha",), 32)
-    _number(fields, config, "method.dropout", ("lora_dropout",), 0.05)
-    _targets(fields, config)
-    modules = as_words(config.section.value.get("lora_modules_to_save"))
-    if modules:
-        fields.put("method.modules_to_save", modules, config.section.origin("lora_modules_to_save"))
-    for name in ("use_dora", "use_rslora"):
-        if as_bool(config.section.value.get(name)):
-            fields.put(f"method.{name}", True, config.section.origin(name))
     fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
 
 
-def _lora_key(config: Config) -> str:
+def trains_adapter(config: Config) -> bool:
+    return bool(_adapter_key(config))
+
+
+def _adapter_key(config: Config) -> str:
     """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
     value = config.section.value
     for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):
-        said = as_bool(value.get(key))
-        if said is not None:
-            return key if said else ""
+        wants = as_bool(value.get(key))
+        if wants is not None:
+            return key if wants else ""
     if _mode(config):
-        key = "train_mode" if "train_mode" in value else "method"
-        return key if _mode(config) in ("lora", "qlora") else ""
-    if as_bool(value.get("full_finetune")):
+        return _mode_key(config) if _mode(config) in ("lora", "qlora") else ""
+    if config.is_on("full_finetune"):
         return ""
     return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
 
 
 def _mode(config: Config) -> str:
     """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
-    word = config.text("train_mode", "method")[0].lower()
+    word = config.text("train_mode")[0].lower()
     return word if word in ("full", "lora", "qlora") else ""
 
 
-def _number(fields: Fields, config: Config, field: str, keys: tuple[str, ...], default: float) -> None:
-    key = config.first(*keys)
-    number = as_number(config.section.value.get(key)) if key else None
-    if number is None or number < 0:
-        fields.put(field, default, Origin("default", detail=f"{config.args.source} ModelConfig"))
-    else:
-        fields.put(field, number, config.section.origin(key))
+def _mode_key(config: Config) -> str:
+    return "train_mode" if "train_mode" in config.section.value else "method"
 
 
-def _targets(fields: Fields, config: Config) -> None:
+def read_targets(fields: Fields, config: Config) -> None:
     """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
-    key = config.first("lora_target_modules", "target_modules", "lora_target")
+    key = config.args.written("lora_target_modules") or ""
     words = as_words(config.section.value.get(key)) if key else ()
     if words:
         fields.put("method.targets", words, config.section.origin(key))
@@ -225,10 +204,7 @@ def _targets(fields: Fields, config: Config) -> None:
         fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
     else:
         family = getattr(config.architecture, "family", "")
-        targets = _DEFAULT_TARGETS.get(family, ("q_proj", "v_proj"))
+        targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)
         fields.put(
             "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
         )
-    parameters = as_words(config.section.value.get("lora_target_parameters"))
-    if parameters:
-        fields.put("method.target_parameters", parameters, config.section.origin("lora_target_parameters"))

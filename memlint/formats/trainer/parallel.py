@@ -30,13 +30,26 @@ def companions_of(context: Context) -> Companions:
     )
 
 
-def apply_parallel(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
-    """Put the engine and give the sections that took part (DeepSpeed's first). The file's own keys win."""
+def apply_launcher(fields: Fields, config: Config, companions: Companions) -> None:
+    """Put the number of GPUs that the launch file says."""
     launcher = companions.accelerate
     if launcher is not None:
         fields.issues.extend(launch_file.accelerate_issues(launcher, config.context))
         launch_file.apply_world(fields, launcher)
-    _own_world(fields, config)
+
+
+def read_world(fields: Fields, config: Config) -> None:
+    """Some recipes note `num_processes` for `accelerate launch --num_processes`."""
+    count = as_int(config.section.value.get("num_processes"))
+    if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
+        fields.put("parallelism.world_size", count, config.section.origin("num_processes"))
+    if not isinstance(fields.get("parallelism.world_size"), int):
+        fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
+
+
+def apply_engine(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+    """Put the engine and give the sections that took part (DeepSpeed's first). The file's own keys win."""
+    launcher = companions.accelerate
     deepspeed = _deepspeed(fields, config) or companions.deepspeed
     if deepspeed is not None:
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
@@ -49,7 +62,7 @@ def apply_parallel(fields: Fields, config: Config, companions: Companions) -> tu
     if launcher is not None:
         named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
     if "parallelism.engine" not in fields.values:
-        _engine(fields)
+        _single_or_ddp(fields)
     return _taken(named, launcher)
 
 
@@ -57,16 +70,7 @@ def _taken(*sections: Section | None) -> tuple[Section, ...]:
     return tuple(section for section in sections if section is not None)
 
 
-def _own_world(fields: Fields, config: Config) -> None:
-    """Some recipes note `num_processes` for `accelerate launch --num_processes`."""
-    count = as_int(config.section.value.get("num_processes"))
-    if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
-        fields.put("parallelism.world_size", count, config.section.origin("num_processes"))
-    if not isinstance(fields.get("parallelism.world_size"), int):
-        fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
-
-
-def _engine(fields: Fields) -> None:
+def _single_or_ddp(fields: Fields) -> None:
     world = fields.get("parallelism.world_size")
     several = isinstance(world, int) and world > 1
     fields.infer(

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import Config
-from memlint.formats.trainer.stage import stage_of
 from memlint.formats.training_arguments import Version
 
 _Span = tuple[Version, Version]  # first release, first release without
@@ -42,7 +41,7 @@ def apply_preparation(fields: Fields, config: Config) -> None:
     bits = fields.get("model.quantization.bits", 16)
     if not config.trl or bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
         return
-    stage = stage_of(config)[0]
+    stage = config.stage
     if bits == 4 and _in(config, _SKIPS_SHARDED.get(stage)) and _sharded(fields):
         storage = fields.get("model.quantization.storage_dtype", "uint8")
         dtype = "float32" if storage == "uint8" else storage

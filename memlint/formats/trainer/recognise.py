@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.base import Recognition
@@ -22,6 +23,25 @@ _ARGUMENTS = frozenset(
         *("activation_checkpointing", "fsdp", "fsdp_config", "tf32", "use_liger_kernel", "ddp_timeout", "do_train"),
         *("do_eval", "logging_first_step", "save_only_model", "torch_compile", "auto_find_batch_size", "run_name"),
         *("per_gpu_train_batch_size", "neftune_noise_alpha", "load_best_model_at_end", "adam_beta2", "hub_strategy"),
+    }
+)
+# Keys of TRL's configurations and its ModelConfig that plain Trainer scripts do not have.
+_TRL_CONFIGURATIONS = frozenset(
+    {
+        *("use_peft", "lora_modules_to_save", "lora_task_type", "use_dora", "lora_target_parameters"),
+        *("packing", "packing_strategy", "dataset_text_field", "dataset_num_proc", "dataset_kwargs", "eval_packing"),
+        *("dataset_train_split", "dataset_test_split", "dataset_mixture", "dataset_mixer", "model_init_kwargs"),
+        *("max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "use_vllm"),
+        *("completion_only_loss", "assistant_only_loss", "padding_free", "precompute_ref_log_probs", "loss_type"),
+        *("beta", "use_bnb_nested_quant", "chat_template_path", "activation_offloading", "reference_free"),
+        "center_rewards_coefficient",
+    }
+)
+# open-instruct has TRL's names for some things and a trainer of its own (open_instruct/finetune.py, FlatArguments).
+OPEN_INSTRUCT = frozenset(
+    {
+        *("with_tracking", "use_slow_tokenizer", "use_flash_attn", "checkpointing_steps", "add_bos", "dpo_beta"),
+        *("dataset_mixer_list", "try_launch_beaker_eval_jobs", "push_to_hub_entity", "dpo_loss_type"),
     }
 )
 # Arguments of TRL alone: GRPO's and RLOO's files leave most of TrainingArguments at its defaults.
@@ -103,3 +123,8 @@ def _composed(value: dict[Any, Any]) -> bool:
 def _plain(value: dict[Any, Any]) -> bool:
     """HfArgumentParser's values are scalars, lists and a few dictionaries: the core ones are scalars."""
     return not any(isinstance(value.get(key), (dict, list)) for key in _CORE)
+
+
+def is_trl(value: Mapping[str, Any]) -> bool:
+    """Whether these keys are for a trainer and the ModelConfig of TRL."""
+    return bool(_TRL_CONFIGURATIONS & value.keys()) and not OPEN_INSTRUCT & value.keys()

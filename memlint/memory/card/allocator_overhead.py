@@ -95,8 +95,7 @@ def _logits(run: Run, details: Mapping[str, int]) -> int:
     if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
         return 0
     architecture = run.model.architecture
-    known = run.model.vocab_size
-    vocabulary: int = known if isinstance(known, int) else architecture.vocab_size if architecture else 0
+    vocabulary: int = architecture.vocab_size if architecture else 0
     return 4 * _tokens(run) * vocabulary
 
 

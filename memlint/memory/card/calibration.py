@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import memlint.atomic_files as files
 from memlint._record import NamedTuple
-from memlint.run import Run
+from memlint.run import Run, stack_name
 
 FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
@@ -54,8 +54,7 @@ def stack_of(run: Run) -> str:
     gpu = run.hardware.gpu.name if run.hardware.gpu else "any GPU"
     torch = ".".join(str(part) for part in run.stack.torch[:2])
     kind = "full" if run.method.kind in ("full", "freeze") else "adapter"
-    framework = run.stack.framework or run.format
-    return f"{framework} {run.parallelism.engine} {kind} on {gpu} with torch {torch}"
+    return f"{stack_name(run)} {run.parallelism.engine} {kind} on {gpu} with torch {torch}"
 
 
 def load(folder: str) -> tuple[Measurement, ...]:

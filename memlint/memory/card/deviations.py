@@ -1,7 +1,7 @@
 """How far the closed form is from simulated steps of a family, as a share of what a step allocates beside its state.
 
-deviations.json is written by `python benchmarks/families.py --write`: for each family and attention the lowest and
-the highest (simulated - estimated) / transient over small members of the family. Families within 1 % are not listed.
+deviations.json is written by `python benchmarks/referee/families.py --write`: for each family and attention the lowest
+and the highest (simulated - estimated) / transient over small members of the family. Families within 1 % are left out.
 """
 
 from __future__ import annotations

@@ -44,10 +44,8 @@ def without_images(run: Run) -> Run | None:
     """The run that this one is as long as it sees no image; None where every step sees one.
 
     A tower without images gets no gradients, so that its optimizer makes no states; nor does one that a script froze.
-    LLaMA-Factory says in its file what it freezes, and puts an image of 64 x 64 pixels into steps without one (0.9.5
-    data/collator.py, MultiModalDataCollatorForSeq2Seq).
     """
-    if run.stack.framework == "llamafactory":
+    if run.sequence.always_has_images:
         return None
     return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import memlint.memory.families.lookup as families
 from memlint._record import NamedTuple
 from memlint.architectures.model import Layer
 from memlint.memory.autograd.profile import Mode, Profile, finish
@@ -31,7 +32,7 @@ def _forward(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode, grad
     tape = Tape(grad, in_place=kernels.in_kernels)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
     linears = with_fused(dict(roles.linears), kernels, shape)
-    context = Context(tape, kernels, linears, cos, sin, shape.class_name)
+    context = Context(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import Attention
 from memlint.memory.autograd.ops import FP32_BYTES
@@ -21,24 +20,23 @@ def attention(
     shape: Attention,
     x: Value,
     head_norm: Weight | None,
-    rotates_in_single: bool = False,
-    scales_in_single: bool = False,
+    scales_in_fp32: bool = False,
 ) -> Value:
-    """The whole attention block on the normed input `x`. `scales_in_single`: the heads' norms are Gemma's."""
+    """The whole attention block on the normed input `x`. `scales_in_fp32`: the heads' norms are Gemma's."""
     tape = context.tape
-    after = context.code.startswith(variants.NORM_AFTER_ROTARY)
+    after = context.family.attention.norms_after_rotary
     first = shape._replace(qk_norm="none") if after else shape
-    query, key, value, gate = _query_key_value(context, first, x, head_norm, scales_in_single)
+    query, key, value, gate = _query_key_value(context, first, x, head_norm, scales_in_fp32)
     if shape.rotary_fraction:
-        fraction, single = shape.rotary_fraction, rotates_in_single
-        turned = rotate(context, query, fraction, single), rotate(context, key, fraction, single)
+        fraction, wide = shape.rotary_fraction, context.family.rotary.in_fp32
+        turned = rotate(context, query, fraction, wide), rotate(context, key, fraction, wide)
         tape.drop(query, key)
         query, key = turned
     if after:
-        query = _normed(context, shape, query, head_norm, "head_rows", scales_in_single)
-        key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_single)
+        query = _normed(context, shape, query, head_norm, "head_rows", scales_in_fp32)
+        key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
     mixed = _by_image(context, shape, query, key, value)
-    if context.code.startswith(variants.INNER_NORMS):
+    if context.family.norm.inside_blocks:
         normed = norm.rms(tape, mixed, context.inner_norm, "rows")
         tape.drop(mixed)
         mixed = normed
@@ -74,7 +72,7 @@ def _query_key_value(
 def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
     """Qwen3.5 cuts its query projection in two: strided views, of which the gate's is copied."""
     tape = context.tape
-    if not context.code.startswith(variants.GATED_QUERY):
+    if not context.family.attention.gated_query:
         return project(context, "query", x, "query"), None
     whole = project(context, "query", x, "query*2")
     query, strided = ops.split(tape, whole, ("query", "mixed"))
@@ -117,7 +115,7 @@ def _by_image(context: Context, shape: Attention, query: Value, key: Value, valu
     """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
     comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
     tape = context.tape
-    whole = not context.code.startswith(variants.ATTENDS_BY_IMAGE) or context.kernels.attention.startswith("flash")
+    whole = not context.family.attention.image_by_image or context.kernels.attention.startswith("flash")
     if whole:
         return core(context, shape, query, key, value)
     parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
@@ -196,7 +194,7 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         masked = ops.add(tape, scores, Value.external("scores", context.cos.width))
         tape.drop(scores)
         scores = masked
-    if context.code.startswith(variants.JOINED_SINKS):
+    if context.family.attention.joins_sinks:
         return _with_sinks(tape, context, scores)
     result = _softmax(context, scores)
     found = ops.cast(tape, result, query.width)
@@ -205,7 +203,7 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         dropped = ops.dropout(tape, found)
         tape.drop(found)
         found = dropped
-    if context.code.startswith(variants.RETURNS_WEIGHTS):
+    if context.family.attention.returns_weights:
         context.returned.append(_same(found))
     return found
 
@@ -242,7 +240,7 @@ def _softmax(context: Context, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    as_given = context.kernels.softmax_as_given or context.code.startswith(variants.SOFTMAX_AS_GIVEN)
+    as_given = context.kernels.softmax_as_given or context.family.attention.softmax_as_given
     given = as_given and not context.kernels.half
     direct = given or (context.kernels.in_kernels and not context.kernels.bfloat16)
     width = scores.width if given else FP32_BYTES

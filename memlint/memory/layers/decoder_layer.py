@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 import memlint.memory.layers.attention as attention
 import memlint.memory.layers.gated_delta as delta
 import memlint.memory.layers.latent_attention as latent
@@ -22,7 +21,7 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     """The layer's output; `x` is dropped by the caller."""
     if shape.parallel:
         return _parallel(context, shape, roles, x)
-    if shape.class_name.startswith(_NORM_AFTER):
+    if context.family.norm.after_blocks:
         return _norm_after(context, shape, roles, x)
     tape = context.tape
     if shape.norms == 1:
@@ -91,12 +90,9 @@ def _router_input(context: Context, roles: Roles, x: Value) -> Value:
     return found
 
 
-# Blocks whose two norms stand behind attention and MLP (transformers 5.23 models/{olmo2,olmo3,exaone4,flex_olmo}).
-_NORM_AFTER = ("Olmo2", "Olmo3", "Exaone4", "FlexOlmo")
-
-
 def _norm_after(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
-    """`x + norm(attention(x))`, then the same with the MLP."""
+    """`x + norm(attention(x))`, then the same with the MLP (transformers 5.23
+    models/{olmo2,olmo3,exaone4,flex_olmo})."""
     tape = context.tape
     mixed = _mix(context, shape, roles, x)
     normed = _norm(context, shape, roles, mixed)
@@ -129,7 +125,7 @@ def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 
 
 def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
-    if shape.class_name.startswith("Cohere"):
+    if context.family.norm.centred:
         return norm.centred(context.tape, x, roles.norm, "rows")
     if shape.norm == "layer_no_affine":
         return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
@@ -137,11 +133,11 @@ def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
         return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
-    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_single(shape))
+    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))
 
 
-def _scales_in_single(shape: Layer) -> bool:
-    return shape.norm == "rms_gemma" or shape.class_name.startswith(variants.SCALES_IN_SINGLE)
+def _scales_in_fp32(context: Context, shape: Layer) -> bool:
+    return shape.norm == "rms_gemma" or context.family.norm.scales_in_fp32
 
 
 def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
@@ -186,11 +182,9 @@ def _side_by_side(context: Context, shape: Layer, scan: Attention, roles: Roles,
 
 def _attend(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     context.inner_norm = roles.norm
-    turns = shape.class_name.startswith(variants.ROTATES_IN_SINGLE)
-    scales = _scales_in_single(shape)
-    return _residual_dropout(
-        context, shape, attention.attention(context, shape.attention, x, roles.head_norm, turns, scales)
-    )
+    scales = _scales_in_fp32(context, shape)
+    mixed = attention.attention(context, shape.attention, x, roles.head_norm, scales)
+    return _residual_dropout(context, shape, mixed)
 
 
 def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import memlint.memory.families.variants as variants
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Attention, Layer
 
 
@@ -145,7 +145,7 @@ def _delta(shape: Attention, tokens: Tokens) -> dict[str, int]:
 def _mlp(found: dict[str, int], layer: Layer, count: int, hidden: int) -> None:
     shape = layer.mlp
     if shape.kind == "moe":
-        everywhere = layer.class_name.startswith(variants.EVERY_EXPERT)
+        everywhere = families.of_layer(layer.class_name).experts.every_expert
         chosen = count * (shape.experts if everywhere else shape.experts_per_token)
         found["routes"] = count * shape.experts
         found["chosen"] = chosen

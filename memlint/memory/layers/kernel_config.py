@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.tape import Tape, Value, Weight
+from memlint.memory.families.lookup import DEFAULT
+from memlint.memory.families.traits import Family
 from memlint.memory.parameter_roles import Linear
 
 
@@ -27,7 +29,7 @@ class KernelConfig(NamedTuple):
     scan: str = "torch"  # Mamba 2: torch, kernel
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
-    softmax_as_given: bool = False  # eager attention's softmax names no dtype (variants.py, SOFTMAX_AS_GIVEN)
+    softmax_as_given: bool = False  # eager attention's softmax names no dtype, in this release
     gated_kernel: bool = True  # with `liger`: the product in a gated MLP is a kernel as well
     adds_apart: bool = False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
     expands_keys: bool = False  # fused attention reads keys and values copied to all heads (Unsloth through xformers)
@@ -37,16 +39,22 @@ class KernelConfig(NamedTuple):
 class Context:
     """A tape, the kernels, and the layer's projections by part.
 
-    `code`: the layer's class name; `returned`: attention weights that the layer returns beside its output;
+    `family`: what the layer's code does; `returned`: attention weights that the layer returns beside its output;
     `inner_norm`: the weight of norms inside of attention and MLP; `waiting`: projections that came of another's call.
     """
 
-    __slots__ = ("code", "cos", "inner_norm", "kernels", "linears", "returned", "sin", "tape", "waiting")
+    __slots__ = ("cos", "family", "inner_norm", "kernels", "linears", "returned", "sin", "tape", "waiting")
 
     def __init__(
-        self, tape: Tape, kernels: KernelConfig, linears: dict[str, Linear], cos: Value, sin: Value, code: str = ""
+        self,
+        tape: Tape,
+        kernels: KernelConfig,
+        linears: dict[str, Linear],
+        cos: Value,
+        sin: Value,
+        family: Family = DEFAULT,
     ) -> None:
-        self.code = code
+        self.family = family
         self.returned: list[Value] = []
         self.inner_norm: Weight | None = None
         self.waiting: dict[str, Value] = {}

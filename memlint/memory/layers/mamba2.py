@@ -9,7 +9,6 @@ output (mamba_ssm 2.2.6 ops/triton/ssd_combined.py, MambaSplitConv1dScanCombined
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 from memlint.architectures.model import Attention
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight
@@ -41,7 +40,7 @@ def mamba2(context: Context, shape: Attention, x: Value, convolution: Weight | N
 def _joined(context: Context, x: Value) -> Value:
     """What the scan reads; Falcon-H1 multiplies both the input and this by numbers of its configuration."""
     tape = context.tape
-    if not context.code.startswith(variants.MULTIPLIES):
+    if not context.family.multiplies_projections:
         return project(context, "in_projection", x, "ssm_joined")
     given = ops.scale(tape, x)
     joined = project(context, "in_projection", given, "ssm_joined")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.tape import Tape, Value
@@ -37,7 +36,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     up = project(context, prefix + "up", x, extent)
     product = ops.multiply(tape, active, up)
     tape.drop(active, up)
-    if context.code.startswith(variants.INNER_NORMS):
+    if context.family.norm.inside_blocks:
         normed = norm.rms(tape, product, context.inner_norm, "rows")
         tape.drop(product)
         product = normed
@@ -48,7 +47,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
 
 def multiplied(context: Context, x: Value) -> Value:
     """`x * number` in families that scale projections by numbers of their configuration, else `x`."""
-    if not context.code.startswith(variants.MULTIPLIES):
+    if not context.family.multiplies_projections:
         return x
     found = ops.scale(context.tape, x)
     context.tape.drop(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
@@ -20,7 +19,7 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value 
     """Router, experts on the chosen tokens, and shared experts if there are any. `routed`: what the router reads."""
     tape = context.tape
     scores = _route(context, roles, routed or x)
-    if context.code.startswith(variants.EVERY_EXPERT):
+    if context.family.experts.every_expert:
         return _every(context, shape, dict(roles.experts), x, scores)
     found = _in_their_space(context, shape, roles, x, scores)
     tape.drop(scores)
@@ -104,15 +103,15 @@ def _summed(context: Context, shape: Mlp, x: Value, routed: Value, produced: Val
 def _route(context: Context, roles: Roles, x: Value) -> Value:
     """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
-    in_single = context.code.startswith(variants.SINGLE_SCORES)
-    in_single = in_single or (not context.kernels.half and context.code.startswith(variants.SINGLE_PRODUCT))
+    traits = context.family.experts
+    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.half)
     logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.kernels.half)
     single = ops.cast(tape, logits, FP32_BYTES)
     probabilities = ops.unary_by_result(tape, single)
     tape.drop(single)
     chosen, indexes = tape.new("chosen", FP32_BYTES), tape.new("chosen", _INDEX)
     tape.node((chosen,), (probabilities,), (indexes,))
-    found = ops.cast(tape, chosen, FP32_BYTES if in_single else logits.width)
+    found = ops.cast(tape, chosen, FP32_BYTES if in_fp32 else logits.width)
     tape.drop(chosen, indexes, probabilities, logits)
     return found
 
@@ -147,7 +146,7 @@ def _inner(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Val
         return active
     both = _product(context, chosen, experts["gate_up"], "chosen_inner*2", held)
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
-    if context.code.startswith(variants.JOINED_SINKS):
+    if context.family.experts.clamps_gate:
         found = _clamped(tape, gate, up)
         tape.drop(both, gate, up)
         return found

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.families.variants as variants
 from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.layers.kernel_config import Context
 
 
-def rotate(context: Context, x: Value, fraction: float, in_single: bool = False) -> Value:
+def rotate(context: Context, x: Value, fraction: float, in_fp32: bool = False) -> Value:
     """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
     if context.kernels.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
         return tape.view(x)
-    if context.code.startswith(variants.ROTATES_AS_COMPLEX):
+    if context.family.rotary.as_complex:
         return _as_complex(context, x)
-    if in_single:
+    if in_fp32:
         single = ops.cast(tape, x, ops.FP32_BYTES)
         turned = rotate(context, single, fraction)
         tape.drop(single)
@@ -24,7 +23,7 @@ def rotate(context: Context, x: Value, fraction: float, in_single: bool = False)
         return back
     if fraction >= 1:
         turned = _rotate_all(context, x)
-        if not context.code.startswith(variants.ROTATES_BY_AXIS):
+        if not context.family.rotary.by_axis:
             return turned
         joined = ops.join(tape, (turned,), x.extent)
         tape.drop(turned)
@@ -51,7 +50,7 @@ def _as_complex(context: Context, x: Value) -> Value:
 
 def _rotate_all(context: Context, x: Value) -> Value:
     tape, cos, sin = context.tape, context.cos, context.sin
-    if context.code.startswith(variants.SINGLE_COSINE):
+    if context.family.rotary.fp32_tables:
         cos = sin = Value.external("rope", ops.FP32_BYTES)
     straight = ops.scale_by_constant(tape, x, cos)
     half = _rotate_half(tape, x)
@@ -59,7 +58,7 @@ def _rotate_all(context: Context, x: Value) -> Value:
     tape.drop(half)
     added = ops.add(tape, straight, crossed)
     tape.drop(straight, crossed)
-    if not context.code.startswith(variants.CASTS_ROTATED):
+    if not context.family.rotary.casts_back:
         return added
     found = ops.cast(tape, added, x.width)
     tape.drop(added)

@@ -2,13 +2,14 @@
 
 Nobody can read from a config how many images a sample has; the sequence's bound holds whatever their number
 (LLaMA-Factory and TRL cut at it), so at most every token is an image's. Simulated beside real inputs by
-benchmarks/vision_steps.py.
+benchmarks/referee/vision_steps.py.
 """
 
 from __future__ import annotations
 
 import math
 
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
 from memlint.memory.step import sequences_each
 from memlint.run import Run
@@ -25,33 +26,23 @@ def most_bytes(run: Run) -> int:
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
     tokens = tokens_seen(run, tower, length) * micro * sequences_each(run)
-    patches = patches_of(tower, tokens, architecture.family)
+    patches = patches_of(tower, tokens, families.of(architecture).vision.patches_per_token)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
     return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
 
 
 def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
     """Inputs that a frozen tower's layers keep under checkpointing: transformers 5.23 makes the output of the patch
-    embedding ask for a gradient (modeling_utils.py:2150); LLaMA-Factory asks at trainable layers alone
-    (model_utils/checkpointing.py:98)."""
-    if run.checkpointing.mode in ("none", "selective") or run.stack.framework == "llamafactory":
+    embedding ask for a gradient (modeling_utils.py:2150)."""
+    if run.checkpointing.mode in ("none", "selective") or run.checkpointing.skips_frozen_layers:
         return 0
     around = 6  # patch embedding, positions, the last norm in fp32, the projector's input in fp32
     return patches * tower.hidden_size * _HALF * (tower.layers + around)
 
 
-# How many times the patches behind a family's tokens may go through its tower. Tiles of LLaVA-NeXT and LLaVA-OneVision
-# beside the whole image: a long narrow image takes a row of them, and padding that goes through the tower is cut off
-# before the language model (transformers 5.23 models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are
-# those of architectures/image_tokens.py). Gemma 4 pads every image to the patches of 280 tokens, of which one whose
-# sides differ by less than 70 times fills 186 at least: both are rounded down to whole tokens (transformers 5.23
-# models/gemma4/image_processing_gemma4.py:33).
-_REPEATED = {"gemma4": 280 / 186, "llava_next": 4, "llava_next_video": 4, "llava_onevision": 7}
-
-
-def patches_of(tower: Tower, tokens: int, family: str = "") -> int:
-    """Patches of the tower behind so many tokens of the sequence, at most."""
-    tokens = math.ceil(tokens * _REPEATED.get(family, 1))
+def patches_of(tower: Tower, tokens: int, repeated: float = 1) -> int:
+    """Patches of the tower behind so many tokens of the sequence, at most. `repeated`: how often they go through it."""
+    tokens = math.ceil(tokens * repeated)
     if tower.tokens_per_image and tower.image_size:
         return tokens * (tower.image_size // tower.patch_size) ** 2 // tower.tokens_per_image
     return tokens * tower.merge_size**2
@@ -60,10 +51,10 @@ def patches_of(tower: Tower, tokens: int, family: str = "") -> int:
 def tokens_seen(run: Run, tower: Tower, length: int) -> int:
     """Tokens that go through a tower for each sequence of `length` tokens, at most.
 
-    LLaMA-Factory cuts tokens and not pixels: an image of more tokens than the sequence goes through the tower before
-    the model misses its places (0.9.5 data/collator.py hands over what data/mm_plugin.py:219 left of each image).
+    Where images are scaled to a number of pixels, tokens are cut and pixels are not: an image of more tokens than the
+    sequence goes through the tower before the model misses its places.
     """
-    if run.stack.framework != "llamafactory" or tower.tokens_per_image:
+    if tower.tokens_per_image:
         return length
     return max(length, run.sequence.image_max_pixels // (tower.patch_size * tower.merge_size) ** 2)
 
@@ -75,10 +66,9 @@ def class_tokens(tower: Tower, patches: int) -> int:
 
 
 def patches_of_image(run: Run, tower: Tower, length: int) -> int:
-    """Patches of one image, at most: it fills a sequence of `length` tokens, or what LLaMA-Factory leaves of its pixels
-    (0.9.5 data/mm_plugin.py:219, `image_max_pixels`; of a video's frame `video_max_pixels`), each side rounded to whole
-    merged patches and no side 200 times the other (transformers 5.23 models/qwen2_vl/image_processing_qwen2_vl.py,
-    smart_resize)."""
+    """Patches of one image, at most: it fills a sequence of `length` tokens, or has the pixels that it is scaled to,
+    each side rounded to whole merged patches and no side 200 times the other (transformers 5.23
+    models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize)."""
     if tower.tokens_per_image and tower.image_size:
         patches: int = (tower.image_size // tower.patch_size) ** 2
         return patches + class_tokens(tower, patches)
@@ -86,7 +76,7 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
         return int(tower.tokens_per_image * tower.merge_size**2)
     most = length * tower.merge_size**2
     pixels = max(run.sequence.image_max_pixels, run.sequence.video_max_pixels)
-    if run.stack.framework != "llamafactory" or not run.sequence.image_max_pixels:
+    if not run.sequence.image_max_pixels:
         return most
     half = tower.patch_size * tower.merge_size / 2
     sides = (200**0.5 + 200**-0.5) * pixels**0.5

@@ -14,6 +14,7 @@ from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
+from memlint.memory.families.traits import PatchPath
 from memlint.memory.layers.kernel_config import Context, KernelConfig
 from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
@@ -22,30 +23,10 @@ from memlint.memory.parameter_roles import Linear
 Linears = tuple[tuple[str, Linear], ...]
 
 
-class Path(NamedTuple):
-    """How a family brings patches to tokens, in the order in which it does.
-
-    `norm_kind`: "", layer, rms or rms_gemma. `shuffles`: copies that bring merged patches side by side, or cut the
-    class token off. `straight`: linears before the activation that have none behind them.
-    """
-
-    norm_kind: str = ""
-    norm_first: bool = True
-    shuffles: int = 0
-    pooled: bool = False
-    straight: int = 0
-    activation: str = "gelu"
-    joined: int = 1  # copies of the features before they take the place of tokens
-    reordered: bool = False
-    gated: bool = False  # a product that merges patches, one more, the norm, and a gated MLP (GLM-4V)
-    placed: bool = False  # patches are averaged by their places, in fp32, and padding is cut off (Gemma 4)
-    last_kind: str = "layer"  # of the norm behind the layers
-
-
 class Exit(NamedTuple):
     """What stands behind the layers. `deep`: mergers of features that the language model's first layers read too."""
 
-    path: Path = Path()
+    path: PatchPath = PatchPath()
     width: int = 2  # bytes of one element of the tower's residual stream
     embeds: int = 2  # and of the language model's embeddings
     linears: Linears = ()
@@ -171,7 +152,7 @@ def _pooled(tape: Tape, x: Value) -> Value:
     return found
 
 
-def _linears(tape: Tape, linears: Linears, path: Path, kernels: KernelConfig, x: Value) -> Value:
+def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfig, x: Value) -> Value:
     nowhere = Value.external("rope", FP32_BYTES)
     context = Context(tape, kernels, dict(linears), nowhere, nowhere)
     for index, (name, _) in enumerate(linears):

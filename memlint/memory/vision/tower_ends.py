@@ -5,33 +5,13 @@ from __future__ import annotations
 from memlint._record import NamedTuple
 from memlint.architectures.model import Tower
 from memlint.memory.autograd.tape import Weight
+from memlint.memory.families.traits import PatchPath, TowerTraits
 from memlint.memory.parameter_roles import Linear, extents, keys, roles
 from memlint.memory.parameters import Missing
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, UnitState
 from memlint.memory.vision.patches import Entry
-from memlint.memory.vision.projector import Exit, Linears, Path
-
-_LLAVA = Path(shuffles=1)
-_ANY_RESOLUTION = _LLAVA._replace(joined=4)  # tiles side by side, ends of lines, the whole image first, all images
-_QWEN = Path("layer")
-# By family; nobody has read the others' way from patches to tokens (transformers 5.23 models/<family>/).
-PATHS: dict[str, Path] = {
-    "llava": _LLAVA,
-    **dict.fromkeys(("llava_next", "llava_next_video", "llava_onevision"), _ANY_RESOLUTION),
-    "internvl": Path("layer", norm_first=False, shuffles=2, joined=0),
-    "mistral3": Path("rms", shuffles=2, straight=1),
-    **dict.fromkeys(("gemma3", "shieldgemma2"), Path("rms_gemma", norm_first=False, pooled=True, joined=0)),
-    "paligemma": Path(joined=0),
-    **dict.fromkeys(("idefics3", "smolvlm"), Path(shuffles=2)),
-    "gemma4": Path("rms", placed=True),
-    "llama4": Path(shuffles=2, joined=0),
-    "glm4v": Path("layer", gated=True, last_kind="rms"),
-    "qwen2_vl": _QWEN,
-    "qwen2_5_vl": Path("rms", reordered=True),
-    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), _QWEN),
-}
-
+from memlint.memory.vision.projector import Exit, Linears
 
 # What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
 _MERGING = ("downsample", "vision_adapter")
@@ -67,7 +47,7 @@ def shared_out(placed: UnitState, found: Ends) -> tuple[UnitState, UnitState]:
 _PRODUCTS = ("conv", "linear", "adapter")
 
 
-def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
+def entry(tower: Tower, traits: TowerTraits, before: tuple[Tensor, ...], asks: bool) -> Entry:
     """Raises `Missing` where a tower names no convolution over patches."""
     linears = roles(_as_products(tuple(t for t in before if t.kind in _PRODUCTS)), False).linears
     if not linears:
@@ -78,19 +58,19 @@ def entry(tower: Tower, before: tuple[Tensor, ...], asks: bool) -> Entry:
         linears[0][1],
         Weight("w:embedding", BYTES[token.dtype], token.trainable) if token is not None else None,
         _weight(before, "position"),
-        interpolated=tower.layer_class.startswith("Qwen3VL"),
-        sampled=is_glm(tower),
+        interpolated=traits.interpolates_positions,
+        sampled=traits.samples_positions,
         norm_kind=tower.norm if normed is not None else "",
         norm=normed,
-        norm_first=is_glm(tower),
-        gathered=is_packed(tower),
+        norm_first=traits.norms_first,
+        gathered=traits.packs_images,
         reordered=tower.window > 0,
         asks=asks,
-        asks_late=is_chosen(tower),
-        looked_up=is_chosen(tower),
-        chosen=is_chosen(tower),
-        by_axis=is_padded(tower),
-        unfolded=tower.layer_class.startswith("Llama4"),
+        asks_late=traits.picks_images,
+        looked_up=traits.picks_images,
+        chosen=traits.picks_images,
+        by_axis=traits.pads_images,
+        unfolded=traits.unfolds_pixels,
     )
 
 
@@ -99,33 +79,10 @@ def entry_extents(before: tuple[Tensor, ...], rows: int) -> dict[str, int]:
     return extents(_as_products(before), rows)
 
 
-def is_packed(tower: Tower) -> bool:
-    """Pixtral joins all images of a batch to one sequence, with a mask between them (transformers 5.23
-    models/pixtral/modeling_pixtral.py:309, generate_block_attention_mask)."""
-    return tower.layer_class.startswith("Pixtral")
-
-
-def is_padded(tower: Tower) -> bool:
-    """Gemma 4 pads each image to as many patches as the largest has, and masks them (transformers 5.23
-    models/gemma4/image_processing_gemma4.py, pad_along_first_dim)."""
-    return tower.layer_class.startswith("Gemma4")
-
-
-def is_chosen(tower: Tower) -> bool:
-    """Idefics 3 and SmolVLM take the real images out of a batch padded with empty ones, with a mask of their pixels
-    (transformers 5.23 models/idefics3/modeling_idefics3.py:578-603)."""
-    return tower.layer_class.startswith("Idefics3")
-
-
-def is_glm(tower: Tower) -> bool:
-    """GLM-4V norms its patches, samples their positions in fp32 and merges them by a convolution behind its layers."""
-    return tower.layer_class.startswith("Glm4v")
-
-
 def filled(
     given: Exit,
-    tower: Tower,
-    path: Path,
+    traits: TowerTraits,
+    path: PatchPath,
     behind: tuple[Tensor, ...],
     projector: tuple[Tensor, ...],
     dropout: bool,
@@ -133,13 +90,12 @@ def filled(
     """`given` with the family's path and the tensors on it."""
     parts = roles(_renamed_first(_as_products(projector)), dropout)
     merging = roles(_as_products(_merging(behind)), dropout).linears
-    uses_last = not tower.layer_class.startswith("CLIP")  # CLIP norms its class token alone
     last = _last_norm(behind)
     return given._replace(
         path=path,
         linears=merging + parts.linears,
         norm=parts.norm,
-        post_norm=last is not None and uses_last,
+        post_norm=last is not None and traits.norms_last,
         last_norm=Weight("w:last_norm", BYTES[last.dtype], last.trainable) if last is not None else None,
         deep=tuple(_deep_merger(name, group, dropout) for name, group in _deep(behind).items()),
     )

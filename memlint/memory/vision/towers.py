@@ -1,7 +1,7 @@
 """A vision tower that runs with gradients: its segments of the step, with images in the place of every token.
 
 What a tower's layers keep follows from their operations, like a decoder layer's; how many patches go through them
-follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/vision_steps.py.
+follows from the sequence, which images are part of. Simulated beside real inputs by benchmarks/referee/vision_steps.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-import memlint.memory.families.variants as variants
+import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.vision.images as images
 import memlint.memory.vision.tower_ends as tower_ends
@@ -17,6 +17,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Tower
 from memlint.memory.autograd.profile import Mode
 from memlint.memory.autograd.walk import Segment, Sizes
+from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.parameter_roles import extents, roles
@@ -26,24 +27,6 @@ from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
 from memlint.memory.vision.projector import Exit, exit_profile
-
-# Models that project every patch, and merge none.
-_AS_PATCHES = ("llava", "llava_next", "llava_next_video", "llava_onevision")
-# Models that take a tower's layer by its number, and may hold the outputs of all layers while the language model runs
-# (transformers 5.23 captures the chosen ones alone: models/llava/modeling_llava.py:142, `select_hidden_states`).
-_HOLDS_ALL = (*_AS_PATCHES, "internvl", "mistral3")
-_ROTATES = ("Pixtral", "Qwen", "Glm4v", "Gemma4")
-_ROTATES_BY_PLACE = ("Llama4",)  # by a table that the model holds
-# Towers whose layers take their input by name, which re-entrant checkpointing does not see (rule CKP004).
-_NAMES_INPUT = ("Llama4",)
-# Towers whose class names no input embedding, so that nothing asks for a gradient there.
-_NEVER_ASKED = ("Glm4v", "Gemma4", "Qwen3VL")
-_PLACES_BY_SEQUENCE = ("Qwen", "Glm4v")
-
-
-# Families whose tokens do not bound what goes through their tower (transformers 5.23
-# models/qwen2_audio/processing_qwen2_audio.py:79, padding to `max_length`).
-_UNBOUNDED = {"qwen2_audio": ": a sound of one second goes through as thirty, so tokens do not bound it"}
 
 
 class Placed(NamedTuple):
@@ -79,7 +62,7 @@ def trains(units: tuple[Unit, ...]) -> bool:
 def are_known(architecture: Architecture) -> bool:
     """Whether somebody has read what the model's towers do."""
     only = architecture.towers[0] if len(architecture.towers) == 1 else None
-    return only is not None and only.layer_class != "" and architecture.family in tower_ends.PATHS
+    return only is not None and only.layer_class != "" and families.of(architecture).vision.path is not None
 
 
 def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
@@ -88,26 +71,25 @@ def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
         return
     kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
     reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
-    reason += _UNBOUNDED.get(architecture.family, "")
+    reason += families.of(architecture).vision.unbounded
     raise Missing("method.freeze_vision_tower", reason)
 
 
 def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     """The vision tower's segments when every token is an image's; where the towers are known."""
     parts = _parts(shared.architecture.towers[0], units, state)
-    counts = _counts(shared, parts.tower)
-    masked = tower_ends.is_packed(parts.tower) or tower_ends.is_padded(parts.tower)
+    counts, traits = _counts(shared, parts.tower), _traits(parts.tower)
+    masked = traits.packs_images or traits.pads_images
     kernels = shared.kernels._replace(liger=False, mask=shared.kernels.mask and masked)
-    kernels = kernels._replace(bias=tower_ends.is_padded(parts.tower) and kernels.attention == "sdpa")
+    kernels = kernels._replace(bias=traits.pads_images and kernels.attention == "sdpa")
     ends = tower_ends.ends(parts.outside.unit.tensors)
     early, late = tower_ends.shared_out(parts.outside.state, ends)
     # transformers 5.23 asks for it at every model's input embeddings (modeling_utils.py:2150, the convolution in a
-    # tower), LLaMA-Factory at trainable layers alone (model_utils/checkpointing.py:98).
-    asked = shared.run.checkpointing.mode not in ("none", "selective")
-    asks = (
-        asked and shared.run.stack.framework != "llamafactory" and not parts.tower.layer_class.startswith(_NEVER_ASKED)
-    )
-    profile, width = entry_profile(tower_ends.entry(parts.tower, ends.before, asks), kernels)
+    # tower).
+    checkpoint = shared.run.checkpointing
+    asked = checkpoint.mode not in ("none", "selective")
+    asks = asked and not checkpoint.skips_frozen_layers and traits.asks
+    profile, width = entry_profile(tower_ends.entry(parts.tower, traits, ends.before, asks), kernels)
     sizes = Sizes(
         {**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, autograd_owns_grads(shared.run, early)
     )
@@ -126,9 +108,17 @@ def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     )
     found.append(_exit(shared, parts, counts, kernels, given, ends, late))
     outputs = rounded(counts["hidden"] * width)
-    if shared.architecture.family in _HOLDS_ALL and not mode.checkpoint:
+    if _vision(shared).holds_all_layers and not mode.checkpoint:
         outputs *= parts.tower.layers + 1
     return Imaged(found, _inputs(shared, parts.tower, counts, width), outputs)
+
+
+def _traits(tower: Tower) -> TowerTraits:
+    return families.of_layer(tower.layer_class).tower
+
+
+def _vision(shared: Step) -> VisionTraits:
+    return families.of(shared.architecture).vision
 
 
 def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> Parts:
@@ -147,9 +137,9 @@ def _plain(placed: Placed) -> Placed:
 
 def _counts(shared: Step, tower: Tower) -> dict[str, int]:
     """Elements by extent when all of the language model's tokens are features of patches."""
-    family, hidden = shared.architecture.family, tower.hidden_size
+    vision, hidden = _vision(shared), tower.hidden_size
     tokens = shared.tokens.sequences * images.tokens_seen(shared.run, tower, shared.tokens.length)
-    patches = images.patches_of(tower, tokens, family)
+    patches = images.patches_of(tower, tokens, vision.patches_per_token)
     rows = patches + images.class_tokens(tower, patches)
     found = elements.of_layer(_shape(tower), elements.Tokens(1, rows), hidden)
     found |= {"hidden": rows * hidden, "hidden*4": 4 * rows * hidden, "patches": patches * hidden, "rows": rows}
@@ -158,7 +148,7 @@ def _counts(shared: Step, tower: Tower) -> dict[str, int]:
     found["slots"] = patches // tower.merge_size**2 * hidden
     found["assigned"] = rows * max(1, tower.tokens_per_image)
     found["bias"] = rows * images.patches_of_image(shared.run, tower, shared.tokens.length)
-    found["merged"] = patches if family in _AS_PATCHES else tokens
+    found["merged"] = patches if vision.patches_are_tokens else tokens
     return found
 
 
@@ -169,11 +159,11 @@ def _shape(tower: Tower) -> Layer:
         kv_heads=tower.heads,
         head_dim=tower.hidden_size // max(1, tower.heads),
         qk_norm="full" if "q_norm" in names else "none",
-        rotary_fraction=1.0 if tower.layer_class.startswith((*_ROTATES, *_ROTATES_BY_PLACE)) else 0.0,
+        rotary_fraction=1.0 if _traits(tower).rotary else 0.0,
         fused_qkv="qkv" in names,
     )
     mlp = Mlp(tower.mlp, tower.intermediate_size, tower.activation)
-    if tower_ends.is_padded(tower):
+    if _traits(tower).pads_images:
         dim = next(weight.shape[0] for weight in tower.layer_weights if weight.name.endswith("q_norm.weight"))
         attention = attention._replace(head_dim=dim, qk_norm="head", value_norm=True)
         return Layer(attention, mlp, norm="rms_gemma", norms=4, class_name=tower.layer_class)
@@ -186,14 +176,13 @@ def _frozen(placed: Placed) -> Placed:
 
 
 def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
-    """Towers' layers are GradientCheckpointingLayers; LLaMA-Factory checkpoints those that train alone, and makes their
-    input ask (model_utils/checkpointing.py:98). None where no gradient reaches the layers: nothing in them trains, or
-    they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
+    """Towers' layers are GradientCheckpointingLayers. None where no gradient reaches the layers: nothing in them
+    trains, or they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
     checkpoint = shared.run.checkpointing
-    recomputed, own = checkpoint.mode not in ("none", "selective"), shared.run.stack.framework == "llamafactory"
+    recomputed, own = checkpoint.mode not in ("none", "selective"), checkpoint.skips_frozen_layers
     trains = tower_ends.trains(parts.layers.unit.tensors)
     unseen = recomputed and checkpoint.reentrant
-    if unseen and parts.tower.layer_class.startswith(_NAMES_INPUT):
+    if unseen and _traits(parts.tower).input_by_name:
         return None
     if not flows and (not trains or (unseen and not own)):
         return None
@@ -220,14 +209,14 @@ def _layers(shared: Step, parts: Parts, counts: dict[str, int], kernels: KernelC
 def _scores(shared: Step, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
     """Scores that are there at once: those of one image where images attend in turn and nothing keeps them."""
     kept = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
-    in_turn = parts.tower.layer_class.startswith(variants.ATTENDS_BY_IMAGE)
+    in_turn = families.of_layer(parts.tower.layer_class).attention.image_by_image
     rows = seen if in_turn and not kept else counts["rows"]
     return parts.tower.heads * rows * seen
 
 
 def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> int:
     """Patches that one patch attends to: a window's; the whole batch's where it is one sequence; an image's."""
-    if tower_ends.is_packed(tower):
+    if _traits(tower).packs_images:
         return counts["rows"]
     length = images.tokens_seen(shared.run, tower, shared.tokens.length)
     most = images.patches_of_image(shared.run, tower, length) if whole else tower.window
@@ -245,10 +234,13 @@ def _exit(
 ) -> Segment:
     """`given`: widths, and what asks for gradients; `late`: gradients of what stands behind the layers."""
     unit, placed = parts.projector
-    path = tower_ends.PATHS[shared.architecture.family]
-    if shared.architecture.family in _AS_PATCHES and counts["patches"] == counts["hidden"]:  # no class token to cut off
+    vision = _vision(shared)
+    path = vision.path or PatchPath()  # known: `are_known`
+    if vision.patches_are_tokens and counts["patches"] == counts["hidden"]:  # no class token to cut off
         path = path._replace(shuffles=0)
-    shape = tower_ends.filled(given, parts.tower, path, ends.behind, unit.tensors, shared.run.method.dropout > 0)
+    shape = tower_ends.filled(
+        given, _traits(parts.tower), path, ends.behind, unit.tensors, shared.run.method.dropout > 0
+    )
     sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
     placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
     return segment_of(exit_profile(shape, kernels), Sizes(sizes, autograd_owns_grads(shared.run, placed)), placed)
@@ -257,7 +249,7 @@ def _exit(
 def _chosen(tower: Tower, counts: dict[str, int], ends: tower_ends.Ends) -> int:
     """Pixels of the real images and their int64 mask, which Idefics 3 holds while its tower runs; a convolution that
     trains keeps the pixels in any case."""
-    if not tower_ends.is_chosen(tower):
+    if not _traits(tower).picks_images:
         return 0
     pixels = 0 if tower_ends.trains(ends.before) else rounded(counts["pixels"] * images.PIXEL)
     return pixels + _mask(counts)
@@ -272,18 +264,18 @@ def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> i
     """Pixels, the rotary cosine and sine in fp32, and the mask between Pixtral's images, which scaled dot-product
     attention keeps as a bias; of each token its place in four ways, its type and whether it is attended to, in int64
     (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""
+    traits = _traits(tower)
     found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * shared.tokens.count)
-    # Places differ by sequence, and with them the language model's rotation.
-    if tower.layer_class.startswith(_PLACES_BY_SEQUENCE):
+    if traits.places_by_sequence:
         text = shared.architecture.layer_types[0].attention.head_dim * shared.width
         found += 2 * rounded((shared.tokens.count - shared.tokens.length) * text)
-    if tower.layer_class.startswith(_ROTATES):
+    if traits.rotary == "computed":
         found += 2 * rounded(counts["rows"] * tower.hidden_size // max(1, tower.heads) * 4)
-    if tower_ends.is_chosen(tower):
+    if traits.picks_images:
         found += _mask(counts)
-    if tower_ends.is_padded(tower):  # each patch's row and column, and the mask
+    if traits.pads_images:  # each patch's row and column, and the mask
         flash = shared.kernels.attention.startswith("flash")
         found += rounded(16 * counts["rows"]) + (0 if flash else rounded(counts["bias"] * width))
-    if tower_ends.is_packed(tower) and not shared.kernels.attention.startswith("flash"):
+    if traits.packs_images and not shared.kernels.attention.startswith("flash"):
         found += rounded(counts["rows"] * counts["rows"] * width)
     return found

@@ -13,7 +13,6 @@ from memlint._record import NamedTuple
 from memlint.expressions.facts import Advice
 from memlint.findings import Finding
 from memlint.formats.base import Context, Launch, Missing, Parsed
-from memlint.formats.engine_files import claims, deepspeed_file, launch_file
 from memlint.formats.fields import as_int
 from memlint.run import LAUNCH, Origin, Run
 from memlint.source.document import Document
@@ -66,6 +65,8 @@ def _read(launch: Launch, path: str, context: Context, sharded: bool) -> tuple[D
     found = []
     for name in launch.files:
         document = context.read(name, path)
+        from memlint.formats.engine_files import claims, deepspeed_file, launch_file  # where a command names a file
+
         reader = launch_file if name == launch.config_file else deepspeed_file
         if isinstance(document, Missing) or not claims(reader, document):
             return None

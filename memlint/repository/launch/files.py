@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from memlint.formats.accelerate.recognise import recognise as is_accelerate
-from memlint.repository.launch.parse import CONFIGS, MOST_FILES, Names, by_distance
+from memlint.repository.launch.parse import CONFIGS, MOST_FILES, TrackedNames, by_distance
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
@@ -17,7 +17,9 @@ _DIVIDING = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
 _PART = re.compile(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
 
 
-def launch_files(tracked: Names, read: Callable[[str], bytes], load: Callable[[str], Document]) -> tuple[str, ...]:
+def launch_files(
+    tracked: TrackedNames, read: Callable[[str], bytes], load: Callable[[str], Document]
+) -> tuple[str, ...]:
     """Names of accelerate's launch files, those that divide the model first."""
     found = []
     for name in _configs(tracked):
@@ -35,7 +37,7 @@ def launch_files(tracked: Names, read: Callable[[str], bytes], load: Callable[[s
     return tuple(name for _, name in sorted(found))
 
 
-def _configs(tracked: Names) -> list[str]:
+def _configs(tracked: TrackedNames) -> list[str]:
     names = (name for name in tracked.names if name.endswith(CONFIGS))
     return sorted(names, key=lambda name: (_LAUNCHING.search(name) is None, name.count("/"), name))[:MOST_FILES]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import memlint.repository.launch.files as launch_files
 from memlint.formats.base import Launch
-from memlint.repository.launch.parse import Names, by_distance, may_name, own, shown, texts
+from memlint.repository.launch.parse import TrackedNames, by_distance, may_name, own, shown, texts
 from memlint.source.document import Document
 
 
@@ -17,7 +17,7 @@ class Launching:
     def __init__(
         self, root: str, tracked: Iterable[str], read: Callable[[str], bytes], load: Callable[[str], Document]
     ) -> None:
-        self._names = Names(root, frozenset(tracked))
+        self._names = TrackedNames(root, frozenset(tracked))
         self._texts = dict(texts(self._names, read))
         self._shown: dict[str, tuple[tuple[str, Launch], ...]] = {}
         self._read = read

@@ -48,7 +48,7 @@ _COUNTS = {
 }
 
 
-class Names(NamedTuple):
+class TrackedNames(NamedTuple):
     """The repository's tracked files: `root` (absolute, posix), and every name below it."""
 
     root: str
@@ -67,12 +67,12 @@ def shows_commands(name: str) -> bool:
     return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
 
 
-def shown(name: str, text: str, tracked: Names) -> tuple[tuple[str, Launch], ...]:
+def shown(name: str, text: str, tracked: TrackedNames) -> tuple[tuple[str, Launch], ...]:
     """Each config that a command in the file `name` launches, and how."""
     return tuple(islice(_shown(name, text, tracked), MOST_LAUNCHES))
 
 
-def _shown(name: str, text: str, tracked: Names) -> Iterator[tuple[str, Launch]]:
+def _shown(name: str, text: str, tracked: TrackedNames) -> Iterator[tuple[str, Launch]]:
     for command in commands(text):
         for config, launch in launches(command.words, _folders(posixpath.dirname(name), command.entered), tracked):
             told = launch._replace(path=name, line=command.line, visible=command.visible)
@@ -84,7 +84,7 @@ def may_name(data: bytes, config: str) -> bool:
     return posixpath.basename(config).encode("utf-8", "replace") in data or _BRACED.search(data) is not None
 
 
-def own(name: str, text: str, tracked: Names) -> tuple[Launch, ...]:
+def own(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
     """How the comments of the config `name` say that it is launched."""
     if not any(word in text for word in _LAUNCHERS):
         return ()
@@ -92,7 +92,7 @@ def own(name: str, text: str, tracked: Names) -> tuple[Launch, ...]:
     return tuple(launch for config, launch in shown(name, comments, tracked) if config == name)
 
 
-def texts(tracked: Names, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+def texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the files that show a launcher's command, nearest to the root first.
 
     A file that cannot be read, is too large or is no text says nothing.
@@ -120,7 +120,7 @@ def _folders(folder: str, entered: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(posixpath.join(base, name) for name in entered for base in above), *above)))
 
 
-def launches(words: tuple[str, ...], folders: tuple[str, ...], tracked: Names) -> Iterator[tuple[str, Launch]]:
+def launches(words: tuple[str, ...], folders: tuple[str, ...], tracked: TrackedNames) -> Iterator[tuple[str, Launch]]:
     """Each config that a command names, with what the command says of its launch; the place is left open."""
     launcher, rest = _launcher(words)
     own, arguments = _parted(rest) if launcher in _COUNTS else ([], rest)
@@ -166,7 +166,7 @@ def _parted(words: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
     return ["?"], words
 
 
-def _said(launcher: str, words: list[str], folders: tuple[str, ...], tracked: Names) -> Launch:
+def _said(launcher: str, words: list[str], folders: tuple[str, ...], tracked: TrackedNames) -> Launch:
     """What the launcher's own words say. It is not clear where one is unknown or left open to the reader."""
     count, nodes = _COUNTS.get(launcher, ("", ""))
     said = Launch(launcher=launcher, is_clear=launcher in _COUNTS)
@@ -197,7 +197,7 @@ def _said(launcher: str, words: list[str], folders: tuple[str, ...], tracked: Na
 
 
 def _sharded_by(
-    words: tuple[str, ...], folders: tuple[str, ...], tracked: Names
+    words: tuple[str, ...], folders: tuple[str, ...], tracked: TrackedNames
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The file behind the script's own `--deepspeed`, and the other words; `--fsdp` and the like leave it open."""
     kept: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import memlint.memory.families.lookup as families
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.ruleset.rule import Hit
@@ -20,26 +21,6 @@ OLDER: Mapping[str, tuple[int, ...]] = {
     "peft": (0, 17),
     "llamafactory": (0, 9, 4),
 }
-# Families that transformers 4.57.6 has no model code for (its models/ beside that of 5.23.0).
-NEWER = frozenset(
-    {
-        *(
-            "afmoe",
-            "deepseek_v32",
-            "deepseek_v4",
-            "exaone_moe",
-            "gemma4",
-            "gemma4_text",
-            "gemma4_unified",
-            "glm4_moe_lite",
-        ),
-        *("glm_moe_dsa", "internlm3", "kimi_k25", "kimi_linear", "lfm2_moe", "mellum", "mimo_v2_flash", "minicpm3"),
-        *("minimax_m2", "minimax_m3_vl", "ministral3", "mistral4", "nanochat", "nemotron_h", "olmo_hybrid", "qwen3_5"),
-        *("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "solar_open", "step3p7", "youtu", "jais2", "cohere2_moe"),
-        *("axk1", "cwm", "granite_swa", "hy_v3", "hyperclovax", "iquestcoder", "laguna"),
-    }
-)
-
 _CONFIG = """\
 model_name_or_path: Qwen/Qwen2.5-1.5B
 output_dir: out
@@ -88,7 +69,7 @@ def check(facts: Facts) -> Iterator[Hit]:
     # No release makes a run this much larger.
     if not now.budget_bytes or 8 * now.device_high_bytes < now.budget_bytes or _is_stated(run):
         return
-    if getattr(run.model.architecture, "family", "") in NEWER:
+    if not families.of(run.model.architecture).code.include(OLDER["transformers"]):
         return
     older = facts.under(OLDER)
     if older is None or older.verdict != "out_of_memory" or older.device_low_bytes is None:

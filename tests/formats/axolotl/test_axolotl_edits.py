@@ -64,7 +64,7 @@ def after(value: Any, changes: dict[str, Any], files: dict[str, Any] | None = No
         (PLAIN, {"optimizer.name": "adamw_bnb_8bit", "optimizer.max_grad_norm": 0.5}),
         (PLAIN, {"sequence.length": 1024}),
         (LORA, {"method.rank": 8, "method.alpha": 16}),
-        (PLAIN, {"saving.only_model": True, "stack.empty_cache_steps": 4}),
+        (PLAIN, {"saving.only_model": True, "optimizer.max_grad_norm": 0.5}),
         ({**PLAIN, "val_set_size": 0.1, "eval_steps": 5}, {"evaluation.batch_size": 1}),
         (PLAIN, {"attention.implementation": "flash_attention_2"}),
         ({**PLAIN, "sdp_attention": True, "eager_attention": False}, {"attention.implementation": "flash_attention_2"}),

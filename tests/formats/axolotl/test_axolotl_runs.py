@@ -1,4 +1,4 @@
-"""Axolotl files: recognition, what each key means (axolotl 0.19.0 unless a release is named), conflicts, releases."""
+"""Axolotl files: recognition, what each key means (axolotl 0.19.0 unless a release is named), releases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.families import members
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, Resolution
 from memlint.formats import recognise
@@ -21,6 +20,7 @@ from memlint.hardware import find
 from memlint.memory import estimate
 from memlint.memory.storage import numel
 from memlint.run import UNKNOWN, get
+from tests.comparisons.families import members
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of
 from tests.memory.runs import TINY
 from tests.pace import pace
@@ -541,35 +541,6 @@ def test_a_shipped_deepspeed_file_counts_where_it_is_not_there() -> None:
     assert run_of(other).parallelism.zero.stage is UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("extra", "says"),
-    [
-        ({"load_in_4bit": True}, "need an `adapter`"),
-        ({"adapter": "qlora"}, "requires `load_in_4bit: true`"),
-        ({"adapter": "qlora", "load_in_4bit": True, "load_in_8bit": True}, "cannot be loaded in 8 bits"),
-        ({"sample_packing": True, "rl": "dpo"}, "does not work with `rl`"),
-        ({"deepspeed": {"zero_optimization": {"stage": 2}}, "fsdp": ["full_shard"]}, "cannot be used together"),
-        ({"batch_size": 32}, "keep one"),
-        ({"activation_offloading": True}, "requires `gradient_checkpointing`"),
-        (
-            {"unfrozen_parameters": ["a"], "gradient_checkpointing_kwargs": {"use_reentrant": True}},
-            "partly frozen",
-        ),
-        ({"adapter": "lora", "load_in_8bit": True, "lora_mlp_kernel": True}, "8-bit LoRA"),
-        ({"adapter": "lora", "trust_remote_code": True, "lora_qkv_kernel": True}, "`trust_remote_code`"),
-        ({"cut_cross_entropy": True, "liger_cross_entropy": True}, "only one cross entropy"),
-        ({"fsdp_version": 2, "fsdp_config": {"a": 1}, "optimizer": "adamw_8bit"}, "use `adamw_torch_8bit`"),
-        ({"fsdp_config": {"offload_params": True}, "optimizer": "adamw_8bit"}, "FSDP's offload"),
-        ({"rl": "kto"}, "remove_unused_columns"),
-        ({"pretraining_dataset": "c4"}, "`max_steps` must be set"),
-        ({"adapter": "lora", "lora_target_parameters": ["x"], "lora_dropout": 0.1}, "must be 0"),
-    ],
-)
-def test_what_validators_refuse(extra: dict[str, Any], says: str) -> None:
-    issues = parsed_of({**PLAIN, **extra}).issues
-    assert any(issue.code == "conflict" and says in issue.message for issue in issues), issues
-
-
 @pytest.mark.parametrize("value", [PLAIN, LORA, QLORA, DPO, FSDP2, {**PLAIN, **LIGER, **CUT}])
 def test_what_they_take(value: Any) -> None:
     assert codes(parsed_of(value), "error") == []
@@ -745,17 +716,6 @@ def test_a_file_that_axolotl_shipped_once_is_no_error(name: str, severity: str) 
 @pytest.mark.parametrize(("value", "found"), [(None, []), (True, ["removed-key"])])
 def test_a_key_that_is_gone_says_nothing_without_a_value(value: bool | None, found: list[str]) -> None:
     assert [issue.code for issue in parsed_of({**PLAIN, "debug": value}).issues] == found
-
-
-@pytest.mark.parametrize(
-    ("versions", "found"), [({}, ["warning"]), ({"axolotl": (0, 3)}, []), ({"axolotl": (0, 19)}, ["error"])]
-)
-def test_a_file_without_data_is_for_the_releases_that_take_it(
-    versions: dict[str, tuple[int, ...]], found: list[str]
-) -> None:
-    bare = {key: value for key, value in PLAIN.items() if key != "datasets"}
-    issues = parsed_of(bare, versions=versions).issues
-    assert [issue.severity for issue in issues if "pretraining_dataset" in issue.message] == found
 
 
 @pytest.mark.parametrize(

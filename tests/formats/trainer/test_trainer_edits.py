@@ -10,7 +10,7 @@ import pytest
 from memlint.fixes.attach import express
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
-from memlint.lint.session import Session
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.run import get
@@ -41,7 +41,7 @@ def analysed(config: dict[str, Any], launch: dict[str, Any] | None = None, gpus:
     facts: dict[str, Any] = {"gpu": find("A100-80GB"), "gpus": gpus, "gpus_per_node": gpus}
     facts["companions"] = tuple(workspace.documents(name)[0] for name in files if name != "train.yaml")
     engine = Engine(())
-    return Session(lambda _: engine, lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
+    return uniform_analyser(engine, facts, cwd="/", workspace=workspace).analyse("train.yaml").analyses[0]
 
 
 def after(config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any] | None = None) -> Any:
@@ -137,9 +137,7 @@ def test_a_new_key_has_the_name_that_the_release_knows(
 ) -> None:
     workspace = in_memory({"train.yaml": json.dumps({**BASE, **config})})
     facts: dict[str, Any] = {"versions": {"trl": trl}}
-    analysis = (
-        Session(lambda _: Engine(()), lambda *_: facts, cwd="/", workspace=workspace).lint("train.yaml").analyses[0]
-    )
+    analysis = uniform_analyser(Engine(()), facts, cwd="/", workspace=workspace).analyse("train.yaml").analyses[0]
     edits = express(analysis)(analysis.runs[0], {field: value})
     assert edits is not None
     assert [edit.pointer for edit in edits] == [(key,)]

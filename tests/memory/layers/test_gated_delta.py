@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.families import Step, run_of
 from memlint.memory import estimate
 from memlint.run import replace
+from tests.comparisons.families import Step, run_of
 from tests.memory.compare import STEPS, estimated_and_simulated
 
 CONFIG: dict[str, Any] = {

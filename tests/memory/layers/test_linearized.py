@@ -10,10 +10,10 @@ import transformers.models.llama4.modeling_llama4 as llama4
 from torch import nn
 
 import memlint.simulation.quantized as quantized
-from benchmarks.families import Step, members, run_of
 from memlint.memory import estimate
 from memlint.run import Quantization, replace
 from memlint.simulation import simulate
+from tests.comparisons.families import Step, members, run_of
 
 SHAPE = {
     "hidden_size": 512,

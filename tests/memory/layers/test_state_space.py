@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.families import Step, run_of
 from memlint.memory import estimate
 from memlint.run import replace
 from memlint.simulation import simulate
+from tests.comparisons.families import Step, run_of
 from tests.memory.compare import STEPS, estimated_and_simulated
 
 COMMON: dict[str, Any] = {

@@ -1,29 +1,11 @@
-"""Small models and runs that the sharding tests share, and the grid's benchmark modules."""
+"""Small models and runs that the sharding tests share."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Batch, Checkpointing, Fsdp, Optimizer, Parallelism, Precision, Run, Zero
-
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "sharding"
-
-
-def benchmark_module(name: str) -> ModuleType:
-    """`predict` or `compare` of benchmarks/sharding, which is no package."""
-    full = f"sharding_benchmark_{name}"
-    if full not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full, BENCHMARK / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full]
 
 
 def tensor(name: str, rows: int, columns: int, kind: str = "linear", dtype: str = "bfloat16", **more: Any) -> Tensor:
@@ -64,7 +46,7 @@ def zero_run(stage: int, world: int = 2, **knobs: Any) -> Run:
         precision=Precision("bfloat16", False, "bfloat16", True),
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
-        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        optimizer=Optimizer("adamw_torch_fused"),
         parallelism=Parallelism(world, world, world, engine="deepspeed", zero=Zero(stage=stage, **knobs)),
     )
 
@@ -77,6 +59,6 @@ def fsdp_run(version: int, world: int = 2, **knobs: Any) -> Run:
         precision=Precision("bfloat16", True, "float32", False),
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
-        optimizer=Optimizer("adamw_torch_fused", fused=True),
+        optimizer=Optimizer("adamw_torch_fused"),
         parallelism=Parallelism(world, world, world, engine="fsdp", fsdp=Fsdp(version, **knobs)),
     )

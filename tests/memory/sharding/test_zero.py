@@ -56,6 +56,16 @@ def test_a_fused_step_still_converts_gradients() -> None:
     assert state.gradients_at_step + state.step_temporaries == pytest.approx(8 * COUNT / 2, rel=0.01)
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_half_master_weights_take_half_the_room(stage: int) -> None:
+    """`bf16_master_weights_and_grads` with `bf16_optimizer_states`: 6 bytes an element and not 12."""
+    half = {"precision.master_dtype": "bfloat16", "optimizer.state_dtype": "bfloat16"}
+    state, whole = place(replace(zero_run(stage, 4), half)), place(zero_run(stage, 4))
+    assert state.optimizer_states == pytest.approx(6 * COUNT / 4, rel=0.01)
+    ends = [one.gradients_at_step + one.step_temporaries for one in (state, whole)]
+    assert ends[0] <= ends[1]
+
+
 def test_sub_groups_bound_the_step_of_stage_3() -> None:
     whole = place(zero_run(3, param_persistence_threshold=0))
     parts = place(zero_run(3, param_persistence_threshold=0, sub_group_size=10_000))

@@ -1,15 +1,11 @@
-"""The closed form against what the real engines allocated (benchmarks/sharding/results.jsonl), without running them."""
+"""The closed form against what the real engines allocated, without running them (referee/sharding/results.jsonl)."""
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from tests.memory.sharding.models import BENCHMARK, benchmark_module
+import tests.comparisons.sharding as compare
 
-sys.path.insert(0, str(BENCHMARK))
-compare = benchmark_module("compare")
 ROWS = compare.rows()
 ERRORS = compare.errors(ROWS)
 PHASES = ("forward", "backward", "step")

@@ -6,21 +6,20 @@ import warnings
 
 import pytest
 
-from benchmarks.families import Step, run_of
-from benchmarks.vision_inputs import MODELS, simulated
-from benchmarks.vision_steps import FLAGS
 from memlint.memory import estimate
 from memlint.memory.vision.images import most_bytes
 from memlint.run import replace
 from tests.architectures.small import SMALL
+from tests.comparisons.families import Step, run_of
+from tests.comparisons.vision_inputs import MODELS, simulated
+from tests.comparisons.vision_steps import FLAGS
+from tests.frameworks import LLAMAFACTORY
 
 
 @pytest.mark.parametrize("name", ["llava", "gemma3"])
 def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) -> None:
     config, images = MODELS[name]
-    run = replace(
-        run_of(config, Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), "stack.framework": "llamafactory"}
-    )
+    run = replace(run_of(config, Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peak = simulated(run, config, 768 // images.tokens).peak
@@ -36,4 +35,4 @@ def test_a_text_model_reads_no_images() -> None:
 
 def test_transformers_own_checkpointing_keeps_a_frozen_towers_inputs() -> None:
     run = run_of(MODELS["llava"][0], Step("lora", True, "sdpa"))
-    assert most_bytes(run) > most_bytes(replace(run, {"stack.framework": "llamafactory"}))
+    assert most_bytes(run) > most_bytes(replace(run, LLAMAFACTORY))

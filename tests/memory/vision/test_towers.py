@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memlint.memory.card.deviations as deviations
-from benchmarks.families import Step, members, run_of
-from benchmarks.vision_inputs import MODELS, TOWER, simulated
-from benchmarks.vision_steps import FLAGS, run_with
 from memlint.memory import estimate
+from memlint.memory.families.lookup import of_model_type
 from memlint.memory.vision.images import patches_of, patches_of_image, tokens_seen
 from memlint.run import Run, replace
+from tests.comparisons.families import Step, members, run_of
+from tests.comparisons.vision_inputs import MODELS, TOWER, simulated
+from tests.comparisons.vision_steps import FLAGS, run_with
+from tests.frameworks import LLAMAFACTORY
 
 HIDDEN, INNER, HEADS = TOWER["hidden_size"], TOWER["intermediate_size"], TOWER["num_attention_heads"]
 TRAINING = dict.fromkeys(FLAGS, False)
@@ -138,7 +140,7 @@ RUNS = st.tuples(
             "batch.micro_batch_size": st.integers(1, 4),
             "sequence.length": st.integers(64, 4096),
             "batch.gradient_accumulation_steps": st.sampled_from([1, 2]),
-            "stack.framework": st.sampled_from(["", "llamafactory"]),
+            "checkpointing.skips_frozen_layers": st.booleans(),
             FLAGS[1]: st.booleans(),
         }
     ),
@@ -176,7 +178,7 @@ def test_freezing_the_tower_raises_neither_end(case: tuple[str, Step, dict[str, 
 def test_only_who_never_sends_a_step_without_images_is_sure_of_the_towers_states() -> None:
     """LLaMA-Factory puts an image into every step; elsewhere a file may train on text alone."""
     run = replace(run_of(MODELS["llava"][0], Step("pure", True, "sdpa")), {**TRAINING, "sequence.length": 64})
-    anywhere, certain = interval(run), interval(replace(run, {"stack.framework": "llamafactory"}))
+    anywhere, certain = interval(run), interval(replace(run, LLAMAFACTORY))
     tower = run.model.architecture.towers[0]
     count = sum(_numbers(group) * times for group, times in ((tower.weights, 1), (tower.layer_weights, tower.layers)))
     count += _numbers(tower.projector_weights)
@@ -218,7 +220,7 @@ def test_adapters_that_no_gradient_reaches_keep_nothing(name: str) -> None:
 
 def test_bounded_pixels_bound_an_images_scores() -> None:
     run = replace(run_of(MODELS["qwen2_vl"][0], Step("pure", False, "eager")), {**TRAINING, "sequence.length": 4096})
-    bounded = {"stack.framework": "llamafactory", "sequence.image_max_pixels": 768 * 768}
+    bounded = {**LLAMAFACTORY, "sequence.image_max_pixels": 768 * 768}
     tower = run.model.architecture.towers[0]
     assert patches_of_image(run, tower, 4096) == 4 * 4096
     # 768 x 768 pixels are 2,916 whole patches of 14 x 14; smart_resize may round both sides of a long image up
@@ -229,15 +231,16 @@ def test_bounded_pixels_bound_an_images_scores() -> None:
 def test_tiles_of_a_long_image_go_through_the_tower_and_not_into_the_sequence() -> None:
     config, _ = MODELS["llava"]
     tower = run_of(config, Step("pure", True, "sdpa")).model.architecture.towers[0]
-    assert patches_of(tower, 256, "llava") == 256
-    assert patches_of(tower, 256, "llava_next") == 4 * 256
+    assert patches_of(tower, 256) == 256
+    assert patches_of(tower, 256, of_model_type("llava_next").vision.patches_per_token) == 4 * 256
 
 
 def test_gemma_4_pads_each_image_to_its_largest() -> None:
     config, _ = MODELS["gemma4"]
     run = run_of(config, Step("pure", True, "sdpa"))
     tower = run.model.architecture.towers[0]
-    assert patches_of(tower, 186, "gemma4") == patches_of_image(run, tower, 4096) == 280 * 9
+    padded = of_model_type("gemma4").vision.patches_per_token
+    assert patches_of(tower, 186, padded) == patches_of_image(run, tower, 4096) == 280 * 9
 
 
 def test_full_training_of_llama_4_reaches_its_tower_only_without_re_entering() -> None:
@@ -250,10 +253,10 @@ def test_full_training_of_llama_4_reaches_its_tower_only_without_re_entering() -
 
 
 def test_an_image_may_have_more_tokens_than_the_sequence_that_it_is_cut_from() -> None:
-    """LLaMA-Factory cuts tokens, and the tower sees whole images before anybody counts."""
+    """Where images are scaled, tokens are cut, and the tower sees whole images before anybody counts."""
     run = replace(run_of(MODELS["qwen2_vl"][0], Step("pure", True, "sdpa")), {**TRAINING, "sequence.length": 512})
     tower = run.model.architecture.towers[0]
-    large = {"stack.framework": "llamafactory", "sequence.image_max_pixels": 28 * 28 * 2048}
+    large = {**LLAMAFACTORY, "sequence.image_max_pixels": 28 * 28 * 2048}
     assert tokens_seen(replace(run, large), tower, 512) == 2048
-    assert tokens_seen(replace(run, {**large, "stack.framework": ""}), tower, 512) == 512
+    assert tokens_seen(run, tower, 512) == 512
     assert interval(replace(run, large))[2] > interval(replace(run, {**large, "sequence.image_max_pixels": 0}))[2]

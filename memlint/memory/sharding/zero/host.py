@@ -13,7 +13,7 @@ def partition_host_bytes(run: Run, made: Layout, shares: list[int], states: int,
     steps = run.batch.gradient_accumulation_steps
     pinned = run.offload.optimizer_pinned
     accumulated = made.element * owned if isinstance(steps, int) and steps > 1 else 0
-    shared = sum(2 * held(4 * share, pinned) + held(made.element * share, pinned) for share in shares)
+    shared = sum(2 * held(made.master * share, pinned) + held(made.element * share, pinned) for share in shares)
     return shared + states + held(made.element * made.largest, pinned) + accumulated
 
 

@@ -15,7 +15,9 @@ _UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 t
 
 class Layout(NamedTuple):
     """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable element
-    counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest."""
+    counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest; `master` bytes of
+    a master weight and of the gradient that the optimizer sees (0.19.8 stage_1_and_2.py:336, stage3.py:304,
+    `master_weights_and_grads_dtype`)."""
 
     element: int
     accumulation: int
@@ -23,6 +25,7 @@ class Layout(NamedTuple):
     groups: tuple[tuple[int, ...], ...]
     trainable: int
     largest: int
+    master: int = 4
 
 
 def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
@@ -44,7 +47,8 @@ def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
     groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
     trainable = sum(map(sum, groups))
     largest = max(map(max, groups), default=0)
-    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest)
+    master = BYTES[run.precision.master_dtype]
+    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
 
 
 def engine_dtype(run: Run) -> str:

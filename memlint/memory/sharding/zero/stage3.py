@@ -71,7 +71,7 @@ class _States:
         limit = known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
         subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
         memories = [optimizer.memory(run, flat(elements)) for elements in subgroups]
-        sizes = [4 * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
+        sizes = [made.master * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
         share = sum(subgroups)
         offloads = run.offload.optimizer != "none"
         stays = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
@@ -84,7 +84,7 @@ class _States:
     def _gradients_there(self, run: Run, made: Layout, subgroups: list[int]) -> int:
         """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
         pinned = run.offload.optimizer_pinned
-        return sum(held(4 * elements, pinned) for elements in subgroups) + held(
+        return sum(held(made.master * elements, pinned) for elements in subgroups) + held(
             made.accumulation * sum(subgroups), pinned
         )
 
@@ -170,8 +170,8 @@ def _subgroups(group: list[int], limit: int) -> list[int]:
 def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
     """The norm in fp64 one tensor at a time (:2457), then per sub-group its flat copy, the fp32 gradient made of it
     (:2686) and what the optimizer needs beside that."""
-    copy = made.accumulation if made.accumulation != 4 else 0
-    steps = [4 * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
+    copy = made.accumulation if made.accumulation != made.master else 0
+    steps = [made.master * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
     return max(8 * largest, *steps) if steps else 0
 
 

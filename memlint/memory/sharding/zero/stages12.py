@@ -31,7 +31,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
     weights = engine_weights(units, made.element)
     owned = sum(_owned(group, made.ranks) for group in made.groups)
     held = [optimizer.memory(run, flat(share)) for share in shares]
-    master = 4 * sum(shares)
+    master = made.master * sum(shares)
     gradients = _kept_gradients(run, made, owned, sum(shares))
     states = sum(h.states for h in held)
     scratch = made.element * made.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:659)
@@ -142,18 +142,20 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
 
 
 def _step(made: Layout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
-    """(fp32 gradient share, what comes on top): norms in fp64 (:2684), then per group the flat copy and its fp32
-    conversion (:3112-3118), then the optimizer's own temporaries. The half gradients of all groups are views of one
-    buffer (`grads_in_partition`): it lives until the last group is flattened, so through the first one's update."""
+    """(gradient share in the master's dtype, what comes on top): norms in fp64 (:2684), then per group the flat copy
+    and its conversion (:3112-3118), then the optimizer's own temporaries. The half gradients of all groups are views
+    of one buffer (`grads_in_partition`): it lives until the last group is flattened, so through the first one's
+    update."""
     share = max(shares, default=0)
-    gradient = 4 * share
+    gradient = made.master * share
     if made.accumulation == 4:  # already flat and fp32, or (fp32 weights) flattened without conversion
         own = 4 * sum(shares) if made.element == 2 else 4 * owned
         copies = 0 if made.element == 2 else 4 * share
         return max(gradient, own), max(copies, 8 * made.largest, max(temporaries, default=0))
     own = made.element * owned
+    converted = made.element * share if made.element != made.master else 0
     updating = max(temporaries, default=0) + (own if len(shares) > 1 else 0)
-    return gradient, max(own + made.element * share, own + 8 * made.largest - gradient, updating)
+    return gradient, max(own + converted, own + 8 * made.largest - gradient, updating)
 
 
 def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:

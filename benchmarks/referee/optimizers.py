@@ -1,0 +1,177 @@
+"""States and step temporaries of real optimizer classes, counted on the CPU.
+
+    python benchmarks/referee/optimizers.py [--write]
+
+Needs torch 2.13, transformers 5.23, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3, schedulefree 1.4.1,
+grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1 and LLaMA-Factory's muon.py on the path as `muon`. Prints each
+count beside the closed form; --write keeps them in benchmarks/data/optimizers.jsonl, which tests/memory compares with.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.command import parser
+from memlint.memory.storage import rounded
+from tests.comparisons.optimizers import closed_form
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "optimizers.jsonl"
+SHAPES = ([[1024, 1024], [256, 1024], [512, 256]], [[512, 2048], [1024], [4096]])
+_RANK = {"rank": 64, "update_proj_gap": 200, "scale": 0.25, "proj_type": "std"}
+_RUN = {"optimizer.rank": 64}
+
+
+def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]]]:
+    """(the table's name, the class as frameworks build it, the run's fields)."""
+    import adam_mini
+    import apollo_torch
+    import bitsandbytes.optim as bnb
+    import galore_torch
+    import grokadamw
+    import muon
+    import optimi
+    import schedulefree
+    import torch.optim as optim
+    from transformers import Adafactor
+
+    fixed = {"scale_parameter": False, "relative_step": False, "lr": 1e-3}
+    yield "adamw_torch", lambda p: optim.AdamW(p, foreach=True), {}
+    yield "adamw_torch", lambda p: optim.AdamW(p, foreach=False), {"optimizer.foreach": False}
+    yield "adagrad", lambda p: optim.Adagrad(p, foreach=True), {}
+    yield "rmsprop", lambda p: optim.RMSprop(p, foreach=True), {}
+    both = {"optimizer.momentum": 0.9, "optimizer.weight_decay": 0.1}
+    yield "rmsprop", lambda p: optim.RMSprop(p, foreach=True, momentum=0.9, weight_decay=0.1), both
+    yield "sgd", lambda p: optim.SGD(p, lr=0.1, foreach=True), {}
+    decayed = {"optimizer.weight_decay": 0.1}
+    yield "sgd", lambda p: optim.SGD(p, lr=0.1, foreach=True, weight_decay=0.1), decayed
+    yield "adafactor", lambda p: Adafactor(p, **fixed), {}
+    yield "galore_adamw", lambda p: galore_torch.GaLoreAdamW(_groups(p)), _RUN
+    yield "galore_adafactor", lambda p: galore_torch.GaLoreAdafactor(_groups(p), **fixed), _RUN
+    random = {"proj": "random", "scale_type": "channel"}
+    yield "apollo_adamw", lambda p: apollo_torch.APOLLOAdamW(_groups(p, **random)), _RUN
+    yield "schedule_free_adamw", lambda p: _training(schedulefree.AdamWScheduleFree(p)), {}
+    yield "schedule_free_radam", lambda p: _training(schedulefree.RAdamScheduleFree(p)), {}
+    yield "schedule_free_sgd", lambda p: _training(schedulefree.SGDScheduleFree(p, lr=0.1)), {}
+    yield "grokadamw", lambda p: grokadamw.GrokAdamW(p), {}
+    yield "stable_adamw", lambda p: optimi.StableAdamW(p, lr=0.1, foreach=True), {}
+    for name, kind in (("adamw_bnb", bnb.AdamW), ("lion", bnb.Lion), ("rmsprop_bnb", bnb.RMSprop)):
+        yield f"{name}_8bit", lambda p, kind=kind: kind(p, optim_bits=8), {}
+        yield f"{name}_32bit", lambda p, kind=kind: kind(p, optim_bits=32), {}
+    yield "ademamix", lambda p: bnb.AdEMAMix(p), {}
+    yield "ademamix_8bit", lambda p: bnb.AdEMAMix(p, optim_bits=8), {}
+    yield "adam_mini", lambda p: _adam_mini(adam_mini, p), {}
+    yield "muon", lambda p: muon.Muon(1e-3, 0.0, _matrices(p), adamw_params=_vectors(p)), {}
+
+
+def _training(optimizer: Any) -> Any:
+    optimizer.train()
+    return optimizer
+
+
+def _matrices(parameters: list[Any]) -> list[Any]:
+    return [one for one in parameters if one.ndim == 2]
+
+
+def _vectors(parameters: list[Any]) -> list[Any]:
+    return [one for one in parameters if one.ndim != 2]
+
+
+def _groups(parameters: list[Any], **options: object) -> list[dict[str, Any]]:
+    vectors = [{"params": _vectors(parameters)}] if _vectors(parameters) else []
+    return [*vectors, {"params": _matrices(parameters), **_RANK, **options}]
+
+
+def _adam_mini(module: Any, parameters: list[Any]) -> Any:
+    names = [
+        (f"layers.{index}.mlp.up_proj.{'weight' if one.ndim == 2 else 'bias'}", one)
+        for index, one in enumerate(parameters)
+    ]
+    return module.Adam_mini(named_parameters=names, dim=1024, n_heads=8, n_kv_heads=8, verbose=False)
+
+
+def count(make: Callable[[list[Any]], Any], shapes: list[list[int]], dtype: str, steps: int = 8) -> tuple[int, int]:
+    """(bytes of states, highest level of the last step above the level before it)."""
+    import torch
+
+    with _mode() as live:
+        parameters = [torch.nn.Parameter(torch.randn(shape).to(getattr(torch, dtype))) for shape in shapes]
+        gc.collect()
+        base, optimizer, highest = live.now, make(parameters), 0
+        for _ in range(steps):
+            for one in parameters:
+                one.grad = torch.randn_like(one)
+            gc.collect()
+            before = live.highest = live.now
+            optimizer.step()
+            highest = live.highest - before
+            for one in parameters:
+                one.grad = None
+            gc.collect()
+        return live.now - base, highest
+
+
+def _mode() -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    class Live(TorchDispatchMode):  # type: ignore[misc]
+        """Bytes of live storages; single numbers are step counters, which CUDA runs keep on the host."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.now = self.highest = 0
+            self.known: dict[int, int] = {}
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return tree_map(self._seen, function(*args, **(kwargs or {})))
+
+        def _seen(self, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor) or value.untyped_storage().nbytes() <= 8:
+                return value
+            storage = value.untyped_storage()
+            key = storage._cdata
+            if key not in self.known:
+                self.known[key] = rounded(storage.nbytes())
+                self.now += self.known[key]
+                self.highest = max(self.highest, self.now)
+                weakref.finalize(storage, self._gone, key)
+            return value
+
+        def _gone(self, key: int) -> None:
+            self.now -= self.known.pop(key)
+
+    return Live()
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--write", action="store_true", help="keep the counts for the tests")
+    options = arguments.parse_args()
+    rows = []
+    for shapes in SHAPES:
+        for dtype in ("float32", "bfloat16"):
+            for name, make, fields in cases():
+                states, step = count(make, shapes, dtype)
+                rows.append(
+                    {"name": name, "fields": fields, "dtype": dtype, "shapes": shapes, "states": states, "step": step}
+                )
+                print(
+                    f"{name:22} {dtype:9} states {states:9} step {step:9}  closed form",
+                    *closed_form(name, shapes, dtype, fields),
+                )
+    if options.write:
+        DATA.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

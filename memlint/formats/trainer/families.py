@@ -1,0 +1,15 @@
+"""What PEFT, and so the Trainer and TRL with it, does for some model families."""
+
+from __future__ import annotations
+
+# What LoRA targets when nothing is said (peft 0.21.2 utils/constants.py).
+DEFAULT_LORA_TARGETS = {
+    **dict.fromkeys(("bloom", "gpt_neox", "chatglm", "falcon", "RefinedWeb", "RefinedWebModel"), ("query_key_value",)),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
+    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
+    "mpt": ("Wqkv",),
+    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
+    "codegen": ("qkv_proj",),
+    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}
+MOST_LORA_TARGETS = ("q_proj", "v_proj")  # of all others that are not listed

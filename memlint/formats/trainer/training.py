@@ -1,0 +1,177 @@
+"""Which trainer runs, and what its keys mean: stage, reference model, sequence length, packing, generation."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.formats.trainer.config import Config
+from memlint.run import Origin
+
+# Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
+_STAGE_KEYS = (
+    ("num_generations", "grpo"),
+    ("max_completion_length", "grpo"),
+    ("reward_funcs", "grpo"),
+    ("reward_model_path", "ppo"),
+    ("desirable_weight", "kto"),
+    ("undesirable_weight", "kto"),
+    ("gamma_beta_ratio", "simpo"),
+    ("simpo_gamma", "simpo"),
+    ("cpo_alpha", "cpo"),
+    ("center_rewards_coefficient", "rm"),
+    ("dpo_beta", "dpo"),
+    ("precompute_ref_log_probs", "dpo"),
+    ("reference_free", "dpo"),
+    ("rpo_alpha", "dpo"),
+)
+_TASKS = {"sft": "sft", "dpo": "dpo", "pretrain": "pt", "pt": "pt", "rm": "rm", "orpo": "orpo", "kto": "kto"}
+_LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "orpo"}
+_PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
+# Trainers that compare with the model as it was.
+_WITH_REFERENCE = ("dpo", "kto", "ppo")
+# What a run calls its results; a data set's or a starting model's name says nothing of this run.
+_RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
+_STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
+_BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
+_GENERATING = ("grpo", "ppo")
+_WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
+
+
+def stage_of(config: Config) -> tuple[str, Origin]:
+    """The stage where keys make it certain, else what a run with `beta` calls itself, else `sft`."""
+    value = config.section.value
+    for key in ("task_type", "task", "rlhf_type"):
+        word = value.get(key)
+        if isinstance(word, str) and word.lower() in _TASKS:
+            return _TASKS[word.lower()], config.section.origin(key)
+    loss = value.get("loss_type")
+    if isinstance(loss, str) and loss in _LOSSES:
+        return _LOSSES[loss], config.section.origin("loss_type")
+    for key, stage in _STAGE_KEYS:
+        if value.get(key) is not None:
+            return stage, Origin("inferred", detail=f"`{key}` belongs to that trainer")
+    if isinstance(loss, str) and loss in _PREFERENCE_LOSSES:
+        return "dpo", Origin("inferred", detail=f"`loss_type: {loss}` is one of DPO's")
+    if value.get("beta") is not None:
+        return _named_stage(config)
+    return "sft", Origin("inferred", detail="no key of another trainer")
+
+
+def generates(config: Config) -> bool:
+    """Whether the trainer writes completions itself: its sequences are prompts and completions."""
+    return config.stage in _GENERATING
+
+
+def compares(config: Config) -> bool:
+    """Whether the trainer learns from preferences."""
+    return config.stage in _WITH_PREFERENCES
+
+
+def takes_length(config: Config) -> bool:
+    """Whether a length key bounds the whole sequence."""
+    return not generates(config)
+
+
+def _named_stage(config: Config) -> tuple[str, Origin]:
+    """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
+    words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
+    said = set().union(*words.values())
+    if len(said) != 1:
+        return "dpo", Origin("inferred", detail=_BETA_ALONE)
+    (stage,) = said
+    key = next(key for key in _RUN_NAMES if words[key])
+    return stage, config.section.origin(key, detail=f"`beta`, and `{key}` says {stage}")
+
+
+def _words(value: object) -> set[str]:
+    return set(value.lower().replace("_", "-").replace("/", "-").split("-")) if isinstance(value, str) else set()
+
+
+def read_reference(fields: Fields, config: Config) -> None:
+    """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
+    stage = config.stage
+    wants = stage in _WITH_REFERENCE
+    beta = as_number(config.section.value.get("beta"))
+    if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
+        wants = bool(beta) or (beta is None and () < config.trl < (0, 19))
+    if fields.origins["method.stage"].detail == _BETA_ALONE:
+        fields.infer("method.reference_model", "none", _BETA_ALONE)
+    elif not wants or as_bool(config.section.value.get("reference_free")):
+        fields.infer("method.reference_model", "none", f"{stage} needs none")
+    elif as_bool(config.section.value.get("precompute_ref_log_probs")):
+        fields.put("method.reference_model", "precomputed", config.section.origin("precompute_ref_log_probs"))
+    elif fields.get("method.kind") == "lora":
+        fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
+    else:
+        fields.infer("method.reference_model", "copy", "a second, frozen model")
+
+
+def read_preference_loss(fields: Fields, config: Config) -> None:
+    loss = config.section.value.get("loss_type")
+    if loss is not None:
+        fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
+
+
+def read_completion_length(fields: Fields, config: Config) -> None:
+    """GRPO: a sequence is a prompt and a completion (512 tokens unless said, 256 up to trl 1.9)."""
+    default = 256 if () < config.trl < (1, 10) else 512
+    completion = config.args.integer("max_completion_length") or default
+    fields.put("sequence.max_new_tokens", completion, config.args.origin("max_completion_length"))
+    if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
+        # None by default in grpo_config.py of 0.26, gone by 0.28
+        fields.put("sequence.max_prompt_length", 512, config.args.origin("max_prompt_length"))
+    prompt = fields.get("sequence.max_prompt_length", None)
+    if prompt is None:
+        fields.unknown("sequence.length", "prompts are not bounded (`max_prompt_length` is not set)")
+    else:
+        fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
+
+
+def read_generator(fields: Fields, config: Config) -> None:
+    """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
+    own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
+    value, origin = config.section.value, config.args.origin
+    if not as_bool(value.get("use_vllm")):
+        fields.put("method.generator", "model", origin("use_vllm"))
+        return
+    mode, key = config.text("vllm_mode")
+    colocated = (mode or ("server" if () < config.trl < (1,) else "colocate")) == "colocate"
+    fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin(key))
+    share = as_number(value.get("vllm_gpu_memory_utilization"))
+    if colocated and not as_bool(value.get("vllm_enable_sleep_mode")):
+        said = 0.3 if share is None or not 0 < share <= 1 else float(share)
+        fields.put("method.generator_share", said, origin("vllm_gpu_memory_utilization"))
+
+
+def read_length(fields: Fields, config: Config) -> None:
+    """The first of the keys that holds a length; the keys of scripts, which were read before, come after TRL's."""
+    given = [key for key in config.spellings("max_length") if key in config.section.value]
+    for key in given:
+        length = as_int(config.section.value[key])
+        if length is not None and length > 0:
+            fields.put("sequence.length", length, config.section.origin(key))
+            return
+    if "sequence.length" not in fields.values:
+        scripts = [key for key in config.spellings("max_source_length") if key in config.section.value]
+        _read_default_length(fields, config, bool(given or scripts))
+
+
+def _read_default_length(fields: Fields, config: Config, unbounded: bool) -> None:
+    """trl's SFTConfig, DPOConfig, KTOConfig and RewardConfig default to 1024; null means no bound; scripts differ."""
+    source, target = (as_int(config.section.value.get(key)) for key in ("source_max_len", "target_max_len"))
+    if source and target:
+        fields.infer("sequence.length", source + target, "source_max_len + target_max_len")
+    elif config.trl and not unbounded:
+        fields.put("sequence.length", 1024, Origin("default", detail=f"{config.args.source} max_length"))
+    else:
+        reason = "the length is set to null: nothing is cut" if unbounded else "the script decides: no length key"
+        fields.unknown("sequence.length", reason)
+
+
+def read_packing_strategy(fields: Fields, config: Config) -> None:
+    """trl packs best-fit (`bfd`, which needs and switches on padding-free batches) or wraps."""
+    if not fields.get("sequence.packing"):
+        return
+    fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
+    strategy, _ = config.text("packing_strategy")
+    if config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
+        fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")

@@ -1,0 +1,150 @@
+"""What is known of a file besides its text, strongest first: the command line, its own directives, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from memlint.errors import UsageError
+from memlint.formats.base import Context, Missing, nothing_launched
+from memlint.hardware.model import Gpu
+from memlint.hardware.named import named_gpu
+from memlint.lint.request import COMMAND_LINE, StatedFacts
+from memlint.repository.workspace import Workspace
+from memlint.run import Origin
+from memlint.settings import FileSettings
+from memlint.settings.meaning import size, version
+from memlint.source.document import Document
+from memlint.suppressions.apply import read_directives
+from memlint.suppressions.directives import PACKAGES, Directives
+
+
+class ContextFacts:
+    """What the command line and settings say, put together for each document. `settings_for`: settings by path."""
+
+    def __init__(self, stated: StatedFacts, settings_for: Callable[[str], FileSettings]) -> None:
+        self._stated = stated
+        self._settings_for = settings_for
+
+    def context_for(self, document: Document, workspace: Workspace) -> Context:
+        facts = dict(context_facts(document, workspace, self._stated, self._settings_for(document.path)))
+        find_model = facts.pop("find_model", workspace.find_model)
+        return workspace.context(**facts)._replace(find_model=find_model)
+
+
+def context_facts(
+    document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings
+) -> Mapping[str, Any]:
+    """Fields of `Context` for one document; with `find_model` where settings map names to models."""
+    own = read_directives(document)
+    facts = {
+        **_from_settings(settings, workspace),
+        **_from_directives(own, document.path),
+        **_from_command_line(stated),
+    }
+    facts |= _versions(document, workspace, stated, settings, own)
+    commented = tuple(name for value, _ in own.companions for name in value.split(",") if name)
+    names = stated.companions or commented or settings.companions
+    facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
+    if stated.isolated or "companions" in settings.origins:  # `with: []`: nothing but the config takes part
+        facts |= {"launches": nothing_launched, "launchers": nothing_launched}
+    return facts
+
+
+def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, Any]:
+    facts: dict[str, Any] = {"host_bytes": settings.host_memory}
+    gpu, count = _card(settings.gpu)
+    if gpu is not None:
+        facts |= {"gpu": gpu, "gpu_origin": settings.origins.get("gpu", Origin("setting"))}
+        share = settings.budgets.get("max_device_share")
+        if share:
+            facts["memory_budget_bytes"] = int(gpu.usable_bytes * share)
+    facts |= _counts(settings.gpus or count, settings.gpus_per_node or count, settings.origins.get("gpus"))
+    if settings.model:
+        facts["model_name"] = settings.model
+    if settings.models:
+        facts["find_model"] = partial(workspace.find_model, models=settings.models)
+    return facts
+
+
+def _from_directives(own: Directives, path: str) -> dict[str, Any]:
+    gpu, count = _card(_value(own, "gpu"))
+    facts: dict[str, Any] = {"gpu": gpu, "gpu_origin": _origin(own, "gpu", path)} if gpu is not None else {}
+    counted = "gpus" if _value(own, "gpus") else "gpu"
+    count_of_cards = int(_value(own, "gpus") or 0) or count
+    facts |= _counts(count_of_cards, int(_value(own, "gpus_per_node") or 0) or count, _origin(own, counted, path))
+    if _value(own, "model"):
+        facts["model_name"] = _value(own, "model")
+    if host := size(_value(own, "host_memory") or 0):
+        facts["host_bytes"] = host
+    return facts
+
+
+def _versions(
+    document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, own: Directives
+) -> dict[str, Any]:
+    """Framework versions and where each was said; what the repository pins is the weakest."""
+    versions: dict[str, tuple[int, ...]] = {}
+    origins: dict[str, Origin] = {}
+    pinned = {} if stated.isolated else workspace.pins(document.path)
+    for name, pin in pinned.items():
+        versions[name], origins[name] = pin.version, pin.origin
+    for name, number in settings.versions.items():
+        versions[name], origins[name] = number, settings.origins.get(f"versions.{name}", Origin("setting"))
+    for name in PACKAGES:
+        written = _value(own, name)
+        if written:
+            versions[name], origins[name] = version(written), _origin(own, name, document.path) or Origin("directive")
+    for name, number in stated.versions.items():
+        versions[name], origins[name] = number, COMMAND_LINE
+    return {"versions": versions, "version_origins": origins}
+
+
+def _value(own: Directives, name: str) -> str:
+    return own.facts[name][0] if name in own.facts else ""
+
+
+def _origin(own: Directives, name: str, path: str) -> Origin | None:
+    if name not in own.facts:
+        return None
+    span = own.facts[name][1]
+    return Origin("directive", path, span.line, span.column)
+
+
+def _from_command_line(stated: StatedFacts) -> dict[str, Any]:
+    facts: dict[str, Any] = {"gpu": stated.gpu, "gpu_origin": COMMAND_LINE} if stated.gpu is not None else {}
+    facts |= _counts(stated.gpus, stated.gpus_per_node, COMMAND_LINE)
+    return facts | ({"model_name": stated.model} if stated.model else {})
+
+
+def _card(name: str) -> tuple[Gpu | None, int | None]:
+    """A card that settings or a directive name. Unknown names are told there, and count as unsaid here."""
+    try:
+        return named_gpu(name)
+    except UsageError:
+        return None, None
+
+
+def _counts(gpus: int | None, per_node: int | None, origin: Origin | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if gpus:
+        facts |= {"gpus": gpus, "gpus_origin": origin or Origin("setting")}
+    if per_node:
+        facts["gpus_per_node"] = per_node
+    return facts
+
+
+def _companions(
+    document: Document, workspace: Workspace, names: tuple[str, ...], must_exist: bool
+) -> tuple[Document, ...]:
+    found = []
+    read = workspace.context().read
+    for name in names:
+        companion = read(name, document.path)
+        if isinstance(companion, Missing):
+            if must_exist:
+                raise UsageError(f"--with {name}: {companion.message}")
+            continue
+        found.append(companion)
+    return tuple(found)

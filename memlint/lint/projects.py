@@ -1,0 +1,79 @@
+"""Which project a file belongs to: the folder that its references may not leave, and what lies in there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+from memlint.repository.upward import upward
+from memlint.repository.workspace import Workspace, on_disk
+
+
+class Workspaces:
+    """Files below the repository of `cwd` are one project; a path outside of it is a project of its own.
+
+    `contents`: bytes that stand for what is on disk, by path (standard input). `only`: the workspace of every path.
+    """
+
+    def __init__(
+        self,
+        cwd: str = "",
+        hub: bool = False,
+        exact: bool = False,
+        contents: Mapping[str, bytes] | None = None,
+        only: Workspace | None = None,
+    ) -> None:
+        self.cwd = os.path.realpath(cwd or os.getcwd())
+        self._hub = hub
+        self._exact = exact
+        self._contents = contents or {}
+        self._only = only
+        self._by_root: dict[str, Workspace] = {}
+        self._root_of: dict[str, str] = {}
+
+    def of(self, path: str) -> Workspace:
+        """The workspace of the project that `path` belongs to."""
+        if self._only is not None:
+            return self._only
+        folder = real_folder(os.path.join(self.cwd, path))
+        if folder not in self._root_of:
+            self._root_of[folder] = project_root(folder, self.cwd)
+        root = self._root_of[folder]
+        if root not in self._by_root:
+            workspace = on_disk(root, self.cwd, hub=self._hub, exact=self._exact)
+            self._by_root[root] = workspace.overlaid(self._contents) if self._contents else workspace
+        return self._by_root[root]
+
+
+def real_folder(path: str) -> str:
+    """The folder that the file at `path` really lies in."""
+    if os.path.islink(path):
+        return os.path.dirname(os.path.realpath(path))
+    return _real(os.path.dirname(path))
+
+
+@lru_cache(maxsize=65_536)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def project_root(folder: str, cwd: str) -> str:
+    """The folder that references may not leave: the repository around `folder`, else the working directory around it.
+
+    Outside of both it is the folder two levels below the file system's root (/home/alice): configs name their
+    companions relative to a checkout whose `.git` may be gone.
+    """
+    repository = upward(folder, _own_repository, _repositories)
+    if repository:
+        return repository
+    wide = os.sep.join(folder.split(os.sep)[:3])
+    inside = folder == cwd or folder.startswith(cwd.rstrip(os.sep) + os.sep)
+    return cwd if inside and len(cwd) >= len(wide) else wide
+
+
+_repositories: dict[str, str] = {}
+
+
+def _own_repository(folder: str) -> str | None:
+    return folder if os.path.exists(os.path.join(folder, ".git")) else None

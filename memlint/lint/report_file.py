@@ -1,0 +1,114 @@
+"""A file's analysis to its report: less what suppressions hide, with the severities that settings give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from memlint._record import NamedTuple
+from memlint.errors import UsageError
+from memlint.findings import Finding
+from memlint.formats.base import Missing
+from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.projects import Workspaces
+from memlint.lint.request import LintRequest
+from memlint.lint.rule_catalog import RuleCatalog
+from memlint.lint.rule_selection import place_of
+from memlint.lint.select_files import shown
+from memlint.lint.settings_lookup import SettingsLookup
+from memlint.lint.summary import run_report
+from memlint.lint.suppress import suppress
+from memlint.memory.values import Estimate
+from memlint.report.model import FileReport, RunReport, location_key
+from memlint.rule_selectors import is_chosen
+from memlint.run import Run
+from memlint.settings import FileSettings, severity_of
+from memlint.suppressions.apply import Waiver
+
+
+class LintedFile(NamedTuple):
+    """A file's report. `waivers`: suppressions in settings that speak about it; `used`: those that hid something;
+    `require_reason`: whether its settings want a reason for each."""
+
+    report: FileReport
+    waivers: tuple[Waiver, ...] = ()
+    used: frozenset[Waiver] = frozenset()
+    require_reason: bool = False
+
+
+class FileReporter:
+    """Makes reports, with the settings and rules in force where each file lies."""
+
+    def __init__(
+        self, request: LintRequest, settings: SettingsLookup, rules: RuleCatalog, workspaces: Workspaces
+    ) -> None:
+        self._request = request
+        self._settings = settings
+        self._rules = rules
+        self._workspaces = workspaces
+
+    def report(self, analysed: FileAnalysis) -> LintedFile:
+        """What suppressions and the choice of rules leave of an analysis. Raises UsageError."""
+        settings = self._settings.of(analysed.path)
+        self._refuse_missing(analysed.path, settings)
+        known, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
+        left = suppress(analysed, self._settings.of, known, in_force, self._can_name)
+        findings = tuple(sorted(_at_their_severity(left.findings, settings), key=location_key))
+        runs = (
+            _run_report(run, estimate, self._request)
+            for analysis in analysed.analyses
+            for run, estimate in zip(analysis.runs, analysis.estimates)
+        )
+        report = FileReport(
+            analysed.path,
+            analysed.format,
+            findings,
+            tuple(runs),
+            left.suppressed,
+            texts=_excerpted_texts(analysed, findings),
+            readable=analysed.readable,
+        )
+        return LintedFile(report, settings.waivers, left.used, settings.require_reason)
+
+    def _can_name(self, name: str, path: str) -> bool:
+        """Whether the file at `path` can name `name` as its companion."""
+        return not isinstance(self._workspaces.of(path).context().read(name, path), Missing)
+
+    def _refuse_missing(self, path: str, settings: FileSettings) -> None:
+        """Raises UsageError for a file or folder that settings name and that is not there.
+
+        Those of another commit may well name what the working tree has no more.
+        """
+        if not self._settings.is_on_disk:
+            return
+        gone = [("rules_dirs", name) for name in settings.rules_dirs if not os.path.isdir(name)]
+        gone += [("companions", name) for name in settings.companions if not self._can_name(name, path)]
+        for key, name in gone:
+            word = "with" if key == "companions" else key
+            raise UsageError(f"{place_of(settings, key)}`{word}`: {shown(name)} is not there")
+
+
+def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:
+    report = run_report(run, estimate, request.assumptions)
+    if not request.what_if:
+        return report
+    from memlint.lint.what_if import what_if  # only pages have a grid
+
+    return report._replace(what_if=what_if(run, request.what_if))
+
+
+def _at_their_severity(findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:
+    """Findings that the choice of rules leaves, at the severity that settings give them."""
+    for item in findings:
+        severity = severity_of(settings, item.rule, item.name)
+        if severity != "off" and is_chosen(settings.select, settings.ignore, item.rule, item.name):
+            yield item._replace(severity=severity) if severity else item
+
+
+def _excerpted_texts(analysed: FileAnalysis, findings: tuple[Finding, ...]) -> dict[str, str]:
+    """The texts that excerpts need, and no others."""
+    wanted = {item.location.path for item in findings}
+    wanted |= {place.path for item in findings for place, _ in item.related}
+    documents = [analysis.document for analysis in analysed.analyses]
+    documents += [part for analysis in analysed.analyses if analysis.parsed for part in analysis.parsed.documents]
+    return {document.path: document.text for document in documents if document.path in wanted}

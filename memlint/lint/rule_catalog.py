@@ -1,0 +1,104 @@
+"""Rule files, read once, and the engines that they make for the settings of each file."""
+
+from __future__ import annotations
+
+import os
+
+import memlint.plugin_registry as extensions
+from memlint.errors import UsageError
+from memlint.formats.issues import ISSUES
+from memlint.lint.analyse_file import UNREADABLE
+from memlint.lint.measurements import folder_of, read_measurements
+from memlint.lint.request import LintRequest
+from memlint.lint.rule_selection import check_selection
+from memlint.lint.settings_lookup import SettingsLookup
+from memlint.memory.card.calibration import Measurement
+from memlint.ruleset.engine import INTERNAL_ERROR, Engine
+from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.shipped import shipped
+from memlint.ruleset.source_findings import RULES
+from memlint.settings import FileSettings, is_in_force
+from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED
+from memlint.suppressions.directives import MALFORMED
+
+RuleNames = tuple[tuple[str, str], ...]  # (id, name)
+
+# Rules that no rule file defines: of formats, of parsers, and about suppressions.
+_BUILT_IN: RuleNames = (
+    *dict.fromkeys((issue.rule, issue.name) for issue in ISSUES.values()),
+    *((rule, name) for rule, name, _ in RULES),
+    *(MALFORMED, UNUSED, EXPIRED, NO_REASON, (UNREADABLE, "source/unreadable")),
+    (INTERNAL_ERROR, "internal/error"),
+)
+
+
+class RuleCatalog:
+    """The rules of each set of folders, and an engine for each set of rules in force."""
+
+    def __init__(self, request: LintRequest, settings: SettingsLookup) -> None:
+        self._request = request
+        self._settings = settings
+        self._cwd = os.path.realpath(request.cwd or os.getcwd())
+        self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = {}
+        self._engines: dict[tuple[object, ...], Engine] = {}
+        self._names: dict[int, RuleNames] = {}
+
+    def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+        """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
+        if folders not in self._rules:
+            try:
+                self._rules[folders] = _with_own(folders) if folders or extensions.rules else shipped()
+            except RuleError as error:
+                raise UsageError(f"a rule cannot be used: {error}") from None
+        return self._rules[folders]
+
+    def engine_for(self, path: str) -> Engine:
+        """The rules in force for a file, and the estimator that its folder's measurements calibrate."""
+        return self.engine_of(self._settings.of(path), self._measurements(path))
+
+    def known_names(self, settings: FileSettings) -> RuleNames:
+        """Every rule that a suppression may name."""
+        return self._names_of(self.rules(settings.rules_dirs))
+
+    def names_in_force(self, settings: FileSettings) -> RuleNames:
+        """The rules that ran."""
+        return self._names_of(self.engine_of(settings).rules)
+
+    def engine_of(self, settings: FileSettings, measured: tuple[Measurement, ...] = ()) -> Engine:
+        key = (
+            measured,
+            *(settings.rules_dirs, settings.select, settings.ignore, settings.profile, settings.preview),
+            tuple(settings.severity.items()),
+        )
+        if key not in self._engines:
+            check_selection(settings, self.known_names(settings), (*self._request.select, *self._request.ignore))
+            rules = self.rules(settings.rules_dirs)
+            chosen = tuple(r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
+            self._engines[key] = _calibrated_engine(chosen, measured) if measured else Engine(chosen)
+        return self._engines[key]
+
+    def _measurements(self, path: str) -> tuple[Measurement, ...]:
+        """The user's own measurements beside the settings that hold for a file."""
+        if self._request.facts.isolated:
+            return ()
+        return read_measurements(folder_of(os.path.join(self._cwd, path), self._request.facts.settings_file))
+
+    def _names_of(self, rules: tuple[Rule, ...]) -> RuleNames:
+        """Those of `rules` and of built-in rules; listed once for rules that are kept here."""
+        found = self._names.get(id(rules))
+        if found is None:
+            found = self._names[id(rules)] = (*((rule.id, rule.name) for rule in rules), *_BUILT_IN)
+        return found
+
+
+def _calibrated_engine(rules: tuple[Rule, ...], measured: tuple[Measurement, ...]) -> Engine:
+    from memlint.memory.card.calibrated import calibrated  # only where somebody measured
+
+    return Engine(rules, calibrated(measured))
+
+
+def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The shipped rules, those of plug-ins and those of `folders`. Raises RuleError."""
+    from memlint.ruleset.folder import ordered, read_folder  # only where somebody has rules of their own
+
+    return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])

@@ -1,0 +1,75 @@
+"""Dense decoders since Llama, one a maker."""
+
+from __future__ import annotations
+
+from memlint.memory.families.traits import (
+    NEVER,
+    AttentionTraits,
+    Family,
+    LigerTraits,
+    LossTraits,
+    NormTraits,
+    RotaryTraits,
+    before,
+    since,
+)
+
+# RMSNorms inside of attention and MLP
+BITNET = Family(model_types=("bitnet",), classes=("BitNet",), norm=NormTraits(inside_blocks=True))
+# models/cohere/modeling_cohere.py, CohereLayerNorm and apply_rotary_pos_emb
+COHERE = Family(
+    model_types=("cohere", "cohere2"),
+    classes=("Cohere",),
+    rotary=RotaryTraits(in_fp32=True),
+    norm=NormTraits(centred=True),
+)
+ERNIE = Family(model_types=("ernie4_5",), classes=("Ernie4_5",), rotary=RotaryTraits(in_fp32=True))
+EXAONE4 = Family(
+    model_types=("exaone4",),
+    classes=("Exaone4",),
+    norm=NormTraits(after_blocks=True),
+    liger=LigerTraits(supported=True),
+)
+GRANITE = Family(model_types=("granite",), liger=LigerTraits(supported=True, layers="in_place"))
+GRANITE_SWA = Family(model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
+HUNYUAN = Family(
+    model_types=("hunyuan_v1_dense",),
+    classes=("HunYuan",),
+    attention=AttentionTraits(norms_after_rotary=True),
+    liger=LigerTraits(supported=True),
+)
+NEMOTRON = Family(model_types=("nemotron",), liger=LigerTraits(supported=True))
+PHI = Family(model_types=("phi",), attention=AttentionTraits(sdpa=since(4, 39)))
+PHI3 = Family(model_types=("phi3",), attention=AttentionTraits(sdpa=since(4, 45)), liger=LigerTraits(supported=True))
+PERSIMMON = Family(model_types=("persimmon",), loss=LossTraits(in_own_dtype=before(4, 48)))
+STABLELM = Family(
+    model_types=("stablelm",),
+    attention=AttentionTraits(sdpa=since(4, 39)),
+    loss=LossTraits(in_own_dtype=before(4, 48)),
+)
+
+# Of these it is only known that transformers 5 brought them.
+NEWER = Family(
+    model_types=(
+        *("axk1", "cwm", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25", "kimi_linear"),
+        *("laguna", "lfm2_moe", "mellum", "minicpm3", "minimax_m3_vl", "ministral3", "mistral4", "nanochat"),
+        *("olmo_hybrid", "step3p7", "youtu"),
+    ),
+    code=since(5),
+)
+
+ROWS = (
+    NEWER,
+    BITNET,
+    COHERE,
+    ERNIE,
+    EXAONE4,
+    GRANITE,
+    GRANITE_SWA,
+    HUNYUAN,
+    NEMOTRON,
+    PHI,
+    PHI3,
+    PERSIMMON,
+    STABLELM,
+)

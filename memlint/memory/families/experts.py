@@ -1,0 +1,33 @@
+"""Mixtures of experts of makers whose other models are elsewhere or nowhere."""
+
+from __future__ import annotations
+
+from memlint.memory.families.traits import ALWAYS, NEVER, AttentionTraits, ExpertTraits, Family, LigerTraits, since
+
+_MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
+
+# One 3-D parameter for a layer's experts before transformers 5 as well (4.57 models/*/modeling_*.py).
+STACKED = Family(model_types=("dbrx", "granitemoe", "granitemoeshared", "jetmoe"), experts=ExpertTraits(stacked=ALWAYS))
+EXAONE_MOE = Family(
+    model_types=("exaone_moe",),
+    code=since(5),
+    classes=("ExaoneMoe",),
+    experts=ExpertTraits(fp32_router_product=True, peft_moves=_MOVES),
+)
+MINIMAX_M2 = Family(
+    model_types=("minimax_m2",),
+    code=since(5),
+    classes=("MiniMaxM2",),
+    experts=ExpertTraits(fp32_scores=True, peft_moves=("w1", "w3", "w2", "gate")),
+)
+MINIMAX = Family(model_types=("minimax",), experts=ExpertTraits(peft_moves=("w1", "w3", "w2", "gate")))
+MIMO_V2_FLASH = Family(model_types=("mimo_v2_flash",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
+PHIMOE = Family(model_types=("phimoe",), experts=ExpertTraits(linears_in_4=True))
+# Layers of Cohere's and Ernie's are those of their makers' dense models (dense.py).
+MOVED = Family(model_types=("longcat_flash", "ernie4_5_moe"), experts=ExpertTraits(peft_moves=_MOVES))
+MOVED_NEWER = MOVED._replace(model_types=("afmoe", "solar_open", "cohere2_moe"), code=since(5))
+HUNYUAN_MOE = Family(
+    model_types=("hunyuan_v1_moe",), experts=ExpertTraits(peft_moves=_MOVES), liger=LigerTraits(supported=True)
+)
+
+ROWS = (STACKED, EXAONE_MOE, MINIMAX_M2, MINIMAX, MIMO_V2_FLASH, PHIMOE, MOVED, MOVED_NEWER, HUNYUAN_MOE)

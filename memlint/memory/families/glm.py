@@ -1,0 +1,48 @@
+"""GLM 4 and later."""
+
+from __future__ import annotations
+
+from memlint.memory.families.traits import (
+    AttentionTraits,
+    ExpertTraits,
+    Family,
+    LigerTraits,
+    PatchPath,
+    RotaryTraits,
+    TowerTraits,
+    VisionTraits,
+    since,
+)
+
+_MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
+
+GLM4 = Family(model_types=("glm4",), liger=LigerTraits(supported=True))
+GLM4_MOE = Family(
+    model_types=("glm4_moe",),
+    classes=("Glm4Moe",),
+    experts=ExpertTraits(fp32_router_product=True, linears_in_4=True, peft_moves=_MOVES),
+)
+GLM4_MOE_LITE = Family(
+    model_types=("glm4_moe_lite",),
+    code=since(5),
+    classes=("Glm4MoeLite",),
+    experts=ExpertTraits(fp32_router_product=True, peft_moves=_MOVES),
+)
+GLM_MOE_DSA = Family(model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_moves=_MOVES))
+GLM4V = Family(
+    model_types=("glm4v",),
+    liger=LigerTraits(supported=True),
+    vision=VisionTraits(PatchPath("layer", gated=True, last_kind="rms")),
+)
+GLM4V_MOE = Family(
+    model_types=("glm4v_moe",), experts=ExpertTraits(peft_moves=_MOVES), liger=LigerTraits(supported=True)
+)
+# Patches are normed, their positions sampled in fp32, and merged by a convolution behind the layers.
+GLM4V_TOWER = Family(
+    classes=("Glm4vVision",),
+    attention=AttentionTraits(image_by_image=True),
+    rotary=RotaryTraits(in_fp32=True),
+    tower=TowerTraits(rotary="computed", asks=False, places_by_sequence=True, samples_positions=True, norms_first=True),
+)
+
+ROWS = (GLM4, GLM4_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM4V_MOE, GLM4V_TOWER)

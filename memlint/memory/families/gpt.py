@@ -1,0 +1,101 @@
+"""GPT-2 and its kin before Llama, and gpt-oss.
+
+Releases of sdpa: `_supports_sdpa` in models/*/modeling_*.py, 4.33.3 to 4.53.3. Losses of their own took the logits as
+they are until 4.48 or 4.49 (models/opt/modeling_opt.py:1031, v4.45.2).
+"""
+
+from __future__ import annotations
+
+from memlint.memory.families.traits import (
+    ALWAYS,
+    NEVER,
+    AttentionTraits,
+    ExpertTraits,
+    Family,
+    LigerTraits,
+    LossTraits,
+    before,
+    since,
+)
+
+_OWN_LOSS = LossTraits(in_own_dtype=before(4, 48))
+
+GPT2 = Family(
+    model_types=("gpt2",),
+    classes=("GPT2",),
+    attention=AttentionTraits(sdpa=since(4, 42), softmax_as_given=True),
+    loss=_OWN_LOSS,
+)
+GPT_BIGCODE = Family(model_types=("gpt_bigcode",), attention=AttentionTraits(sdpa=since(4, 36)), loss=_OWN_LOSS)
+GPT_NEO = Family(model_types=("gpt_neo",), attention=AttentionTraits(sdpa=NEVER))
+# models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
+GPT_NEOX = Family(
+    model_types=("gpt_neox",),
+    attention=AttentionTraits(sdpa=since(4, 42), softmax_was_as_given=before(4, 42)),
+    loss=LossTraits(in_own_dtype=before(4, 49)),
+)
+GPT_NEOX_JAPANESE = Family(
+    model_types=("gpt_neox_japanese",),
+    classes=("GPTNeoXJapanese",),
+    attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True),
+    loss=_OWN_LOSS,
+)
+GPTJ = Family(
+    model_types=("gptj", "codegen"),
+    classes=("GPTJ", "CodeGen"),
+    attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
+)
+OPENAI_GPT = Family(
+    model_types=("openai-gpt",), classes=("Block",), attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True)
+)
+BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_as_given=True))
+BLOOM = Family(
+    model_types=("bloom",),
+    classes=("Bloom",),
+    attention=AttentionTraits(sdpa=NEVER, eager_only=True, returns_weights=True),
+    loss=_OWN_LOSS,
+)
+FALCON = Family(
+    model_types=("falcon",),
+    classes=("FalconDecoder",),
+    attention=AttentionTraits(softmax_as_given=True),
+    loss=_OWN_LOSS,
+)
+MPT = Family(
+    model_types=("mpt",),
+    classes=("Mpt",),
+    attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
+    loss=_OWN_LOSS,
+)
+# models/opt/modeling_opt.py:239-242, v4.38.2
+OPT = Family(
+    model_types=("opt",),
+    attention=AttentionTraits(sdpa=since(4, 46), softmax_was_as_given=before(4, 46), softmax_upcasts_fp16=True),
+    loss=_OWN_LOSS,
+)
+XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True))
+# Sinks and the clamped SwiGLU: models/gpt_oss/modeling_gpt_oss.py; experts run one by one there in v4.55.4 (line 103).
+GPT_OSS = Family(
+    model_types=("gpt_oss",),
+    classes=("GptOss",),
+    attention=AttentionTraits(sdpa=NEVER, joins_sinks=True),
+    experts=ExpertTraits(clamps_gate=True, stacked=ALWAYS, copied=before(5)),
+    liger=LigerTraits(supported=True),
+)
+
+ROWS = (
+    GPT2,
+    GPT_BIGCODE,
+    GPT_NEO,
+    GPT_NEOX,
+    GPT_NEOX_JAPANESE,
+    GPTJ,
+    OPENAI_GPT,
+    BIOGPT,
+    BLOOM,
+    FALCON,
+    MPT,
+    OPT,
+    XGLM,
+    GPT_OSS,
+)

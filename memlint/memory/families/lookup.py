@@ -1,0 +1,86 @@
+"""Finds a family's row: by model_type for the whole model, by a layer's class for its code.
+
+A language model inside of an image-text model has layers of its own family: LLaVA's may be Llama's or Qwen2's.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import memlint.memory.families.deepseek as deepseek
+import memlint.memory.families.dense as dense
+import memlint.memory.families.experts as experts
+import memlint.memory.families.gemma as gemma
+import memlint.memory.families.glm as glm
+import memlint.memory.families.gpt as gpt
+import memlint.memory.families.hybrid as hybrid
+import memlint.memory.families.image_text as image_text
+import memlint.memory.families.llama as llama
+import memlint.memory.families.mistral as mistral
+import memlint.memory.families.olmo as olmo
+import memlint.memory.families.qwen as qwen
+from memlint.memory.families.traits import Family, Releases, Version
+
+ROWS: tuple[Family, ...] = (
+    *llama.ROWS,
+    *mistral.ROWS,
+    *qwen.ROWS,
+    *gemma.ROWS,
+    *deepseek.ROWS,
+    *glm.ROWS,
+    *olmo.ROWS,
+    *dense.ROWS,
+    *experts.ROWS,
+    *hybrid.ROWS,
+    *gpt.ROWS,
+    *image_text.ROWS,
+)
+DEFAULT = Family()  # Llama's code, for families of which nothing else is known
+
+_BY_MODEL_TYPE = {name: row for row in ROWS for name in row.model_types}
+_BY_CLASS = {beginning: row for row in ROWS for beginning in row.classes}
+_LONGEST_FIRST = sorted(_BY_CLASS, key=len, reverse=True)
+
+
+def of(architecture: object) -> Family:
+    """The row of an architecture; the default one where the architecture is not known."""
+    return of_model_type(getattr(architecture, "family", ""))
+
+
+def of_model_type(name: str) -> Family:
+    return _BY_MODEL_TYPE.get(name, DEFAULT)
+
+
+def loads_with_sdpa(architecture: object) -> bool:
+    """Whether the newest transformers loads the model with sdpa."""
+    return of(architecture).attention.sdpa.include(())
+
+
+def supports_liger(architecture: object) -> bool:
+    """Whether the Trainer and TRL patch the model with Liger's kernels."""
+    return of(architecture).liger.supported
+
+
+@lru_cache(maxsize=512)
+def of_layer(class_name: str) -> Family:
+    """The row of a layer's class, such as LlamaDecoderLayer."""
+    beginning = next((one for one in _LONGEST_FIRST if class_name.startswith(one)), None)
+    return _BY_CLASS[beginning] if beginning is not None else DEFAULT
+
+
+@lru_cache(maxsize=512)
+def last_change(model_type: str) -> Version:
+    """The last release of transformers that changed what is said of this family and not of all; () where none did."""
+    own = _releases(of_model_type(model_type)) - _releases(DEFAULT)
+    return max((bound for _, _, releases in own for bound in releases), default=())
+
+
+def _releases(family: Family) -> set[tuple[int, int, Releases]]:
+    """Every trait that depends on the release, with its place in the row."""
+    groups = [(number, group) for number, group in enumerate(family) if isinstance(group, tuple)]
+    return {
+        (number, place, trait)
+        for number, group in groups
+        for place, trait in enumerate(group)
+        if isinstance(trait, Releases)
+    }

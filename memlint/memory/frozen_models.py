@@ -1,0 +1,72 @@
+"""Models that stand frozen beside the trained one, with an architecture of their own: a reference, a reward model.
+
+Each is loaded in its own dtype or quantisation and placed by the run's engine. LLaMA-Factory 0.9.5 loads them in
+train/trainer_utils.py (create_ref_model:116, create_reward_model:151) and prepares them in train/dpo/trainer.py:89-102,
+train/kto/trainer.py and train/ppo/trainer.py: ZeRO-3 and FSDP shard them as they shard the policy, other engines keep
+them whole, and DeepSpeed leaves quantised ones as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import memlint.memory.parameters as parameters
+import memlint.memory.sharding.model_parallel as parallel
+import memlint.memory.sharding.unsharded as unsharded
+from memlint._record import NamedTuple
+from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.parameters import Missing
+from memlint.memory.step import step
+from memlint.memory.values import ModelState, Unit
+from memlint.run import Method, Model, Optimizer, Run
+
+Place = Callable[[Run, tuple[Unit, ...]], ModelState]
+
+
+class FrozenModel(NamedTuple):
+    """A model that computes without gradients. `run`: the run as if it were about this model alone."""
+
+    run: Run
+    units: tuple[Unit, ...]  # as operations see them
+    state: ModelState
+
+
+def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
+    """The run's extra models, the reference first where one is named. `place`: where the run's engine puts weights.
+
+    Raises `Missing` where the size of one is unknown.
+    """
+    return tuple(_frozen(run, model, place) for model in run.method.extra_models)
+
+
+def with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> ModelState:
+    """The state with the weights of other models beside it."""
+    if not models:
+        return state
+    held = sum(one.state.weights + one.state.communication for one in models)
+    there = sum(one.state.host_bytes for one in models)
+    return state._replace(weights=state.weights + held, host_bytes=state.host_bytes + there)
+
+
+def forward_bytes(model: FrozenModel) -> int:
+    """The highest level of its forward under `no_grad`, up to the logits, which the loss counts."""
+    return forward_without_gradients(step(model.run, model.units), model.units, model.state, head=False)[0]
+
+
+def _frozen(run: Run, model: Model, place: Place) -> FrozenModel:
+    """Nothing of it trains: no adapter, no optimizer, no dtypes of parameters that train."""
+    precision = run.precision._replace(embeddings_dtype="")
+    method = Method(kind="none", stage=run.method.stage, num_generations=run.method.num_generations)
+    alone = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
+    try:
+        units = parallel.shard_units(alone, parameters.units(alone))
+    except Missing as missing:
+        raise Missing("method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}") from missing
+    put = place if _is_sharded(alone) else unsharded.place
+    return FrozenModel(alone, parallel.as_computed(alone, units), put(alone, units))
+
+
+def _is_sharded(run: Run) -> bool:
+    if run.parallelism.engine == "deepspeed":
+        return run.parallelism.zero.stage == 3 and run.model.quantization.method == "none"
+    return run.parallelism.engine == "fsdp"

@@ -1,0 +1,71 @@
+"""One verb for each chore: `pip install nox`, then `nox -l` lists them and `nox -s VERB` runs one.
+
+Everything runs in the environment that nox runs in: `pip install -e '.[test,docs]'` first (CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "tests"]
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The test suite; arguments go to pytest: `nox -s tests -- tests/memory -x`."""
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types, and the examples inside the rule files."""
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("memlint", "test")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, into site/; a dead link or a page outside of every list fails."""
+    session.run("python", "-m", "sphinx", "-W", "--keep-going", "docs", "site")
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Pages that are written from code and data: rules, what README shows, coverage, accuracy."""
+    for tool in ("rule_pages", "coverage", "readme"):
+        session.run("python", f"tools/{tool}.py", *session.posargs)
+    session.run("python", "benchmarks/accuracy/page.py", *(session.posargs or ["--write"]), silent=True)
+
+
+@nox.session
+def snapshot(session: nox.Session) -> None:
+    """The rules as one file that a start reads fast (memlint/_shipped/rules.json, as an editable install writes it)."""
+    session.run("python", "tools/rule_snapshot.py")
+
+
+@nox.session
+def catalog(session: nox.Session) -> None:
+    """The model catalog in its normal form, and its counts against transformers on the meta device."""
+    session.run("python", "tools/catalog_index.py")
+    session.run("python", "tools/catalog_verify.py")
+
+
+@nox.session
+def families(session: nox.Session) -> None:
+    """A small member of every model family, simulated and estimated (minutes): docs/families.md, deviations.json."""
+    session.run("python", "benchmarks/referee/families.py", "--write", *session.posargs)
+
+
+@nox.session
+def speed(session: nox.Session) -> None:
+    """What memlint costs beside other linters: arguments as in benchmarks/speed/cold_start.py --help."""
+    session.run("python", "benchmarks/speed/cold_start.py", *session.posargs)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """How many planted faults the tests notice, in the rooms where a silent mistake would hurt most."""
+    session.run("python", "benchmarks/robustness/mutants.py", *session.posargs)

@@ -1,0 +1,237 @@
+"""The card's interval on rows that took no part in fitting it."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import mean, median
+from typing import Any, NamedTuple
+
+from memlint.memory.card import allocator_overhead as slack
+from memlint.memory.card import device
+from memlint.memory.estimate import estimate
+from memlint.run import Run
+from tests.comparisons.measured import DEVICE_METRICS, GIB, ROWS, rows
+from tests.comparisons.stacks import LeftOut, run_of
+
+# (term, the groups of classes that share it, where it starts)
+TERMS: tuple[tuple[str, tuple[str, ...], float], ...] = (
+    ("activations", ("whole", "full"), 0.1),
+    ("quantized_activations", ("whole",), 0.02),
+    ("fixed_gib", ("whole",), 0.2),
+    ("layer", ("whole",), 0.2),
+    ("scores", ("whole", "gathered", "full", "gathered_full"), 2.0),
+    ("logits", ("whole", "gathered"), 1.0),
+    ("kernel_logits", ("whole", "gathered"), 1.0),
+    ("activations", ("gathered", "gathered_full"), 0.1),
+    ("fixed_gib", ("gathered", "gathered_full"), 1.5),
+    ("quantized_gib", ("gathered", "gathered_full"), 1.0),
+    ("layer", ("gathered", "gathered_full"), 1.0),
+    ("gradients", ("full", "whole", "gathered"), 0.4),
+    ("gradients", ("gathered_full",), 0.4),
+)
+_STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
+_PASSES = 2
+_OUTSIDE = 0.04  # share of rows that margins leave outside on each side
+_LENT = 10  # rows of all classes that each class counts as its own
+_FEW = 3  # a class without rows gets margins wider by a third, one with nine by a twelfth
+_FLOOR = 0.085  # half of it is the tensors' figure (prediction_margin), half repeats of one run
+_SPLITS = 20
+Table = Mapping[str, Any]
+
+
+class Shown(NamedTuple):
+    """A run with what its card showed, bytes."""
+
+    id: str
+    source: str
+    file: str
+    run: Run
+    allocated: int
+    details: Mapping[str, int]
+    measured: float  # max_allocated
+    shown: float
+
+    @property
+    def kind(self) -> str:
+        return slack.slack_kind(self.run, self.details)
+
+    def group(self, table: Table) -> str:
+        """The terms that this run's class shares with others."""
+        return str(table["slack"][self.kind]["terms"])
+
+    def card(self, table: Table) -> device.Card:
+        return device.card(self.allocated, self.run, self.details, table)
+
+    def with_measured(self) -> Shown:
+        """The same run with the tensors that were measured."""
+        known = ("forward_bytes", "backward_bytes")
+        scale = self.measured / self.allocated
+        scaled = {name: int(self.details[name] * scale) for name in known}
+        return self._replace(allocated=int(self.measured), details={**self.details, **scaled})
+
+    def with_room(self, table: Table) -> float:
+        """What a card with room to spare would show."""
+        terms = table["terms"][self.group(table)]
+        reserved = slack.reserved_bytes(self.allocated, self.run, self.details, terms)
+        return reserved + device.context_bytes(self.run, table) + device.nccl_bytes(self.run, table)
+
+
+def shown() -> list[Shown]:
+    found = []
+    for row in rows(ROWS):
+        other = row.get("other_metrics") or {}
+        reading = next((float(other[name]) for name in DEVICE_METRICS if name in other), 0.0)
+        if row["metric"] != "max_allocated" or not reading:
+            continue
+        try:
+            run = run_of(row)
+        except LeftOut:
+            continue
+        made = estimate(run)
+        if made.allocated_bytes is not None:
+            file = row["source"].split(" line ")[0].split(" runs[")[0]
+            tensors = (made.allocated_bytes, made.details, row["measured_gib"] * GIB)
+            found.append(Shown(row["id"], row["source"], file, run, *tensors, reading * GIB))
+    return found
+
+
+def fit(chosen: Sequence[Shown]) -> Table:
+    """device.json with terms and margins from `chosen` alone."""
+    table = _with(device.constants(), TERMS)
+    measured = [one.with_measured() for one in chosen]
+    for _ in range(_PASSES):
+        for term, groups, _ in TERMS:
+            table = _moved(table, term, groups, [one for one in measured if one.group(table) in groups])
+    return {**table, "slack": _margins(chosen, table)}
+
+
+def _with(table: Table, values: Iterable[tuple[str, tuple[str, ...], float]]) -> Table:
+    entries = {group: dict(entry) for group, entry in table["terms"].items()}
+    for term, groups, value in values:
+        for group in groups:
+            entries[group][term] = value
+    return {**table, "terms": entries}
+
+
+def _moved(table: Table, term: str, groups: tuple[str, ...], chosen: Sequence[Shown]) -> Table:
+    if not chosen:
+        return table
+    now = table["terms"][groups[0]][term]
+    tried = [table, *(_with(table, [(term, groups, now * step)]) for step in _STEPS)]
+    return min(tried, key=lambda one: mean(abs(_error(row, one)) for row in chosen))
+
+
+def _error(one: Shown, table: Table) -> float:
+    """Relative, 0 where the slack does not fit: such a card shows anything up to its whole memory."""
+    expected = one.with_room(table)
+    usable = device.usable_bytes(one.run)
+    if usable and expected > usable and one.shown > one.allocated:
+        return 0.0
+    return one.shown / expected - 1
+
+
+def _margins(chosen: Sequence[Shown], table: Table) -> dict[str, Any]:
+    """The classes of `table` with margins from `chosen`."""
+    roomy = [one for one in chosen if one.with_room(table) <= (device.usable_bytes(one.run) or one.shown)]
+    common = _quantiles([_error(one, table) for one in roomy])
+    found: dict[str, Any] = {}
+    for kind, entry in table["slack"].items():
+        errors = [_error(one, table) for one in roomy if one.kind == kind]
+        own = _quantiles(errors) if errors else common
+        weight = len(errors) / (len(errors) + _LENT)
+        low, high = (weight * mine + (1 - weight) * theirs for mine, theirs in zip(own, common, strict=True))
+        wider = 1 + 1 / (len(errors) + _FEW)
+        found[kind] = {**entry, "low": wider * min(-_FLOOR, low), "high": wider * max(_FLOOR, high)}
+    return found
+
+
+def _quantiles(errors: Sequence[float]) -> tuple[float, float]:
+    """The errors that leave `_OUTSIDE` beyond them on each side; the extremes where there are too few rows."""
+    ranked = sorted(errors) or [0.0]
+    out = max(0, int(_OUTSIDE * (len(ranked) + 1)) - 1)
+    return ranked[out], ranked[-1 - out]
+
+
+class Judged(NamedTuple):
+    rows: int
+    inside: int
+    width: float  # median, of what was shown
+
+    def __str__(self) -> str:
+        return f"{self.rows} | {self.inside / self.rows:.1%} | {self.width:.1%} |"
+
+
+def judged(chosen: Sequence[Shown], table: Table) -> Judged:
+    return together([_spans(chosen, table)])
+
+
+def _spans(chosen: Sequence[Shown], table: Table) -> list[tuple[Shown, device.Card]]:
+    return [(one, one.card(table)) for one in chosen]
+
+
+def together(parts: Iterable[list[tuple[Shown, device.Card]]]) -> Judged:
+    every = [pair for part in parts for pair in part]
+    inside = sum(card.low <= one.shown <= card.high for one, card in every)
+    return Judged(len(every), inside, median((card.high - card.low) / one.shown for one, card in every))
+
+
+def halves(every: Sequence[Shown]) -> list[list[tuple[Shown, device.Card]]]:
+    """Fitted on a random half, judged on the other one; both ways, `_SPLITS` times."""
+    found = []
+    for seed in range(_SPLITS // 2):
+        mixed = sorted(every, key=lambda one: hashlib.sha256(one.id.encode()).digest())
+        random.Random(seed).shuffle(mixed)
+        middle = len(mixed) // 2
+        for own, other in ((mixed[:middle], mixed[middle:]), (mixed[middle:], mixed[:middle])):
+            found.append(_spans(other, fit(own)))
+    return found
+
+
+def each_left_out(every: Sequence[Shown], group: Callable[[Shown], str]) -> dict[str, list[tuple[Shown, device.Card]]]:
+    """Every group judged by a fit on all the others."""
+    found = {}
+    for name in sorted({group(one) for one in every}):
+        rest = [one for one in every if group(one) != name]
+        found[name] = _spans([one for one in every if group(one) == name], fit(rest))
+    return found
+
+
+def owner(one: Shown) -> str:
+    return "fms-acceleration" if "fms-acceleration" in one.file else "fitcheck-llm"
+
+
+def lines() -> list[str]:
+    """The card's interval on rows that took no part in fitting it."""
+    every = shown()
+    shipped = device.constants()
+    measured = [one.with_measured() for one in every]
+    found = ["| fitted on | judged on | rows | covered | median width |", "|---|---|---|---|---|"]
+    found.append(f"| as shipped | all | {judged(every, shipped)}")
+    found.append(f"| as shipped, measured tensors underneath | all | {judged(measured, shipped)}")
+    found.append(f"| a random half | the other half, {_SPLITS} times | {together(halves(every))}")
+    for label, group in (("file", lambda one: one.file), ("model", model), ("stack", owner)):
+        parts = each_left_out(every, group)
+        found.append(f"| all but one {label} | what was left out | {together(parts.values())}")
+        if label != "model":
+            found += [f"| all others | {_short(name)} | {together([part])}" for name, part in parts.items()]
+    return [*found, "", *_SAID]
+
+
+def model(one: Shown) -> str:
+    return str(one.run.model.name)
+
+
+_SAID = [
+    "What a fit is worth on rows that it never saw is the line of the random halves; on a model, a file of",
+    "measurements or a whole stack that it never saw, the lines below it. Terms of a class without rows keep the round",
+    "numbers that fitting starts at, its margins are everybody's. Where the slack does not fit on the card, the",
+    "allocator gives cached blocks back, and the interval reaches from the tensors to the whole card.",
+    "Which terms there are was decided with all of these rows in sight, so rows that nobody here has seen will be",
+    "covered somewhat less often.",
+]
+
+
+def _short(name: str) -> str:
+    return f"{'fms-acceleration' if 'fms-acceleration' in name else 'fitcheck-llm'} {name.rpartition('/')[2]}".strip()

@@ -1,0 +1,104 @@
+"""The closed form beside the simulated step, for one small member of every family with a class in transformers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from memlint.architectures import from_config
+from memlint.architectures.builder import families
+from memlint.run import (
+    Attention,
+    Batch,
+    Checkpointing,
+    Evaluation,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Run,
+    Sequence,
+)
+from tests.architectures.small import SMALL, VARIANTS
+
+
+class Step(NamedTuple):
+    """One way to train. `method`: full (float32 under bfloat16 autocast), pure (all bfloat16) or lora."""
+
+    method: str
+    checkpointing: bool
+    attention: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.attention}{' checkpointed' if self.checkpointing else ''}"
+
+
+# Small members whose classes do not run in the shape that tests/architectures/small.py gives them.
+_VISION_ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
+CHANGED: dict[str, dict[str, Any]] = {
+    "ernie4_5_moe": {"moe_k": 2},
+    "gpt_oss": {"num_experts_per_tok": 2},
+    "qwen2_vl": _VISION_ROPE,
+    "qwen2_5_vl": _VISION_ROPE,
+    "glm4v": {"text_config": {**SMALL, "pad_token_id": 0, **_VISION_ROPE}},
+    "flex_olmo": {"pad_token_id": 0, "num_experts": 4, "num_experts_per_tok": 2},
+    "helium": {"head_dim": 16},
+    "llama4_text": {"pad_token_id": 0},
+    "gpt2": {"n_positions": 1024, "vocab_size": 352},
+    "gpt-sw3": {"n_embd": 96, "n_layer": 2, "n_head": 4, "vocab_size": 352},
+    "openai-gpt": {"n_embd": 96, "n_layer": 2, "n_head": 4, "vocab_size": 352, "n_positions": 1024},
+    "xglm": {"d_model": 96, "num_layers": 2, "attention_heads": 4, "ffn_dim": 200, "vocab_size": 352},
+    "gpt_bigcode": {"n_positions": 1024},
+    "opt": {"vocab_size": 352, "word_embed_proj_dim": 48},
+    "phi": {"qk_layernorm": False},
+    "mamba2": {"num_heads": 6, "head_dim": 32, "expand": 2, "n_groups": 1, "pad_token_id": 0},
+    "nemotron_h": {"hybrid_override_pattern": "ME*-", "n_group": 1, "topk_group": 1, "pad_token_id": 0},
+    "cohere": {"use_qk_norm": False},
+    "stablelm": {"qk_layernorm": False, "use_parallel_residual": False},
+    "biogpt": {"vocab_size": 352, "max_position_embeddings": 1024, "hidden_dropout_prob": 0.0},
+}
+OWN_NAMES = {"gpt-sw3", "openai-gpt", "xglm"}  # configurations that call nothing what SMALL calls it
+
+
+def members() -> dict[str, dict[str, Any]]:
+    """A small configuration for every family."""
+    return {
+        family: {
+            "model_type": family,
+            **(VARIANTS[family][0] if family in VARIANTS else {} if family in OWN_NAMES else SMALL),
+            **CHANGED.get(family, {}),
+        }
+        for family in families()
+    }
+
+
+def run_of(config: dict[str, Any], step: Step) -> Run:
+    """AdamW, a micro-batch of two full sequences of text, towers frozen as LLaMA-Factory freezes them."""
+    lora, pure = step.method == "lora", step.method == "pure"
+    half = Precision("bfloat16", False, "bfloat16", False, outputs_to_fp32=False)
+    mixed = Precision("bfloat16", True, "float32", False, outputs_to_fp32=True)
+    return Run(
+        "families",
+        config["model_type"],
+        model=Model(architecture=from_config(config), weights_dtype="bfloat16"),
+        method=Method(
+            "lora" if lora else "full",
+            rank=8 if lora else 0,
+            alpha=16,
+            targets=("all-linear",) if lora else (),
+            adapter_dtype="float32",
+            freeze_vision_tower=True,
+            freeze_multi_modal_projector=True,
+        ),
+        precision=half if pure else mixed,
+        batch=Batch(2, 1),
+        sequence=Sequence(1024),
+        attention=Attention(step.attention),
+        checkpointing=Checkpointing("full" if step.checkpointing else "none"),
+        loss=Loss("plain"),
+        optimizer=Optimizer("adamw_torch_fused"),
+        parallelism=Parallelism(1, 1, 1),
+        evaluation=Evaluation(enabled=False),
+    )
