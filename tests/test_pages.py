@@ -1,4 +1,4 @@
-"""Generated pages are fresh: rule pages, shown output, and the table of what frameworks check."""
+"""What is generated is fresh: rule pages, shown output, what frameworks check, pages and descriptions of keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("tool", ["tools/rule_pages.py", "tools/readme.py", "tools/coverage.py"])
+GENERATORS = [
+    *("tools/rule_pages.py", "tools/readme.py", "tools/coverage.py"),
+    *("tools/keys_pages.py", "tools/schema_descriptions.py"),
+]
+
+
+@pytest.mark.parametrize("tool", GENERATORS)
 def test_generated_pages_are_fresh(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, tool, "--check"],

@@ -1,6 +1,7 @@
 """Write schemas/accelerate.json from accelerate's sources, which are read and never run (read: 1.15.0).
 
 python tools/accelerate_schema.py FOLDER      (that holds `accelerate`, unpacked from its wheel)
+python tools/schema_descriptions.py
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
+from typing import Any
 
 from schema_parts import Schema, write
 from trainer_schema import annotation_of, enum_values
 
+from memlint.formats.accelerate.keys import KEYS, OPTIONS
+from memlint.formats.keys import Key
+
 DISTRIBUTED_OTHER = ["DATA_PARALLEL", "MODEL_PARALLEL", "MULTI_MUSA", "TPU", "MULTI_SDAA"]
-# utils/constants.py FSDP_*: names in any case, or their numbers, which start at 1 (utils/dataclasses.py:1849).
-FSDP_WORDS = {
-    "sharding_strategy": (("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"), 5),
-    "auto_wrap_policy": (("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"), 0),
-    "backward_prefetch": (("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"), 2),
-    "state_dict_type": (("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"), 3),
-}
+# How many of an option's words have a number, which starts at 1 (utils/dataclasses.py:1849).
+FSDP_NUMBERS = {"sharding_strategy": 5, "auto_wrap_policy": 0, "backward_prefetch": 2, "state_dict_type": 3}
 # What `accelerate config` wrote up to 0.25; 0.34.2 commands/launch.py:545 still reads it, 1.0 does not.
 PREFETCH_POLICY: Schema = {
     "x-memlint-removed-in": "accelerate 1.0",
@@ -73,6 +73,11 @@ def section(names: list[str], **typed: Schema) -> Schema:
     }
 
 
+def words_of(key: Key) -> tuple[Any, ...]:
+    """The values that the table of keys lists."""
+    return tuple(key.values or ())
+
+
 def choice(words: tuple[str, ...], numbers: int) -> Schema:
     """One of `words` in capitals or small letters, its number, or nothing."""
     small = [word.lower() for word in words]
@@ -98,7 +103,7 @@ def main(folder: Path) -> None:
     properties.update(GONE)
     fsdp = launch_options(launch, ("fsdp_",))
     bare = [name.removeprefix("fsdp_") for name in fsdp]
-    words = {name: choice(*options) for name, options in FSDP_WORDS.items()}
+    words = {name: choice(words_of(OPTIONS[name]), numbers) for name, numbers in FSDP_NUMBERS.items()}
     properties["fsdp_config"] = section(
         [*fsdp, *bare, "fsdp_transformer_cls_names_to_wrap", "fsdp_ignored_modules"],
         **words,
@@ -106,14 +111,13 @@ def main(folder: Path) -> None:
         fsdp_backward_prefetch_policy=PREFETCH_POLICY,
     )
     deepspeed = launch_options(launch, ("deepspeed_", "zero", "offload_", "gradient_"))
-    stage: Schema = {"enum": [0, 1, 2, 3]}
-    device: Schema = {"enum": ["none", "cpu", "nvme", None]}
-    properties["deepspeed_config"] = section(
-        deepspeed, zero_stage=stage, offload_optimizer_device=device, offload_param_device=device
-    )
+    devices = ("offload_optimizer_device", "offload_param_device")
+    typed = {name: {"enum": [*words_of(KEYS[f"deepspeed_config.{name}"]), None]} for name in devices}
+    stage: Schema = {"enum": [*words_of(KEYS["deepspeed_config.zero_stage"])]}
+    properties["deepspeed_config"] = section(deepspeed, zero_stage=stage, **typed)
     prefix = "parallelism_config_"
     degrees = [f"{prefix}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")]
-    typed: dict[str, Schema] = {name: {"type": ["integer", "string", "null"], "minimum": 1} for name in degrees}
+    typed = {name: {"type": ["integer", "string", "null"], "minimum": 1} for name in degrees}
     typed[f"{prefix}cp_comm_strategy"] = {"enum": ["allgather", "alltoall", None]}
     typed[f"{prefix}sp_attn_implementation"] = {
         "anyOf": [{"enum": ["flash_attention_2", "flash_attention_3", "sdpa", None]}, {"pattern": "/.*flash-attn"}]

@@ -1,5 +1,7 @@
 """Write schemas/deepspeed.json from an installed DeepSpeed: `python tools/deepspeed_schema.py` (read: 0.19.8).
 
+Run `python tools/schema_descriptions.py` after it.
+
 Sections that DeepSpeed reads through pydantic forbid unknown keys (config_utils.py, `extra="forbid"`) and drop
 "auto" values; top-level keys and sections read with `dict.get` ignore what they do not know.
 """
@@ -25,6 +27,10 @@ from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 from deepspeed.utils.config import DeepSpeedThroughputTimerConfig
 from schema_parts import Schema, any_of, default_of, of_annotation, write
 
+from memlint.formats.deepspeed.config import DTYPES
+from memlint.formats.deepspeed.keys import KEYS
+from memlint.formats.deepspeed.zero import ZERO
+
 AUTO: Schema = {"const": "auto"}
 # pydantic's lax mode also takes these words for booleans, and numbers in quotes (pydantic 2 conversion table).
 BOOLEAN: Schema = {"anyOf": [{"type": "boolean"}, {"enum": ["true", "false", "True", "False", 0, 1]}, AUTO]}
@@ -36,12 +42,7 @@ TEXT: Schema = {"type": "string"}
 OBJECT: Schema = {"type": "object"}
 DTYPE: Schema = {"enum": ["fp32", "fp16", "bf16", None]}
 # runtime/config.py DtypeEnum: what data_types and torch_autocast take.
-WIDE_DTYPE: Schema = {
-    "enum": [
-        *("fp32", "float32", "float", "torch.float32", "fp16", "float16", "half", "torch.float16"),
-        *("bf16", "bfloat16", "torch.bfloat16", None),
-    ]
-}
+WIDE_DTYPE: Schema = {"enum": [*DTYPES, None]}
 
 # When a key went: the releases' runtime/config.py `_REMOVED_*` tables and optimizers (0.19.6, 0.19.7, 0.19.8 compared).
 REMOVED_IN = {
@@ -131,7 +132,8 @@ RENAMED_ZERO = {
 
 
 def zero() -> Schema:
-    stage: Schema = {"anyOf": [{"enum": [0, 1, 2, 3]}, AUTO], "default": 0}
+    row = KEYS[f"{ZERO}.stage"]
+    stage: Schema = {"anyOf": [{"enum": [*(row.values or ())]}, AUTO], "default": row.default}
     schema = pydantic(DeepSpeedZeroConfig, stage=stage)
     schema["properties"].update(removed(runtime._REMOVED_ZERO_CONFIG_KEYS))
     for key, (since, new) in RENAMED_ZERO.items():

@@ -12,7 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import pydantic_models
 from dataclass_fields import Field, enums, fields, schema_of
+from key_tables import Table, tables
 from pydantic_schema import Compiler
+from schema_descriptions import described
+
+from memlint.formats.keys import Key, Keys
 
 SOURCE = '''
 class Mode(StrEnum):
@@ -106,3 +110,34 @@ def test_pydantic_annotations_become_one_schema_where_possible() -> None:
     assert found["pair"]["anyOf"][0] == {"$ref": "#/$defs/integer"}
     assert compiler.kinds("Part")["type"] == ["object", "boolean", "null", "integer", "string"]
     assert "forbid" in pydantic_models.config_of("Part", sources)
+
+
+def test_keys_are_described_where_a_table_has_them() -> None:
+    section = {"type": "object", "properties": {"device": {"$ref": "#/$defs/word"}, "path": {"description": "old"}}}
+    schema: dict[str, Any] = {
+        "description": "of the whole",
+        "anyOf": [{"$ref": "#/$defs/v0"}],
+        "$defs": {"word": {"type": "string"}, "v0": {"properties": {"offload": {"anyOf": [section]}, "rate": {}}}},
+    }
+    keys = Keys(
+        Key("offload.device", "word", about="Where it is."),
+        Key("learning_rate", "number", about="How fast.", older=("rate",)),
+        Key("offload.gone", "flag", about="No schema lists it."),
+    )
+
+    described(schema, [Table("some", "", keys)])
+
+    inner = schema["$defs"]["v0"]["properties"]
+    assert schema["description"] == "of the whole"
+    assert inner["rate"] == {"description": "How fast."}
+    assert inner["offload"]["anyOf"][0]["properties"] == {
+        "device": {"$ref": "#/$defs/word", "description": "Where it is."},
+        "path": {},
+    }
+    assert schema["$defs"]["word"] == {"type": "string"}
+
+
+def test_every_key_of_every_table_says_what_it_does() -> None:
+    found = list(tables())
+    assert {"deepspeed", "accelerate"} <= {table.format for table in found}
+    assert [(table.format, key.name) for table in found for key in table.keys if not key.about] == []

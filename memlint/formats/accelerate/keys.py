@@ -193,8 +193,8 @@ _LAUNCH = (
         "mixed_precision",
         "text",
         default="no",
-        older=("deepspeed_config.mixed_precision",),
-        about="no, fp16, bf16 or fp8, where the training arguments say nothing. Parameters stay fp32 beside it.",
+        values={word: word for word in ("no", "fp16", "bf16", "fp8")},
+        about="The dtype of autocast, where the training arguments say nothing. Parameters stay fp32 beside it.",
     ),
     Key("fp16", "flag", about="The deprecated way to say `mixed_precision: fp16`."),
     Key(
@@ -213,6 +213,7 @@ _LAUNCH = (
     Key("megatron_lm_config", "any", about="Megatron-LM's options, for `distributed_type: MEGATRON_LM`."),
 )
 _DEEPSPEED = (
+    Key("deepspeed_config.mixed_precision", "text", about="It wins over the `mixed_precision` at the top of the file."),
     Key(
         "deepspeed_config.deepspeed_config_file",
         "text",

@@ -34,18 +34,15 @@ class Config(SectionKeys):
         return bool(self.raw(name) == AUTO)
 
 
-def dtype_of(word: Any) -> str:
-    """runtime/config.py `DtypeEnum`: a dtype's canonical name, "" for none."""
-    return DTYPES.get(word, "") if isinstance(word, str) else ""
-
-
+# runtime/config.py `DtypeEnum`: spellings of each dtype.
 _SPELLINGS = {
-    "float32": ("fp32", "float32", "float"),
-    "float16": ("fp16", "float16", "half"),
-    "bfloat16": ("bf16", "bfloat16"),
+    "float32": ("fp32", "float32", "float", "torch.float32"),
+    "float16": ("fp16", "float16", "half", "torch.float16"),
+    "bfloat16": ("bf16", "bfloat16", "torch.bfloat16"),
 }
-DTYPES = {
-    spelling: dtype
-    for dtype, plain in _SPELLINGS.items()
-    for spelling in (*plain, *(f"torch.{word}" for word in plain))
-}
+DTYPES = {spelling: dtype for dtype, spellings in _SPELLINGS.items() for spelling in spellings}
+
+
+def dtype_of(word: Any) -> str:
+    """A dtype's canonical name, "" for none."""
+    return DTYPES.get(word, "") if isinstance(word, str) else ""

@@ -1,0 +1,94 @@
+"""Writes the descriptions of keys in schemas/: what a format's table of keys says about each, for editors that show it.
+
+Run it after a table of keys or a schema changed. `--check` only says which schema is stale (exit 1). The other schema
+tools know nothing of descriptions: they write a schema without them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from key_tables import SCHEMAS, Schema, Table, schema_of, tables
+from llamafactory_schema import dump
+
+
+def described(schema: Schema, found: list[Table]) -> None:
+    """Describe the keys that the tables have, each under all of its spellings, and no others."""
+    for property_schema in list(_properties(schema)):
+        property_schema.pop("description", None)
+    for table in found:
+        top = schema["$defs"][table.layout] if table.layout else schema
+        for key in table.keys:
+            for name in key.names:
+                place = property_of(schema, top, name)
+                if place is not None and key.about:
+                    place.setdefault("description", key.about)
+
+
+def property_of(root: Schema, schema: Schema, name: str) -> Schema | None:
+    """The schema of the key `name`, whose dots lead into sections; None where the schema does not list it."""
+    for step in name.split("."):
+        found = next((part["properties"][step] for part in _parts(root, schema) if step in _keys(part)), None)
+        if found is None:
+            return None
+        schema = found
+    return schema
+
+
+def _keys(schema: Schema) -> Schema:
+    keys: Schema = schema.get("properties", {})
+    return keys
+
+
+def _parts(root: Schema, schema: Schema) -> Iterator[Schema]:
+    """A schema, what it refers to, and its alternatives."""
+    yield schema
+    if "$ref" in schema:
+        yield from _parts(root, root["$defs"][schema["$ref"].removeprefix("#/$defs/")])
+    for branch in schema.get("anyOf", ()):
+        yield from _parts(root, branch)
+
+
+def _properties(schema: Any) -> Iterator[Schema]:
+    """Every property's schema, however deep."""
+    if isinstance(schema, dict):
+        for key, inner in schema.items():
+            if key == "properties":
+                yield from inner.values()
+            yield from _properties(inner)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _properties(item)
+
+
+def _spread(schema: Schema) -> str:
+    return json.dumps(schema, indent=1, ensure_ascii=False)
+
+
+def _layout(text: str) -> Callable[[Schema], str]:
+    """How the file is written: a line a value, or a line a key where that fits."""
+    return _spread if _spread(json.loads(text)) + "\n" == text else dump
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for name, found in itertools.groupby(tables(), lambda table: table.format):
+        path = SCHEMAS / f"{name}.json"
+        before, schema = path.read_text(encoding="utf-8"), schema_of(name)
+        described(schema, list(found))
+        text = _layout(before)(schema) + "\n"
+        if text == before:
+            continue
+        stale.append(path)
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        print(f"schemas/{path.name}: {'stale' if '--check' in arguments else 'written'}")
+    return int(bool(stale) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
