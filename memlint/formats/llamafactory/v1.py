@@ -55,7 +55,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
 def _absent(fields: Fields, view: Config) -> None:
     """What the v1 layout has no key for."""
     for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
-        fields.put(name, False, view.own.unsaid)
+        fields.put(name, False, view.own.default_origin)
     fields.infer("evaluation.enabled", False, "the v1 trainer does not evaluate")
 
 
