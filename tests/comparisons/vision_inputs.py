@@ -24,8 +24,10 @@ QWEN_3 = {**QWEN, "out_hidden_size": 384, "deepstack_visual_indexes": [1, 2], "n
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 12, 12]}}
 LLAMA_4 = {"vision_output_dim": 384, "projector_input_dim": 384, "projector_output_dim": 384}
 LLAMA_4_TEXT = {"model_type": "llama4_text", **TEXT, "intermediate_size_mlp": 768, "pad_token_id": 0, "head_dim": 64}
+LLAMA_4_TEXT |= {"num_local_experts": 2, "interleave_moe_layer_step": 100, "num_experts_per_tok": 1}
 GEMMA_4 = {**TOWER, "num_key_value_heads": 4, "head_dim": 32, "standardize": True, "position_embedding_size": 64}
 GEMMA_4_TEXT = {"model_type": "gemma4_text", **TEXT, "head_dim": 64, "global_head_dim": 64, "num_kv_shared_layers": 0}
+GEMMA_4_TEXT |= {"hidden_size_per_layer_input": 0}
 SIDE = 16  # patches of an image's side
 PATCHES = SIDE * SIDE
 
