@@ -93,7 +93,7 @@ def run_of(setting: dict[str, Any]) -> Run:
         batch=Batch(setting.get("micro_batch_size", 1), setting.get("accumulation", 1)),
         sequence=Sequence(setting.get("sequence", 64)),
         checkpointing=Checkpointing("full" if setting.get("checkpointing", True) else "none"),
-        optimizer=Optimizer("adamw_torch", foreach=kind == "foreach"),
+        optimizer=Optimizer("adamw_torch_fused" if kind == "fused" else "adamw_torch", foreach=kind == "foreach"),
         parallelism=_parallelism(setting, lora),
         offload=_offload(setting.get("zero", {})),
         saving=Saving(gathers_full_weights=bool(setting.get("save"))),
