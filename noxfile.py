@@ -34,8 +34,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def pages(session: nox.Session) -> None:
-    """Pages that are written from code and data: rules, what README shows, coverage, accuracy."""
-    for tool in ("rule_pages", "coverage", "readme"):
+    """Pages and texts that are written from code and data: rules, keys, schemas, what README shows, coverage, accuracy."""
+    for tool in ("rule_pages", "keys_pages", "schema_descriptions", "coverage", "readme"):
         session.run("python", f"tools/{tool}.py", *session.posargs)
     session.run("python", "benchmarks/accuracy/page.py", *(session.posargs or ["--write"]), silent=True)
 
