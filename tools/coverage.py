@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from generated import settle
+
 from memlint.formats.issues import ISSUES
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.source_findings import RULES as SOURCE_RULES
@@ -122,15 +124,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no such rule: {', '.join(unknown)}")
         return 1
-    text = page(found)
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if "--check" in arguments:
-        print("docs/coverage.md: stale")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    print("docs/coverage.md: written")
-    return 0
+    return settle({PAGE: page(found)}, arguments)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from generated import settle
 from key_tables import ROOT, Table, schema_of, tables
 
 from memlint.formats.keys import Key
@@ -88,19 +89,7 @@ def _cells(cells: tuple[str, ...]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    wanted = pages()
-    present = set(PAGES.glob("*.md")) if PAGES.is_dir() else set()
-    stale = [path for path, text in wanted.items() if path not in present or path.read_text(encoding="utf-8") != text]
-    left = sorted(present - set(wanted))
-    if "--check" not in arguments:
-        PAGES.mkdir(parents=True, exist_ok=True)
-        for path in stale:
-            path.write_text(wanted[path], encoding="utf-8")
-        for path in left:
-            path.unlink()
-    for path in [*stale, *left]:
-        print(f"{path.relative_to(ROOT)}: {'stale' if '--check' in arguments else 'written'}")
-    return int(bool(stale or left) and "--check" in arguments)
+    return settle(pages(), arguments, present=PAGES.glob("*.md"))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from generated import settle
 from key_tables import SCHEMAS, Schema, Table, schema_of, tables
 from llamafactory_schema import dump
 
@@ -75,19 +76,13 @@ def _layout(text: str) -> Callable[[Schema], str]:
 
 
 def main(arguments: list[str]) -> int:
-    stale = []
+    wanted = {}
     for name, found in itertools.groupby(tables(), lambda table: table.format):
         path = SCHEMAS / f"{name}.json"
         before, schema = path.read_text(encoding="utf-8"), schema_of(name)
         described(schema, list(found))
-        text = _layout(before)(schema) + "\n"
-        if text == before:
-            continue
-        stale.append(path)
-        if "--check" not in arguments:
-            path.write_text(text, encoding="utf-8")
-        print(f"schemas/{path.name}: {'stale' if '--check' in arguments else 'written'}")
-    return int(bool(stale) and "--check" in arguments)
+        wanted[path] = _layout(before)(schema) + "\n"
+    return settle(wanted, arguments)
 
 
 if __name__ == "__main__":
