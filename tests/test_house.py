@@ -74,6 +74,22 @@ ON_DEMAND = {
         *("repository.launch.index", "repository.launch.parse", "repository.python_arguments"),
     ),
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
+    "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1
+    "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
+        *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),
+    ),
+    "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
+    "formats.trainer.format": ("formats.trainer.edits",),  # fixes
+    "memory.estimate": (  # what few runs do
+        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference"),
+        "memory.checkpoint_offload",
+    ),
+    "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
+    "memory.phases": ("memory.vision.towers",),
+    "memory.layers.decoder_layer": (  # layers that few models have
+        *("memory.layers.gated_delta", "memory.layers.latent_attention", "memory.layers.mamba2", "memory.layers.moe"),
+        "memory.layers.short_conv",
+    ),
 }
 # Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
 BY_NAME = {
