@@ -279,8 +279,16 @@ def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
     import jsonschema_rs  # 15 ms that only files of a known format pay
 
     compiled = compiled_schema(name)
-    schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
-    return jsonschema_rs.Draft202012Validator(schema)
+    return jsonschema_rs.Draft202012Validator({**compiled.schema, "$defs": _definitions(compiled)})
+
+
+def _definitions(compiled: CompiledSchema) -> Mapping[str, Schema]:
+    """What the schema may refer to: to other layouts of its file, only the root does."""
+    found: Mapping[str, Schema] = compiled.root.get("$defs", {})
+    if compiled.schema is compiled.root:
+        return found
+    layouts = {branch["$ref"].rpartition("/")[2] for branch in compiled.root.get("anyOf", ()) if "$ref" in branch}
+    return {name: part for name, part in found.items() if name not in layouts}
 
 
 def _plain(value: Any, budget: list[int]) -> Any:
