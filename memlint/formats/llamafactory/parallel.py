@@ -7,9 +7,7 @@ import math
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.accelerate.recognise import recognise as recognise_launch_file
 from memlint.formats.base import Issue, Missing
-from memlint.formats.deepspeed.recognise import recognise as recognise_deepspeed
 from memlint.formats.fields import Fields, Section, as_words, root
 from memlint.formats.keys import Change, Written
 from memlint.formats.llamafactory.config import Config
@@ -31,7 +29,9 @@ class Companion(NamedTuple):
 
 
 def _is_launch_file(document: Document) -> bool:
-    return recognise_launch_file(document).confidence != "no"
+    from memlint.formats.engine_files import launch_file
+
+    return launch_file.recognise(document).confidence != "no"
 
 
 def read_world(fields: Fields, config: Config) -> None:
@@ -166,7 +166,9 @@ def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path)
     found = read(name, section.document.path)
     if isinstance(found, Missing):
         return _shipped(fields, section, name, reference_issue(found, section.document.path, pointer))
-    if not isinstance(found.value, dict) or recognise_deepspeed(found).confidence == "no":
+    from memlint.formats.engine_files import deepspeed_file
+
+    if not isinstance(found.value, dict) or deepspeed_file.recognise(found).confidence == "no":
         message = f"`{name}` is no DeepSpeed configuration"
         fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
         return None

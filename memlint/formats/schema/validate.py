@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_ISSUES = 50
 _CHECKED = "x-memlint-checked-since"
+_OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
+_NESTING = frozenset(("properties", "items", "anyOf", "$ref"))
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
 
 
@@ -92,9 +94,9 @@ def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
     keys, below = {}, {}
     for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
         for key, sub in part.get("properties", {}).items():
-            if any(f"x-memlint-{word}" in sub for word in ("removed-in", "renamed-to", "removed-values")):
+            if not _OUTDATED.isdisjoint(sub):
                 keys[key] = sub
-            inner = _notes(sub, root, depth + 1)
+            inner = None if _NESTING.isdisjoint(sub) else _notes(sub, root, depth + 1)
             if inner:
                 below[key] = inner
     items = _notes(schema["items"], root, depth + 1) if "items" in schema else None
