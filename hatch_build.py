@@ -22,4 +22,4 @@ class RulesSnapshot(BuildHookInterface):  # type: ignore[type-arg]
         text = snapshot_text(stamped=version == "editable")
         Path(SNAPSHOT).parent.mkdir(exist_ok=True)
         Path(SNAPSHOT).write_text(text, encoding="utf-8")
-        build_data["artifacts"].append("memlint/_shipped/rules.json")
+        build_data["artifacts"].append("memlint/_shipped/rules.jsonl")

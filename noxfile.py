@@ -42,7 +42,7 @@ def pages(session: nox.Session) -> None:
 
 @nox.session
 def snapshot(session: nox.Session) -> None:
-    """The rules as one file that a start reads fast (memlint/_shipped/rules.json, as an editable install writes it)."""
+    """The rules as one file that a start reads fast: memlint/_shipped/rules.jsonl, as an editable install has it."""
     session.run("python", "tools/rule_snapshot.py")
 
 

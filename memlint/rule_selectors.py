@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_SHAPE = re.compile(r"all|ALL|[A-Z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?")
+ITSELF = 9  # the rank of a rule's own id or name
+_SHAPE = r"all|ALL|[A-Z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?"
 
 
 def is_selector(text: str) -> bool:
-    return _SHAPE.fullmatch(text) is not None
+    return re.fullmatch(_SHAPE, text) is not None
 
 
 def rank(selector: str, rule: str, name: str) -> int:
     """How exactly `selector` names the rule: 0 not at all, 1 as one of all, 2 and more by family, 9 by itself."""
     if selector in (rule, name):
-        return 9
+        return ITSELF
     if selector in ("all", "ALL"):
         return 1
     if selector.isupper() and rule.startswith(selector):
@@ -29,5 +30,12 @@ def covers(selector: str, rule: str, name: str) -> bool:
 
 def is_chosen(select: Iterable[str], ignore: Iterable[str], rule: str, name: str) -> bool:
     """Whether the rule is in force: the more exact word wins, and `ignore` where both are equally exact."""
-    wanted = max((rank(selector, rule, name) for selector in select), default=0)
-    return wanted > max((rank(selector, rule, name) for selector in ignore), default=0)
+    return best_rank(select, rule, name) > best_rank(ignore, rule, name)
+
+
+def best_rank(selectors: Iterable[str], rule: str, name: str) -> int:
+    """The rank of the selector that names the rule most exactly."""
+    best = 0
+    for selector in selectors:
+        best = max(best, rank(selector, rule, name))
+    return best

@@ -71,9 +71,29 @@ ON_DEMAND = {
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
     "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
     "repository.workspace": (  # where a run leaves its engine or GPUs open; where keys are the repository's own
-        *("repository.launch.index", "repository.launch.parse", "repository.python_arguments"),
+        *("repository.launch.index", "repository.launch.pages", "repository.python_arguments"),
     ),
+    "repository.launch.index": ("repository.launch.parse", "repository.launch.files"),  # where a page names a config
+    "report.text": ("report.overview",),  # for folders, and --statistics
+    "source.load": ("source.json",),  # most configs are YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
+    "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1
+    "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
+        *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),
+    ),
+    "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
+    "formats.trainer.format": ("formats.trainer.edits",),  # fixes
+    "memory.estimate": (  # what few runs do
+        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference"),
+        "memory.checkpoint_offload",
+    ),
+    "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
+    "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),
+    "memory.phases": ("memory.vision.towers",),
+    "memory.layers.decoder_layer": (  # layers that few models have
+        *("memory.layers.gated_delta", "memory.layers.latent_attention", "memory.layers.mamba2", "memory.layers.moe"),
+        "memory.layers.short_conv",
+    ),
 }
 # Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
 BY_NAME = {

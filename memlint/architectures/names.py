@@ -64,7 +64,7 @@ _FOLDERS = frozenset(
     + ("home", "mnt", "root", "workspace", "llm", "weights", "reward", "train")
 )
 TUNED = "taken for a model tuned from it"
-_SIZE = re.compile(r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])", re.IGNORECASE)
+_SIZE = r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])"
 # Names that say a family and a size but not which generation: "OpenR1-Qwen-7B" is tuned from a Qwen2.5.
 _NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
 _SLASHES = str.maketrans("-_ ", "///")
@@ -181,7 +181,7 @@ def _beginnings(part: str) -> list[str]:
 
 def sizes(text: str) -> frozenset[str]:
     """The sizes that a name states, in lower case: {"7b"}, {"8x7b"}."""
-    return frozenset(size.lower() for size in _SIZE.findall(text.replace("_", "-")))
+    return frozenset(size.lower() for size in re.findall(_SIZE, text.replace("_", "-"), re.IGNORECASE))
 
 
 def _named_bases(part: str) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _named_bases(part: str) -> Iterator[str]:
     """
     words = re.split(r"[-_ ]", part)[:16]
     for at, word in enumerate(words):
-        if at and _SIZE.fullmatch(word):
+        if at and re.fullmatch(_SIZE, word, re.IGNORECASE):
             yield from _runs_before(words, at)
 
 

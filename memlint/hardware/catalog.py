@@ -20,7 +20,7 @@ GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
 
 _NOISE = re.compile(r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]")
 _FORM = re.compile(r"sxm\d?|pcie?|hbm\d?e?|oam")
-_SIZE = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*", re.IGNORECASE)
+_SIZE = r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*"
 
 
 def find(name: str) -> Gpu | None:
@@ -34,7 +34,7 @@ def find(name: str) -> Gpu | None:
     listed = _listed().get(name.lower())
     if listed is not None:
         return _gpu(listed)
-    size = _SIZE.fullmatch(name)
+    size = re.fullmatch(_SIZE, name, re.IGNORECASE)
     if size:
         return _generic(float(size[1]))
     return next((_names()[spelling] for spelling in _spellings(name) if spelling in _names()), None)

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 UNREADABLE = "SRC000"
 # Keys that only a training config has: what makes a file that does not parse worth a finding.
-_TRAINING_KEY = re.compile(
-    r"^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
-    r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:",
-    re.MULTILINE,
+_TRAINING_KEY = (
+    r"(?m)^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
+    r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:"
 )
 
 
@@ -102,7 +101,7 @@ def unreadable(path: str, reason: str) -> Finding:
 
 def _may_be_training_config(document: Document) -> bool:
     """Whether a broken file that no format claims has a training config's keys in its text."""
-    return bool(document.problems) and _TRAINING_KEY.search(document.text) is not None
+    return bool(document.problems) and re.search(_TRAINING_KEY, document.text) is not None
 
 
 def uniform_analyser(

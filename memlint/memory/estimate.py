@@ -7,16 +7,11 @@ from typing import Any
 import memlint.hardware as hardware
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
-import memlint.memory.checkpoint_offload as offloaded
 import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
-import memlint.memory.generation as generation
-import memlint.memory.inference as inference
 import memlint.memory.parameters as parameters
 import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.unsharded as single
-import memlint.memory.unsloth as unsloth
-import memlint.memory.vision.towers as towers
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
@@ -63,9 +58,17 @@ def _is_known(found: Estimate) -> bool:
 def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
     try:
-        return _estimate(with_effective_attention(unsloth.as_patched(run) if run.stack.use_unsloth else run), simulated)
+        return _estimate(with_effective_attention(_as_patched(run)), simulated)
     except Missing as missing:
         return unknown(UnknownField(missing.field, _why(run, missing)))
+
+
+def _as_patched(run: Run) -> Run:
+    if not run.stack.use_unsloth:
+        return run
+    import memlint.memory.unsloth as unsloth
+
+    return unsloth.as_patched(run)
 
 
 def with_effective_attention(run: Run) -> Run:
@@ -127,8 +130,10 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
+        import memlint.memory.unsloth as unsloth
+
         details["doubtful_logits_bytes"] = unsloth.doubtful_logits(shared)
-    waiting = offloaded.checkpoints_there(shared, computed) if run.checkpointing.offload else 0
+    waiting = _waiting_checkpoints(shared, computed) if run.checkpointing.offload else 0
     return on_card(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
@@ -138,6 +143,13 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     )
 
 
+def _waiting_checkpoints(shared: Step, units: tuple[Unit, ...]) -> int:
+    """Bytes of host memory under checkpoints that are offloaded."""
+    from memlint.memory.checkpoint_offload import checkpoints_there
+
+    return checkpoints_there(shared, units)
+
+
 def _bounds(
     run: Run, placed: Placed, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
 ) -> tuple[int, int]:
@@ -145,6 +157,8 @@ def _bounds(
     low, high = interval.of_features(run, placed.computed, state, found)
     if not run.model.architecture.towers:
         return low, high
+    import memlint.memory.vision.towers as towers
+
     high = max(high, interval.with_images(run, placed.computed, state, found))
     certain = interval.without_images(run)
     if certain is None or not towers.trains(placed.units):
@@ -158,7 +172,9 @@ def _bounds(
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
     if run.method.stage not in _WRITES_COMPLETIONS:
         return None
-    return generation.generation(run, units, state)
+    from memlint.memory.generation import generation
+
+    return generation(run, units, state)
 
 
 class Placed(NamedTuple):
@@ -217,6 +233,8 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
+    import memlint.memory.inference as inference
+
     found = inference.phases(run, units, state)
     peak = max(found, key=_allocated)
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
@@ -299,6 +317,8 @@ _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera
 def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
     """Raise `Missing` where activations are not known."""
     if run.stack.use_unsloth:
+        import memlint.memory.unsloth as unsloth
+
         unsloth.refuse(run)
     if run.stack.unmodelled:
         raise Missing("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
@@ -308,6 +328,8 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
     if architecture.towers:
+        import memlint.memory.vision.towers as towers
+
         towers.refuse_unknown(architecture, units)
     if architecture.encoder_decoder:
         raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
-import memlint.memory.vision.towers as towers
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.step import Step, segments
 from memlint.memory.storage import rounded
@@ -21,6 +20,8 @@ def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tu
 
 def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
     """The same when every token is an image's and goes through a vision tower first."""
+    import memlint.memory.vision.towers as towers
+
     before = towers.imaged(shared, units, state)
     embedding, *rest = segments(shared, units, state, input_requires_grad=True)
     found = walk([embedding, *before.segments, *rest], _masks_until_loss(shared) + before.outputs)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping
 
-import memlint.report.overview as overview
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
 from memlint.report.terminal import PLAIN, Style, clean, one_line, starts_safely
@@ -25,12 +23,19 @@ def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
     for file in report.files:
         for item in file.findings:
             yield "\n".join(finding_lines(item, file.texts, style)) + "\n\n"
+    if report.overview or report.statistics:
+        yield from _tables(report, style)
+    count = totals(report)
+    yield "\n".join([*map(one_line, report.notes), *hints(count), summary(count, style)]) + "\n"
+
+
+def _tables(report: Report, style: Style) -> Iterator[str]:
+    import memlint.report.overview as overview  # for folders, and --statistics
+
     if report.overview and (table := list(overview.runs_table(report, style))):
         yield "\n".join(table) + "\n\n"
     if report.statistics and (counted := list(overview.statistics(report, style))):
         yield "\n".join(counted) + "\n\n"
-    count = totals(report)
-    yield "\n".join([*map(one_line, report.notes), *hints(count), summary(count, style)]) + "\n"
 
 
 def hints(count: Totals) -> Iterator[str]:
@@ -153,6 +158,8 @@ def _width(text: str) -> int:
     """Columns on a terminal: East Asian wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

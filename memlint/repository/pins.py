@@ -37,10 +37,10 @@ _LAST: Mapping[str, Mapping[int, Version]] = {
     "trl": {0: (0, 29)},
     "accelerate": {0: (0, 34)},
 }
-_NUMBER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}")
-_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{1,24}")
-_TAG = re.compile(r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)")
-_OWN_VERSION = re.compile(r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']")
+_NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
+_NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
+_TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
+_OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
 class Pin(NamedTuple):
@@ -80,7 +80,7 @@ def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
 def _copied(content: str) -> Iterator[tuple[str, Version, int]]:
     """`VERSION = "0.9.4"`; what is on its way to a release (`0.9.4.dev0`) has the keys of the one before it."""
     for number, line in enumerate(content.splitlines(), 1):
-        said = _OWN_VERSION.match(line)
+        said = re.match(_OWN_VERSION, line)
         version = _numbers(said[1]) if said else ()
         if version:
             older = (one.version for one in LLAMAFACTORY if one.version < version)
@@ -129,7 +129,7 @@ def _required(content: str) -> Iterator[tuple[str, Version, int]]:
             continue
         yield from ((name, version, number) for name, version in _tagged(line))
         for piece in _pieces(line):
-            name = _NAME.match(piece)
+            name = re.match(_NAME, piece)
             framework = _framework(name[0]) if name else ""
             bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
             if bound or framework == KERNELS:
@@ -138,7 +138,7 @@ def _required(content: str) -> Iterator[tuple[str, Version, int]]:
 
 def _tagged(line: str) -> Iterator[tuple[str, Version]]:
     """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit says nothing."""
-    for match in _TAG.finditer(line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
+    for match in re.finditer(_TAG, line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
         framework, version = _framework(match[1]), _numbers(match[2])
         if framework and version:
             yield framework, version
@@ -199,5 +199,5 @@ def _before(framework: str, version: Version) -> Version:
 
 def _numbers(text: str) -> Version:
     """`2.6.0+cu124` as (2, 6, 0); () for what is no version."""
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)
     return tuple(map(int, match[0].split("."))) if match else ()

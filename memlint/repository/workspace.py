@@ -249,7 +249,7 @@ def on_disk(
 
 
 def _any_shows_commands(names: Iterable[str]) -> bool:
-    from memlint.repository.launch.parse import shows_commands
+    from memlint.repository.launch.pages import shows_commands
 
     return any(map(shows_commands, names))
 

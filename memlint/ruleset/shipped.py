@@ -10,7 +10,7 @@ from memlint.ruleset.rule import Rule
 from memlint.ruleset.stamps import PACKAGE, stamps
 from memlint.shipped_data import folder as data_folder
 
-SNAPSHOT = os.path.join(PACKAGE, "_shipped", "rules.json")
+SNAPSHOT = os.path.join(PACKAGE, "_shipped", "rules.jsonl")
 
 
 def shipped() -> tuple[Rule, ...]:

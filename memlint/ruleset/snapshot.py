@@ -1,4 +1,7 @@
-"""The shipped rules as one JSON file of checked forms: a start reads it in milliseconds, without `ast` or YAML.
+"""The shipped rules as one file of checked forms: a start reads it in milliseconds, without `ast` or YAML.
+
+Lines of JSON: version and stamps, then what choosing among the rules needs, then two lines for each rule, which are
+decoded when that rule is asked: its body, and its texts and fixes.
 
 Written when a wheel (or an editable install) is built, see hatch_build.py; never edited, never committed.
 In a checkout it counts only while no rule file has changed since: the stamps say so.
@@ -14,7 +17,7 @@ from typing import Any
 from memlint.expressions.render import Template
 from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 3
+VERSION = 4
 Stamps = Mapping[str, str]
 
 
@@ -29,28 +32,40 @@ def stamps(folder: str, names: list[str]) -> dict[str, str]:
 
 def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
     """The snapshot of `rules`. Of a rule in Python it holds the fields: whoever reads it adds the `check`."""
-    return json.dumps({"version": VERSION, "stamps": dict(marks), "rules": [_record(rule) for rule in rules]})
+    header = {"version": VERSION, "stamps": dict(marks)}
+    late = (part for rule in rules for part in (_body(rule), _pages(rule)))
+    return "\n".join(map(json.dumps, (header, [_head(rule) for rule in rules], *late)))
 
 
 def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
     """The rules and stamps of a snapshot; None where another version of memlint wrote it."""
+    first, _, rest = text.partition("\n")
     try:
-        data = json.loads(text)
+        header = json.loads(first)
     except ValueError:
         return None
-    if not isinstance(data, dict) or data.get("version") != VERSION:
+    if not isinstance(header, dict) or header.get("version") != VERSION:
         return None
-    return tuple(map(_rule, data["rules"])), data["stamps"]
+    heads, *late = rest.split("\n")
+    return tuple(map(_rule, json.loads(heads), late[::2], late[1::2])), header["stamps"]
 
 
-def _record(rule: Rule) -> list[Any]:
-    """What choosing rules needs, then what judging and what a hit or a page needs: texts, decoded when asked for."""
-    when, message, variables, at = rule.body()
-    body = json.dumps([_form(when), list(message), {name: _form(one) for name, one in variables.items()}, list(at)])
-    late = json.dumps([*rule.texts(), [_fix_record(fix) for fix in rule.fixes()]])
+def _head(rule: Rule) -> list[Any]:
+    """What choosing rules needs."""
     head = [rule.id, rule.name, rule.severity, list(rule.at), rule.needs, rule.confidence, dict(rule.severities)]
     middle = [list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
-    return [*head, *middle, [list(item) for item in rule.related], rule.plan, rule.path, body, late]
+    return [*head, *middle, [list(item) for item in rule.related], rule.plan, rule.path]
+
+
+def _body(rule: Rule) -> list[Any]:
+    """What judging needs."""
+    when, message, variables, at = rule.body()
+    return [_form(when), list(message), {name: _form(one) for name, one in variables.items()}, list(at)]
+
+
+def _pages(rule: Rule) -> list[Any]:
+    """What a hit or the rule's page needs."""
+    return [*rule.texts(), [_fix_record(fix) for fix in rule.fixes()]]
 
 
 def _form(expression: Any) -> Any:
@@ -62,10 +77,10 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
     return [list(fix.title), dict(fix.changes), fix.keys, fix.safe, fix.speed, fix.quality, fix.note, when]
 
 
-def _rule(record: list[Any]) -> Rule:
-    id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = record[:11]
-    related, plan, path, body, late = record[11:]
-    pages = _Late(late)
+def _rule(head: list[Any], body: str, texts: str) -> Rule:
+    id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = head[:11]
+    related, plan, path = head[11:]
+    pages = _Pages(texts)
     return Rule(
         id=id_,
         name=name,
@@ -104,8 +119,8 @@ class _Body:
         return self._body
 
 
-class _Late:
-    """The part of a record that most runs never look at."""
+class _Pages:
+    """Texts and fixes of a rule; most runs never look at them."""
 
     __slots__ = ("_data", "_text")
 

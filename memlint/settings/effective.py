@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.globs import compile_globs, covers
-from memlint.rule_selectors import is_chosen, rank
+from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
 from memlint.settings.meaning import size, strings, version
 from memlint.settings.model import PROFILES, FileSettings, Layer, Settings, Waiver, origin
@@ -73,11 +73,12 @@ def show(found: FileSettings) -> tuple[Shown, ...]:
 
 def is_in_force(settings: FileSettings, rule: str, name: str, profiles: tuple[str, ...], preview: bool) -> bool:
     """Whether a rule is to be run: chosen, in the profile, not off; preview rules only where they are asked for."""
-    if severity_of(settings, rule, name) == "off" or not is_chosen(settings.select, settings.ignore, rule, name):
+    if settings.severity and severity_of(settings, rule, name) == "off":
         return False
-    if any(rank(selector, rule, name) == 9 for selector in settings.select):
-        return True
-    return settings.profile in profiles and (settings.preview or not preview)
+    wanted = best_rank(settings.select, rule, name)
+    if wanted <= best_rank(settings.ignore, rule, name):
+        return False
+    return wanted == ITSELF or (settings.profile in profiles and (settings.preview or not preview))
 
 
 def severity_of(settings: FileSettings, rule: str, name: str) -> str:

@@ -13,8 +13,8 @@ from memlint.settings.model import Layer, Mistake, mistake
 from memlint.source.document import Path
 from memlint.suppressions.dates import is_date
 
-_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
-_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
+_VERSION = r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}"
+_SIZE = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?"
 _EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 # What a value of a key has to be: a function that says what is wrong with it.
@@ -27,14 +27,14 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def is_version(text: str) -> bool:
-    return bool(_VERSION.fullmatch(text))
+    return bool(re.fullmatch(_VERSION, text))
 
 
 def size(value: str | int) -> int | None:
     """Bytes of 512, "512GiB" (1024-based) or "512 GB" (1000-based); None where it is no size."""
     if isinstance(value, int):
         return value
-    match = _SIZE.fullmatch(value.strip())
+    match = re.fullmatch(_SIZE, value.strip(), re.IGNORECASE)
     if match is None:
         return None
     unit = (match[2] or "").lower()
@@ -80,7 +80,7 @@ def _wrong_entries(key: str, entries: dict[str, Any]) -> Iterator[tuple[Path, st
     for name, value in entries.items():
         if key == "severity" and (wrong := _selector(None, name)):
             yield (key, name), wrong, True
-        elif key == "versions" and not _VERSION.fullmatch(value):
+        elif key == "versions" and not re.fullmatch(_VERSION, value):
             yield (key, name), f'{value!r} is no version; write it like "4.57" or "5.23.0"', False
         elif name == "max_device_memory" and size(value) is None:
             yield (key, name), _no_size(value), False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint.source import json, yaml
+from memlint.source import yaml
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
 from memlint.source.layout import Entry, Places, Plain, raw
@@ -70,6 +70,8 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
     if any(problem.fatal for problem in decoded.problems):
         return [failed(())]
     if syntax == "json":
+        from memlint.source import json  # most configs are YAML
+
         return [json.tree(decoded.text, lines)]
     return list(yaml.trees(decoded.text, dialect, lines)) or [failed(())]
 

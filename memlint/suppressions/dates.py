@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")  # Python 3.11 takes other ISO forms, too
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # Python 3.11 takes other ISO forms, too
 
 
 def is_date(text: str) -> bool:
     """Whether `text` is a day of the calendar as YYYY-MM-DD."""
     try:
-        return bool(_DATE.fullmatch(text)) and bool(datetime.date.fromisoformat(text))
+        return bool(re.fullmatch(_DATE, text)) and bool(datetime.date.fromisoformat(text))
     except ValueError:
         return False

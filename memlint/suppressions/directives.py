@@ -27,9 +27,9 @@ MALFORMED = ("SUP004", "suppressions/malformed")
 
 _MARK = re.compile(r"memlint:[ \t]*")
 _IGNORE = re.compile(r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)")
-_UNTIL = re.compile(r"(?:^|\s)until=(\S*)")
+_UNTIL = r"(?:^|\s)until=(\S*)"
 _PAIR = re.compile(r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)""")
-_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}")
+_VERSION = r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}"
 _WORD = re.compile(r"[A-Za-z_-]*")
 
 
@@ -99,10 +99,10 @@ def _suppression(match: re.Match[str], comment: Comment) -> Suppression:
         if not is_selector(name):
             raise _Malformed(f"`{name}` names no rule; write an id (MEM001), a name or a family (memory)")
     rest = match["rest"]
-    until = _UNTIL.search(rest)
+    until = re.search(_UNTIL, rest)
     if until and not is_date(until[1]):
         raise _Malformed(f"`until={until[1]}` is no date; write until=YYYY-MM-DD")
-    reason = _UNTIL.sub("", rest).strip(" \t-:#")
+    reason = re.sub(_UNTIL, "", rest).strip(" \t-:#")
     return Suppression(rules, reason, until[1] if until else "", verb == "ignore-file", comment)
 
 
@@ -130,7 +130,7 @@ def _value(name: str, value: str) -> str:
         raise _Malformed(f"`{name}=` has no value")
     if name in COUNTS and not (value.isascii() and value.isdigit() and int(value[:8]) > 0 and len(value) < 8):
         raise _Malformed(f"`{name}={value}` wants a whole number from 1 on")
-    if name in PACKAGES and not _VERSION.fullmatch(value):
+    if name in PACKAGES and not re.fullmatch(_VERSION, value):
         raise _Malformed(f"`{name}={value}` wants a version: {name}=4.48")
     return value
 

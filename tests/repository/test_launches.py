@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from memlint import source
 from memlint.formats.base import Launch
 from memlint.hardware import find
-from memlint.repository.launch import index as launching
-from memlint.repository.launch import parse as launches
+from memlint.repository.launch import pages as launches
+from memlint.repository.launch import parse
 from memlint.repository.launch.files import likeliest
 from memlint.repository.launch.index import Launching
 from memlint.repository.launch.words import commands
@@ -269,13 +269,13 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     read.clear()
     assert told() == ["b.md"]
     assert read == ["/a.md", "/b.md", "/c.sh"]
-    monkeypatch.setattr(launches, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(parse, "MOST_LAUNCHES", 3)
     assert told(lambda path: (COMMAND + "\n").encode() * 99) == ["a.md"] * 3 + ["b.md"] * 3 + ["c.sh"] * 3
 
 
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(launching, "shown", lambda page, text, names: taken.append(page) or ())
+    monkeypatch.setattr(parse, "shown", lambda page, text, names: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",

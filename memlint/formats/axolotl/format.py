@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import memlint.formats.axolotl.edits as written
 from memlint.findings import Edit
 from memlint.formats.axolotl.config import Config, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
@@ -65,4 +64,6 @@ def _finished(fields: Fields, config: Config, used: tuple[UsedSection, ...]) -> 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
-    return written.axolotl_edits(parsed, run, changes)
+    from memlint.formats.axolotl.edits import axolotl_edits  # writes keys back: for fixes
+
+    return axolotl_edits(parsed, run, changes)

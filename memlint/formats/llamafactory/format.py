@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import memlint.formats.llamafactory.edits as written
-import memlint.formats.llamafactory.v0 as v0
-import memlint.formats.llamafactory.v1 as v1
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
+from memlint.formats.llamafactory.v0 import parse_v0
 from memlint.run import Run
 from memlint.source.document import Document
 
@@ -35,9 +33,14 @@ def parse(document: Document, context: Context) -> Parsed:
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
     role = recognise_document(document).role
-    parse_layout = v1.parse_v1 if is_v1(document.value) else v0.parse_v0
-    parsed = parse_layout(document, context, role)
+    parsed = _parse_v1(document, context, role) if is_v1(document.value) else parse_v0(document, context, role)
     return parsed._replace(issues=(*_unreadable(document, context), *parsed.issues))
+
+
+def _parse_v1(document: Document, context: Context, role: str) -> Parsed:
+    from memlint.formats.llamafactory.v1 import parse_v1  # a layout that few files have
+
+    return parse_v1(document, context, role)
 
 
 def _unreadable(document: Document, context: Context) -> tuple[Issue, ...]:
@@ -50,7 +53,9 @@ def _unreadable(document: Document, context: Context) -> tuple[Issue, ...]:
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """How the YAML, or the DeepSpeed JSON behind it, would say `changes`; None where LLaMA-Factory cannot."""
-    return written.llamafactory_edits(parsed, run, changes)
+    from memlint.formats.llamafactory.edits import llamafactory_edits  # writes keys back: for fixes
+
+    return llamafactory_edits(parsed, run, changes)
 
 
 def reads_releases(run: Run) -> bool:

@@ -6,10 +6,8 @@ import json
 import math
 from typing import Any
 
-import memlint.formats.llamafactory.shipped_deepspeed as shipped
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue, Missing
-from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file
 from memlint.formats.fields import Fields, Section, as_words, root
 from memlint.formats.keys import Change, Written
 from memlint.formats.llamafactory.config import Config
@@ -30,10 +28,18 @@ class Companion(NamedTuple):
     pointer: Path = ()
 
 
+def _is_launch_file(document: Document) -> bool:
+    from memlint.formats.engine_files import launch_file
+
+    return launch_file.recognise(document).confidence != "no"
+
+
 def read_world(fields: Fields, config: Config) -> None:
     """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
     for document in config.context.companions:
-        if launch_file.recognise(document).confidence != "no":
+        if _is_launch_file(document):
+            from memlint.formats.engine_files import launch_file
+
             launch_file.apply_world(fields, root(document, "companion"))
     if not isinstance(fields.get("parallelism.world_size"), int):
         workers = config.own.integer("ray_num_workers")
@@ -55,9 +61,13 @@ def apply_unused_parameters(fields: Fields, config: Config) -> None:
 
 def apply_launch_files(fields: Fields, config: Config) -> tuple[Companion, ...]:
     """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
+    if not config.context.companions:
+        return ()
+    from memlint.formats.engine_files import deepspeed_file, launch_file
+
     found = []
     for document in config.context.companions:
-        if launch_file.recognise(document).confidence != "no":
+        if _is_launch_file(document):
             section = root(document, "companion")
             fields.issues.extend(launch_file.accelerate_issues(section, config.context))
             named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
@@ -79,6 +89,8 @@ def _fsdp2(fields: Fields) -> None:
 
 def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
+    from memlint.formats.engine_files import fsdp
+
     written = config.hf.get("fsdp")
     words = as_words(written) or (("full_shard",) if written is True else ())
     section = config.section.below("fsdp_config")
@@ -118,6 +130,8 @@ def apply_companion(
         fields.put("parallelism.engine", "deepspeed", config.section.origin())
         fields.unknown("parallelism.zero.stage", "the DeepSpeed configuration cannot be read")
         return ()
+    from memlint.formats.engine_files import deepspeed_file
+
     inside = found.document is config.section.document
     section = Section(found.document, found.value, found.pointer, "file" if inside else "companion")
     fields.issues.extend(deepspeed_file.config_issues(section, config.context))
@@ -152,6 +166,8 @@ def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path)
     found = read(name, section.document.path)
     if isinstance(found, Missing):
         return _shipped(fields, section, name, reference_issue(found, section.document.path, pointer))
+    from memlint.formats.engine_files import deepspeed_file
+
     if not isinstance(found.value, dict) or deepspeed_file.recognise(found).confidence == "no":
         message = f"`{name}` is no DeepSpeed configuration"
         fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
@@ -161,6 +177,8 @@ def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path)
 
 def _shipped(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:
     """What stands in for an absent file: one that LLaMA-Factory ships under this name."""
+    import memlint.formats.llamafactory.shipped_deepspeed as shipped
+
     value = shipped.shipped_deepspeed(name) if absent.code in ("missing-reference", "outside-reference") else None
     if value is None:
         fields.issues.append(absent)
@@ -241,7 +259,7 @@ def apply_rest(fields: Fields, config: Config) -> None:
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
         )
     engine = fields.get("parallelism.engine")
-    launcher = not any(launch_file.recognise(document).confidence != "no" for document in config.context.companions)
+    launcher = not any(map(_is_launch_file, config.context.companions))
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
         reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
         fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.formats.accelerate.format import recognise as recognise_accelerate
+from memlint.formats.accelerate.recognise import recognise as recognise_accelerate
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, interpolated, root
 from memlint.formats.hardware import apply_hardware

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_ISSUES = 50
 _CHECKED = "x-memlint-checked-since"
+_OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
+_NESTING = frozenset(("properties", "items", "anyOf", "$ref"))
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
 
 
@@ -92,9 +94,9 @@ def _notes(schema: Any, root: Schema, depth: int) -> Notes | None:
     keys, below = {}, {}
     for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
         for key, sub in part.get("properties", {}).items():
-            if any(f"x-memlint-{word}" in sub for word in ("removed-in", "renamed-to", "removed-values")):
+            if not _OUTDATED.isdisjoint(sub):
                 keys[key] = sub
-            inner = _notes(sub, root, depth + 1)
+            inner = None if _NESTING.isdisjoint(sub) else _notes(sub, root, depth + 1)
             if inner:
                 below[key] = inner
     items = _notes(schema["items"], root, depth + 1) if "items" in schema else None
@@ -279,8 +281,16 @@ def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
     import jsonschema_rs  # 15 ms that only files of a known format pay
 
     compiled = compiled_schema(name)
-    schema = {**compiled.schema, "$defs": compiled.root.get("$defs", {})}
-    return jsonschema_rs.Draft202012Validator(schema)
+    return jsonschema_rs.Draft202012Validator({**compiled.schema, "$defs": _definitions(compiled)})
+
+
+def _definitions(compiled: CompiledSchema) -> Mapping[str, Schema]:
+    """What the schema may refer to: to other layouts of its file, only the root does."""
+    found: Mapping[str, Schema] = compiled.root.get("$defs", {})
+    if compiled.schema is compiled.root:
+        return found
+    layouts = {branch["$ref"].rpartition("/")[2] for branch in compiled.root.get("anyOf", ()) if "$ref" in branch}
+    return {name: part for name, part in found.items() if name not in layouts}
 
 
 def _plain(value: Any, budget: list[int]) -> Any:

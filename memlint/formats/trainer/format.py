@@ -15,7 +15,6 @@ from memlint.formats.fields import Fields, Section, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import Config
-from memlint.formats.trainer.edits import trainer_edits
 from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
@@ -59,6 +58,8 @@ def parse(document: Document, context: Context) -> Parsed:
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
+    from memlint.formats.trainer.edits import trainer_edits  # writes keys back: for fixes
+
     return trainer_edits(parsed, run, changes)
 
 

@@ -18,7 +18,7 @@ FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
 ENOUGH = 3  # measurements before an interval narrows
 _LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*", re.IGNORECASE)
+_SIZE = r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*"
 _UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
 
 
@@ -43,7 +43,7 @@ class Narrowed(NamedTuple):
 
 def size(text: str) -> int:
     """Bytes in "71.3GiB", "73012MiB" (nvidia-smi's unit), "76.5 GB". Raises ValueError for anything else."""
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if not match:
         raise ValueError(f"not a size: {text!r} (write 71.3GiB or 73012MiB)")
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])

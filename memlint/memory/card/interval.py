@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
-import memlint.memory.unsloth as unsloth
-import memlint.memory.vision.images as images
-import memlint.memory.vision.towers as towers
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.step import step
@@ -19,6 +16,8 @@ def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
     keep less than is modelled."""
     low, high = deviations.bounds(run, found)
     if run.stack.use_unsloth:
+        import memlint.memory.unsloth as unsloth
+
         return unsloth.ends(run, units, state, found)
     if run.model.quantization.experts_on_load:  # a checkpoint that holds them as one stack loads without a second copy
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
@@ -33,6 +32,9 @@ def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
 
 def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:
     """The highest peak, bytes, when every token is an image's."""
+    import memlint.memory.vision.images as images
+    import memlint.memory.vision.towers as towers
+
     architecture: Architecture = run.model.architecture
     if not towers.are_known(architecture):
         return deviations.bounds(run, found)[1] + images.most_bytes(run)

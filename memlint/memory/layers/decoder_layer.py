@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.attention as attention
-import memlint.memory.layers.gated_delta as delta
-import memlint.memory.layers.latent_attention as latent
-import memlint.memory.layers.mamba2 as mamba2
-import memlint.memory.layers.moe as moe
 import memlint.memory.layers.norm as norm
-import memlint.memory.layers.short_conv as short_conv
 from memlint.architectures.model import Attention, Layer
 from memlint.memory.autograd.tape import Value
 from memlint.memory.layers.kernel_config import Context
@@ -66,11 +61,13 @@ def _single(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 
 def _with_experts(context: Context, shape: Layer, roles: Roles, middle: Value, fed: Value) -> Value:
     """The MLP's output and the experts', which read the residual stream, each normed (Gemma4TextDecoderLayer)."""
+    from memlint.memory.layers.moe import mixture
+
     tape = context.tape
     dense = _post(context, shape, roles, fed)
     given = _norm(context, shape, roles, middle)
     routed = _router_input(context, roles, middle)
-    mixed = moe.mixture(context, shape.mlp, roles, given, routed)
+    mixed = mixture(context, shape.mlp, roles, given, routed)
     tape.drop(given, routed)
     mixed = _post(context, shape, roles, mixed)
     found = ops.add(tape, dense, mixed)
@@ -151,23 +148,33 @@ def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
 
 def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.attention.kind == "mla":
-        return latent.latent(context, shape.attention, x, roles.norm)
+        from memlint.memory.layers.latent_attention import latent
+
+        return latent(context, shape.attention, x, roles.norm)
     if shape.attention.kind == "gated_delta":
-        return delta.delta_net(context, shape.attention, x, roles.convolution, roles.norm)
+        from memlint.memory.layers.gated_delta import delta_net
+
+        return delta_net(context, shape.attention, x, roles.convolution, roles.norm)
     if shape.attention.kind == "mamba2":
-        return mamba2.mamba2(context, shape.attention, x, roles.convolution, roles.norm)
+        from memlint.memory.layers.mamba2 import mamba2
+
+        return mamba2(context, shape.attention, x, roles.convolution, roles.norm)
     if shape.parallel_ssm is not None:
         return _side_by_side(context, shape, shape.parallel_ssm, roles, x)
     if shape.attention.kind == "conv":
-        return short_conv.short_conv(context, x, roles.convolution)
+        from memlint.memory.layers.short_conv import short_conv
+
+        return short_conv(context, x, roles.convolution)
     return _attend(context, shape, roles, x)
 
 
 def _side_by_side(context: Context, shape: Layer, scan: Attention, roles: Roles, x: Value) -> Value:
     """A scan and attention on the same input, each times a number (transformers 5.23
     models/falcon_h1/modeling_falcon_h1.py:911-931, FalconH1DecoderLayer.forward)."""
+    from memlint.memory.layers.mamba2 import mamba2
+
     tape = context.tape
-    scanned = mamba2.mamba2(context, scan, x, roles.convolution, roles.norm)
+    scanned = mamba2(context, scan, x, roles.convolution, roles.norm)
     first = ops.scale(tape, scanned)
     given = ops.scale(tape, x)
     tape.drop(scanned)
@@ -191,7 +198,9 @@ def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     if shape.mlp.parallel_experts:
         return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
-        return moe.mixture(context, shape.mlp, roles, x)
+        from memlint.memory.layers.moe import mixture
+
+        return mixture(context, shape.mlp, roles, x)
     shared = "shared_" if shape.mlp.shared_intermediate_size else ""  # Granite's hybrid without experts
     return _residual_dropout(context, shape, mlp(context, shape.mlp, x, shared))
 

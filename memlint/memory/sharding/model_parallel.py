@@ -6,8 +6,6 @@ those over the data-parallel ranks. Activations are divided by `activation_divis
 
 from __future__ import annotations
 
-import memlint.memory.sharding.fsdp.plan as fsdp_plan
-import memlint.memory.sharding.zero.layout as zero_layout
 from memlint._record import NamedTuple
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
@@ -22,8 +20,15 @@ def as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     engine = run.parallelism.engine
     if engine not in ("deepspeed", "fsdp"):
         return _promoted(run, units)
-    dtype = zero_layout.engine_dtype(run) if engine == "deepspeed" else fsdp_plan.compute_dtype(run)
-    return tuple(unit._replace(tensors=tuple(_as(tensor, dtype) for tensor in unit.tensors)) for unit in units)
+    from memlint.memory.sharding.fsdp.plan import compute_dtype
+    from memlint.memory.sharding.zero.layout import engine_dtype, is_quantized
+
+    dtype = engine_dtype(run) if engine == "deepspeed" else compute_dtype(run)
+
+    def computed(tensor: Tensor) -> Tensor:
+        return tensor if is_quantized(tensor) else _as(tensor, dtype)
+
+    return tuple(unit._replace(tensors=tuple(map(computed, unit.tensors))) for unit in units)
 
 
 _OTHER_HALF = {"float16": "bfloat16", "bfloat16": "float16"}
@@ -46,7 +51,7 @@ def _as_single(tensor: Tensor, other: str) -> Tensor:
 
 
 def _as(tensor: Tensor, dtype: str) -> Tensor:
-    if zero_layout.is_quantized(tensor) or tensor.dtype == dtype:
+    if tensor.dtype == dtype:
         return tensor
     return tensor._replace(dtype=dtype, stored_bytes=tensor.numel * BYTES[dtype])
 

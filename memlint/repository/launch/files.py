@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from memlint.formats.accelerate.recognise import recognise as is_accelerate
-from memlint.repository.launch.parse import CONFIGS, MOST_FILES, TrackedNames, by_distance
+from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, by_distance
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024

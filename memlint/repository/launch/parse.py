@@ -9,29 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TypeVar
 
-from memlint._record import NamedTuple
 from memlint.formats.base import Launch
-from memlint.repository.launch.words import BARE, HINTS, MODULES, commands
+from memlint.repository.launch.pages import CONFIGS, MOST_BYTES, TrackedNames
+from memlint.repository.launch.words import BARE, MODULES, commands
 
-T = TypeVar("T")
-
-MOST_FILES = 1000
-MOST_BYTES = 256 * 1024
-MOST_BYTES_IN_ALL = 8 * 1024 * 1024
 MOST_LAUNCHES = 5000  # of one file: commands times the configs that each names
-_SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
-_NAMES = ("Makefile", "makefile", "justfile", "Justfile")
-CONFIGS = (".yaml", ".yml", ".json")
-_HINT = re.compile(HINTS.encode())
-_LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
 _NUMBER = re.compile(r"[1-9][0-9]{0,4}")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_BRACED = re.compile(rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)")
-_OPEN_VALUE = re.compile(r"[$<>{}*\[\]]")  # of a word that only the shell, or a reader, can fill in
 
 # What says nothing about the engine, with the number of words that follow (accelerate 1.15 commands/launch.py:156-330,
 # torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py).
@@ -48,25 +35,6 @@ _COUNTS = {
 }
 
 
-class TrackedNames(NamedTuple):
-    """The repository's tracked files: `root` (absolute, posix), and every name below it."""
-
-    root: str
-    names: frozenset[str]
-
-    def resolve(self, word: str, folders: Iterable[str]) -> tuple[str, ...]:
-        """The tracked files that `word` may name, seen from one of `folders`."""
-        if posixpath.isabs(word) or _OPEN_VALUE.search(word):
-            return ()
-        places = (posixpath.normpath(posixpath.join(folder, word)) for folder in folders)
-        return tuple(dict.fromkeys(place for place in places if place in self.names))
-
-
-def shows_commands(name: str) -> bool:
-    """Whether a file of this name is one that people write commands into."""
-    return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
-
-
 def shown(name: str, text: str, tracked: TrackedNames) -> tuple[tuple[str, Launch], ...]:
     """Each config that a command in the file `name` launches, and how."""
     return tuple(islice(_shown(name, text, tracked), MOST_LAUNCHES))
@@ -79,36 +47,10 @@ def _shown(name: str, text: str, tracked: TrackedNames) -> Iterator[tuple[str, L
             yield config, told._replace(is_clear=told.is_clear and not told.is_beyond(told.gpus_per_node or told.gpus))
 
 
-def may_name(data: bytes, config: str) -> bool:
-    """Whether a file with these contents may launch `config`: it has its name, or `recipes/{a,b}.yaml`."""
-    return posixpath.basename(config).encode("utf-8", "replace") in data or _BRACED.search(data) is not None
-
-
 def own(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
     """How the comments of the config `name` say that it is launched."""
-    if not any(word in text for word in _LAUNCHERS):
-        return ()
     comments = "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
     return tuple(launch for config, launch in shown(name, comments, tracked) if config == name)
-
-
-def texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files that show a launcher's command, nearest to the root first.
-
-    A file that cannot be read, is too large or is no text says nothing.
-    """
-    names = sorted(filter(shows_commands, tracked.names), key=lambda name: (name.count("/"), name))
-    room = MOST_BYTES_IN_ALL
-    for name in names[:MOST_FILES]:
-        try:
-            data = read(posixpath.join(tracked.root, name))
-        except OSError:
-            continue
-        room -= len(data)
-        if room < 0:
-            return
-        if len(data) <= MOST_BYTES and _HINT.search(data) and b"\0" not in data:
-            yield name, data
 
 
 def _folders(folder: str, entered: Iterable[str]) -> tuple[str, ...]:
@@ -215,17 +157,3 @@ def _sharded_by(
         else:
             kept.append(word)
     return found, tuple(kept)
-
-
-def by_distance(items: Iterable[T], config: str, name: Callable[[T], str]) -> list[T]:
-    """`items`, those whose `name` is fewest steps from the folder of `config` first."""
-    here = posixpath.dirname(config).split("/")
-
-    def steps(item: T) -> int:
-        there = posixpath.dirname(name(item)).split("/")
-        shared = 0
-        while shared < min(len(here), len(there)) and here[shared] == there[shared]:
-            shared += 1
-        return len(here) + len(there) - 2 * shared
-
-    return sorted(items, key=steps)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
+from memlint.repository.launch.pages import HINTS
 
 MOST_LINES = 60  # of one command
 MOST_LETTERS = 4096  # of one command
@@ -18,7 +19,6 @@ MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
 }
-HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
 _START = re.compile(rf"{HINTS}|(?m:^[$#> \t]{{0,8}}cd )|&& *cd ")
 _OPTION = re.compile(r"[# \t]*--[a-z]")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\;|&`()]|&(?=\d)|["'])+|&&|[;|&`()]""")

@@ -1,0 +1,88 @@
+"""A repository's scripts and pages that may show how it launches its configs: found by name and by a few words.
+
+Only tracked files are read, once for a repository and up to a bound.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from memlint._record import NamedTuple
+
+T = TypeVar("T")
+
+MOST_FILES = 1000
+MOST_BYTES = 256 * 1024
+MOST_BYTES_IN_ALL = 8 * 1024 * 1024
+_SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_NAMES = ("Makefile", "makefile", "justfile", "Justfile")
+CONFIGS = (".yaml", ".yml", ".json")
+HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
+_LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
+_BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
+_OPEN_VALUE = r"[$<>{}*\[\]]"  # of a word that only the shell, or a reader, can fill in
+
+
+class TrackedNames(NamedTuple):
+    """The repository's tracked files: `root` (absolute, posix), and every name below it."""
+
+    root: str
+    names: frozenset[str]
+
+    def resolve(self, word: str, folders: Iterable[str]) -> tuple[str, ...]:
+        """The tracked files that `word` may name, seen from one of `folders`."""
+        if posixpath.isabs(word) or re.search(_OPEN_VALUE, word):
+            return ()
+        places = (posixpath.normpath(posixpath.join(folder, word)) for folder in folders)
+        return tuple(dict.fromkeys(place for place in places if place in self.names))
+
+
+def shows_commands(name: str) -> bool:
+    """Whether a file of this name is one that people write commands into."""
+    return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
+
+
+def shows_launcher(text: str) -> bool:
+    """Whether a config's own comments may say how it is launched."""
+    return any(word in text for word in _LAUNCHERS)
+
+
+def may_name(data: bytes, config: str) -> bool:
+    """Whether a file with these contents may launch `config`: it has its name, or `recipes/{a,b}.yaml`."""
+    return posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None
+
+
+def texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files that show a launcher's command, nearest to the root first.
+
+    A file that cannot be read, is too large or is no text says nothing.
+    """
+    names = sorted(filter(shows_commands, tracked.names), key=lambda name: (name.count("/"), name))
+    room = MOST_BYTES_IN_ALL
+    for name in names[:MOST_FILES]:
+        try:
+            data = read(posixpath.join(tracked.root, name))
+        except OSError:
+            continue
+        room -= len(data)
+        if room < 0:
+            return
+        if len(data) <= MOST_BYTES and re.search(HINTS.encode(), data) and b"\0" not in data:
+            yield name, data
+
+
+def by_distance(items: Iterable[T], config: str, name: Callable[[T], str]) -> list[T]:
+    """`items`, those whose `name` is fewest steps from the folder of `config` first."""
+    here = posixpath.dirname(config).split("/")
+
+    def steps(item: T) -> int:
+        there = posixpath.dirname(name(item)).split("/")
+        shared = 0
+        while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+            shared += 1
+        return len(here) + len(there) - 2 * shared
+
+    return sorted(items, key=steps)
