@@ -24,7 +24,7 @@ Form = list[Any]
 Name = tuple[str, ...]
 
 
-class Entry(NamedTuple):
+class VocabularyEntry(NamedTuple):
     """What a dotted name stands for: its type, and the form that reads it."""
 
     type: Type
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 class Names(Protocol):
     """The names an expression may use."""
 
-    def lookup(self, name: Name) -> Entry | None:
+    def lookup(self, name: Name) -> VocabularyEntry | None:
         """The entry of a dotted name, or None."""
 
     def suggest(self, name: Name) -> str:
@@ -113,7 +113,7 @@ def _path(checker: _Checker, node: ast.expr) -> Checked:
     return Checked(entry.form, entry.type)
 
 
-def _entry(checker: _Checker, node: ast.expr) -> Entry:
+def _entry(checker: _Checker, node: ast.expr) -> VocabularyEntry:
     name = _dotted(checker, node)
     entry = checker.names.lookup(name)
     if entry is not None:

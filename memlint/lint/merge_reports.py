@@ -12,7 +12,8 @@ from memlint.lint.packed_reports import MANY, Packed, reread
 from memlint.lint.report_file import LintedFile
 from memlint.lint.suppress import today
 from memlint.report.model import FileReport, location_key
-from memlint.suppressions.apply import Waiver, waiver_findings
+from memlint.suppressions.apply import waiver_findings
+from memlint.suppressions.waiver import Waiver
 
 
 class MergedFiles(NamedTuple):

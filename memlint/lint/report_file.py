@@ -23,7 +23,7 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.rule_selectors import is_chosen
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
-from memlint.suppressions.apply import Waiver
+from memlint.suppressions.waiver import Waiver
 
 
 class LintedFile(NamedTuple):

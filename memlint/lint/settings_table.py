@@ -12,11 +12,12 @@ from memlint.lint.settings_lookup import read_settings
 from memlint.report.terminal import one_line
 from memlint.repository.workspace import on_disk
 from memlint.run import Origin
-from memlint.settings import FileSettings, Shown, Waiver, changed_by, show, with_profile
+from memlint.settings import FileSettings, SettingRow, changed_by, show, with_profile
 from memlint.source import load
 from memlint.source.encoding import MAX_BYTES
 from memlint.suppressions.apply import read_directives
 from memlint.suppressions.directives import PACKAGES
+from memlint.suppressions.waiver import Waiver
 
 
 def settings_table(path: str, request: LintRequest, named: Mapping[str, Any]) -> str:
@@ -49,17 +50,17 @@ def _settings(path: str, request: LintRequest) -> FileSettings:
     return found._replace(origins=origins)
 
 
-def _stated(request: LintRequest, named: Mapping[str, Any]) -> Iterator[Shown]:
+def _stated(request: LintRequest, named: Mapping[str, Any]) -> Iterator[SettingRow]:
     """What the command line says, where it takes the place of what settings say."""
     facts = request.facts
     counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node}
     values: dict[str, Any] = {"gpu": facts.gpu.name if facts.gpu else "", **counts, "model": facts.model}
     values |= {"companions": facts.companions, "select": request.select, **named}
     values |= {f"versions.{name}": number for name, number in facts.versions.items()}
-    return (Shown(name, value, COMMAND_LINE) for name, value in values.items() if value)
+    return (SettingRow(name, value, COMMAND_LINE) for name, value in values.items() if value)
 
 
-def _commented(path: str) -> Iterator[Shown]:
+def _commented(path: str) -> Iterator[SettingRow]:
     """What the file's own `# memlint:` comments say."""
     try:
         with open(path, "rb") as stream:
@@ -68,20 +69,22 @@ def _commented(path: str) -> Iterator[Shown]:
         return
     for name, (value, span) in read_directives(document).facts.items():
         row = {"with": "companions"}.get(name, f"versions.{name}" if name in PACKAGES else name)
-        yield Shown(row, value, Origin("directive", document.path, span.line, span.column))
+        yield SettingRow(row, value, Origin("directive", document.path, span.line, span.column))
 
 
-def _pinned(path: str, stated: set[str]) -> tuple[Shown, ...]:
+def _pinned(path: str, stated: set[str]) -> tuple[SettingRow, ...]:
     """Framework versions that the repository pins and settings leave open."""
     cwd = os.getcwd()
     files = on_disk(project_root(os.path.dirname(os.path.realpath(path)), os.path.realpath(cwd)), cwd)
     found = sorted(files.pins(path).items())
     return tuple(
-        Shown(f"versions.{name}", pin.version, pin.origin) for name, pin in found if f"versions.{name}" not in stated
+        SettingRow(f"versions.{name}", pin.version, pin.origin)
+        for name, pin in found
+        if f"versions.{name}" not in stated
     )
 
 
-def _text(row: Shown) -> str:
+def _text(row: SettingRow) -> str:
     if row.name == "host_memory" and isinstance(row.value, int) and row.value:
         return f"{row.value / 2**30:g}GiB"
     return value_text(row.value)

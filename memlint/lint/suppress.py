@@ -13,8 +13,9 @@ from memlint.lint.analyse_file import FileAnalysis
 from memlint.settings import FileSettings
 from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document
-from memlint.suppressions.apply import Known, Waiver, apply, read_directives
+from memlint.suppressions.apply import Known, apply, read_directives
 from memlint.suppressions.directives import MALFORMED, finding
+from memlint.suppressions.waiver import Waiver
 
 
 class Suppressed(NamedTuple):
@@ -41,7 +42,7 @@ def suppress(
     own = {analysis.document.path for analysis in analysed.analyses}
     for document in _documents(analysed):
         one = apply(findings, document, settings_of(document.path), today(), known, in_force)
-        findings, suppressed, used = one.kept, suppressed + len(one.suppressed), used | one.used
+        findings, suppressed, used = one.remaining, suppressed + len(one.suppressed), used | one.used
         if document.path in own and analysed.format:
             extra += (*one.extra, *_unusable(document, can_name))
     return Suppressed((*findings, *extra), suppressed, used)

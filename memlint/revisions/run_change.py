@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.memory import estimate
-from memlint.report.comparison.model import Change
+from memlint.report.comparison.model import ValueChange
 from memlint.run import UNKNOWN, Origin, Run, get, replace
 
 WRITTEN = ("file", "companion", "directive", "setting", "command_line")
@@ -15,7 +15,7 @@ MOST = 12  # settings that are tried alone
 _Cause = tuple[str, tuple[str | int, ...]]
 
 
-def changes(before: Run, after: Run) -> tuple[Change, ...]:
+def changes(before: Run, after: Run) -> tuple[ValueChange, ...]:
     """The settings that differ, grouped by where they are written, the ones that move the peak most first."""
     causes: dict[_Cause, list[str]] = {}
     for name in _differing(before, after, ""):
@@ -52,13 +52,13 @@ def _written(run: Run, name: str) -> Origin | None:
     return None
 
 
-def _change(before: Run, after: Run, names: list[str], peak: int | None) -> Change:
+def _change(before: Run, after: Run, names: list[str], peak: int | None) -> ValueChange:
     first = next((name for name in names if _written(after, name)), names[0])
     origin = _written(after, first) or _written(before, first) or Origin("unknown")
     key = ".".join(str(part) for part in origin.pointer) or first
     place = f"{origin.path}:{origin.line}" if origin.line and _written(after, first) else origin.path
     alone = _alone(before, after, names, peak)
-    return Change(key, _text(get(before, first)), _text(get(after, first)), place or origin.kind, alone)
+    return ValueChange(key, _text(get(before, first)), _text(get(after, first)), place or origin.kind, alone)
 
 
 def _alone(before: Run, after: Run, names: list[str], peak: int | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form
-from memlint.expressions.check import CONSTANTS, PACKAGES, Entry, Name
+from memlint.expressions.check import CONSTANTS, PACKAGES, Name, VocabularyEntry
 from memlint.expressions.functions import FUNCTIONS
 from memlint.expressions.kinds import BOOL, NULL, comparable, text
 from memlint.expressions.language import Program, compile_expression
@@ -196,7 +196,7 @@ def _place_name(file: _File, path: Path, name: str) -> str:
     return name
 
 
-def _entry(file: _File, path: Path, name: str, on_key: bool = False) -> Entry:
+def _entry(file: _File, path: Path, name: str, on_key: bool = False) -> VocabularyEntry:
     parts: Name = tuple(name.split("."))
     entry = file.names.lookup(parts)
     if entry is None:

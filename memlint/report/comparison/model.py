@@ -12,7 +12,7 @@ from memlint.report.model import RunReport
 RANK = {"fits": 0, "tight": 1, "out_of_memory": 2}
 
 
-class Change(NamedTuple):
+class ValueChange(NamedTuple):
     """One setting that differs. `alone`: bytes that it alone adds to the peak of the run before; None: not known."""
 
     name: str
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 class RunDiff(NamedTuple):
     before: RunReport | None
     after: RunReport | None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ValueChange, ...] = ()
 
     @property
     def delta(self) -> int | None:
