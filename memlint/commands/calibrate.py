@@ -9,7 +9,7 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
-from memlint.lint.measurements import folder_of
+from memlint.lint.measurements import measurements_folder
 from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
@@ -38,7 +38,7 @@ def run(program: str, arguments: list[str]) -> int:
     path = given.paths[0]
     found, known_run = _only_run(path, given)
     measurement = _measurement(path, given, found, known_run)
-    folder = folder_of(os.path.abspath(path), given.settings)
+    folder = measurements_folder(os.path.abspath(path), given.settings)
     try:
         record(folder, measurement)
         count = sum(one.stack == measurement.stack for one in load(folder))

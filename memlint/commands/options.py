@@ -16,7 +16,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.hardware.named import named_gpu
 from memlint.lint.plugin_choice import choose_plugins, load_plugins
 from memlint.lint.request import LintRequest, StatedFacts
-from memlint.lint.select_files import FileChoice, select_files, shown
+from memlint.lint.select_files import FileChoice, display_path, select_files
 from memlint.report.outputs import OUTPUTS
 from memlint.repository.discovery import FoundFile
 from memlint.settings.meaning import is_version, version
@@ -255,4 +255,4 @@ def config_files(given: Options) -> list[FoundFile]:
 
 
 def _stdin_name(given: Options) -> str:
-    return shown(given.stdin_filename or "stdin")
+    return display_path(given.stdin_filename or "stdin")
