@@ -1,4 +1,4 @@
-"""`memlint calibrate FILE --measured 71.3GiB`: keeps what a run really took, so that intervals narrow."""
+"""`memlint calibrate FILE --measured 71.3GiB`: records the measured memory of a run, so that intervals narrow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def run(program: str, arguments: list[str]) -> int:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
-    to_stdout(_answer(measurement, os.path.join(folder, FILE), count))
+    to_stdout(_confirmation(measurement, os.path.join(folder, FILE), count))
     return 0
 
 
 def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:
-    """The file's run with its estimate as it is without any measurement."""
+    """The only run in a file, with its estimate without calibration. Raises UsageError if there is not exactly one."""
     analysed = Linter(options.lint_request(given, fixes=False)).analyse(path)
     runs = [one for analysis in analysed.analyses for one in analysis.runs]
     if len(runs) != 1:
@@ -71,9 +71,10 @@ def _measurement(path: str, given: options.Options, found: Estimate, known_run: 
     return Measurement(stack_of(known_run), given.metric, measured, predicted, path)
 
 
-def _answer(one: Measurement, file: str, count: int) -> str:
-    share = 100 * (one.predicted / one.measured - 1)
-    first = f"{one.metric}: measured {gib(one.measured)} GiB, estimated {gib(one.predicted)} GiB ({share:+.1f} %)\n"
-    left = ENOUGH - count
-    state = f"{left} more until its interval narrows" if left > 0 else "its interval rests on them"
-    return first + f"kept in {os.path.relpath(file)}: {count} of {one.stack}; {state}\n"
+def _confirmation(measurement: Measurement, file: str, count: int) -> str:
+    share = 100 * (measurement.predicted / measurement.measured - 1)
+    measured, predicted = gib(measurement.measured), gib(measurement.predicted)
+    first = f"{measurement.metric}: measured {measured} GiB, estimated {predicted} GiB ({share:+.1f} %)\n"
+    missing_count = ENOUGH - count
+    state = f"{missing_count} more until its interval narrows" if missing_count > 0 else "its interval rests on them"
+    return first + f"kept in {os.path.relpath(file)}: {count} of {measurement.stack}; {state}\n"

@@ -88,8 +88,8 @@ def unknown_text(run: RunReport) -> str:
 def change_text(change: ValueChange) -> str:
     """ "micro_batch 2 -> 8 (train.yaml:15; alone +12.30 GiB)"."""
     place = [change.place] if change.place else []
-    if change.alone is not None and abs(change.alone) >= NEGLIGIBLE:
-        place.append(f"alone {signed(change.alone)} GiB")
+    if change.own_effect is not None and abs(change.own_effect) >= NEGLIGIBLE:
+        place.append(f"alone {signed(change.own_effect)} GiB")
     note = f" ({'; '.join(place)})" if place else ""
     return one_line(f"{change.name} {change.before} -> {change.after}{note}")
 
