@@ -1,4 +1,4 @@
-"""How people name rules: by id (`MEM001`), by name (`memory/over-the-card`), by family (`memory`, `MEM`), or all."""
+"""Selectors of rules: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`), or `all`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_selector(text: str) -> bool:
 
 
 def rank(selector: str, rule: str, name: str) -> int:
-    """How exactly `selector` names the rule: 0 not at all, 1 as one of all, 2 and more by family, 9 by itself."""
+    """How specifically `selector` covers the rule: 0 not at all, 1 by `all`, 2 and more by family, 9 exactly."""
     if selector in (rule, name):
         return 9
     if selector in ("all", "ALL"):
@@ -28,6 +28,6 @@ def covers(selector: str, rule: str, name: str) -> bool:
 
 
 def is_chosen(select: Iterable[str], ignore: Iterable[str], rule: str, name: str) -> bool:
-    """Whether the rule is in force: the more exact word wins, and `ignore` where both are equally exact."""
+    """Whether a rule is selected: the more specific selector wins; `ignore` if both are equally specific."""
     wanted = max((rank(selector, rule, name) for selector in select), default=0)
     return wanted > max((rank(selector, rule, name) for selector in ignore), default=0)

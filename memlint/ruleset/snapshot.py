@@ -19,7 +19,7 @@ Stamps = Mapping[str, str]
 
 
 def stamps(folder: str, names: list[str]) -> dict[str, str]:
-    """What changes when a rule file does: size and time of modification."""
+    """Size and modification time of each file, which change when the file does."""
     found = {}
     for name in names:
         status = os.stat(f"{folder}/{name}")
@@ -28,12 +28,12 @@ def stamps(folder: str, names: list[str]) -> dict[str, str]:
 
 
 def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
-    """The snapshot of `rules`. Of a rule in Python it holds the fields: whoever reads it adds the `check`."""
+    """The snapshot of `rules` as text. Of a rule in Python it has the fields; `read`'s caller adds the `check`."""
     return json.dumps({"version": VERSION, "stamps": dict(marks), "rules": [_record(rule) for rule in rules]})
 
 
 def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
-    """The rules and stamps of a snapshot; None where another version of memlint wrote it."""
+    """The rules and stamps of a snapshot; None if another version of memlint wrote it."""
     try:
         data = json.loads(text)
     except ValueError:
@@ -65,7 +65,7 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 def _rule(record: list[Any]) -> Rule:
     id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = record[:11]
     related, plan, path, body, late = record[11:]
-    pages = _Late(late)
+    pages = _LazyParts(late)
     return Rule(
         id=id_,
         name=name,
@@ -88,7 +88,7 @@ def _rule(record: list[Any]) -> Rule:
 
 
 class _Body:
-    """The body of a rule; most rules are never asked."""
+    """The body of a rule, decoded at the first call; most rules are never evaluated."""
 
     __slots__ = ("_body", "_text")
 
@@ -104,8 +104,8 @@ class _Body:
         return self._body
 
 
-class _Late:
-    """The part of a record that most runs never look at."""
+class _LazyParts:
+    """The texts and fixes of a rule, decoded when they are first needed."""
 
     __slots__ = ("_data", "_text")
 
