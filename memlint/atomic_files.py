@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside the old one, flushed to disk, then renamed over it.
+"""Writes files atomically: to a temporary file in the same folder, flushed to disk, then renamed over the old one.
 
 A crash, a full disk or Ctrl-C leaves the old file as it was. What is no regular file (a terminal, a pipe, /dev/null),
 and what somebody else holds open (/dev/stdout sent to a file), is written to as it stands: a rename would put a file
@@ -21,11 +21,11 @@ _OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")  # names of what somebody holds
 
 
 class NotWritten(Exception):
-    """The message has the path and what is in the way; the file is what it was."""
+    """A file could not be written and is unchanged; the message has the path and the reason."""
 
 
 def write_whole(path: str, pieces: Iterable[bytes]) -> None:
-    """Puts `pieces`, in order, into the file at `path`, which keeps its mode and its owner; links are followed.
+    """Replaces the contents of the file at `path` by `pieces`; it keeps its mode and owner. Links are followed.
 
     :raises NotWritten: where that cannot be done.
     """
@@ -37,20 +37,20 @@ def write_whole(path: str, pieces: Iterable[bytes]) -> None:
         with stream:
             stream.writelines(pieces)
     except OSError as error:
-        raise NotWritten(f"{path}: {what_is_wrong(error, path)}") from None
+        raise NotWritten(f"{path}: {error_reason(error, path)}") from None
 
 
 def write_text(path: str, pieces: Iterable[str]) -> None:
-    """The same of text, as UTF-8. Raises NotWritten."""
+    """Like `write_whole`, for text, as UTF-8. Raises NotWritten."""
     write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
 
 
-def beside(path: str, pieces: Iterable[bytes]) -> str:
+def write_temporary(path: str, pieces: Iterable[bytes]) -> str:
     """The name of a new file in the same folder that holds `pieces` and has the mode and owner of `path`.
 
     :raises OSError: where it cannot be written, or where the old file may not be.
     """
-    old = _old(path)
+    old = _existing_file(path)
     temporary = os.path.join(os.path.dirname(os.path.abspath(path)), f"{PREFIX}{os.urandom(8).hex()}")
     # What was private is not for others to read on its way; what is new gets what the umask leaves.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600 if old else 0o666)
@@ -60,7 +60,7 @@ def beside(path: str, pieces: Iterable[bytes]) -> str:
             stream.flush()
             os.fsync(stream.fileno())
         if old:
-            _as_it_was(temporary, old)
+            _restore_mode_and_owner(temporary, old)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
@@ -68,8 +68,8 @@ def beside(path: str, pieces: Iterable[bytes]) -> str:
     return temporary
 
 
-def what_is_wrong(error: OSError, path: str) -> str:
-    """Why `path` could not be written: the folder is named where the folder is at fault."""
+def error_reason(error: OSError, path: str) -> str:
+    """Why `path` could not be written; names the folder if the folder is the reason."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         return f"there is no folder {folder}"
@@ -79,7 +79,7 @@ def what_is_wrong(error: OSError, path: str) -> str:
 
 
 def _replace(path: str, pieces: Iterable[bytes]) -> None:
-    temporary = beside(path, pieces)
+    temporary = write_temporary(path, pieces)
     try:
         os.replace(temporary, path)
     except BaseException:
@@ -89,7 +89,7 @@ def _replace(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _stream(path: str) -> BinaryIO | None:
-    """What is to be written to as it stands; None for a regular file, or where there is none yet. Raises OSError."""
+    """An open stream for a path that is no regular file (pipe, terminal); None for a regular or new one."""
     if not os.path.basename(path):  # `reports/`, which `realpath` would take for `reports`
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
@@ -105,8 +105,8 @@ def _stream(path: str) -> BinaryIO | None:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | _BINARY), "wb")
 
 
-def _old(path: str) -> os.stat_result | None:
-    """The file that is there. Raises PermissionError for one that may not be written: a rename would not ask."""
+def _existing_file(path: str) -> os.stat_result | None:
+    """The status of an existing file. Raises PermissionError if it is read-only, which a rename would ignore."""
     try:
         old = os.stat(path)
     except FileNotFoundError:
@@ -116,8 +116,8 @@ def _old(path: str) -> os.stat_result | None:
     return old
 
 
-def _as_it_was(path: str, old: os.stat_result) -> None:
-    """A container's root that writes into somebody's folder leaves them their file."""
+def _restore_mode_and_owner(path: str, old: os.stat_result) -> None:
+    """Gives the new file the old mode and owner, so that root in a container does not take over a user's file."""
     if hasattr(os, "chown") and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(OSError):  # not ours to give away
             os.chown(path, old.st_uid, old.st_gid)

@@ -1,4 +1,4 @@
-"""The command line: finds the verb, imports its room, turns its answer into an exit code.
+"""The command line: finds the verb, imports its module, runs it and returns the exit code.
 
 Exit codes: 0 clean (or below `--fail-on`), 1 findings, 2 usage, settings, unreadable input or an
 internal error. `--version` is answered before anything is imported.
@@ -27,46 +27,48 @@ VERBS = {
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
 }
 DEFAULT = "check"
-# Objects between two searches for reference cycles. Python's 700 cost 3 ms of a start, which makes 60,000 that stay.
+# Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which
+# makes 60,000 objects that live to the end.
 GC_THRESHOLD = 50_000
-READER_GONE = 141  # as the shell has it for `memlint ... | head`
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as in `memlint ... | head`
 
 
 def script() -> None:
-    """The console script: `main` on its own, without the 10 ms and more that taking an interpreter apart costs."""
+    """The console script: runs `main` and ends the process at once; tearing down the interpreter takes over 10 ms."""
     gc.set_threshold(GC_THRESHOLD)
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started this process
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     code = main()
-    os._exit(_told("") or code)
+    os._exit(_write_stdout("") or code)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and gives its exit code."""
+    """Runs one command and returns its exit code. `argv`: the arguments, those of the process by default."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["--version"], ["-V"]):
-        return _told(f"memlint {__version__}\n")
+        return _write_stdout(f"memlint {__version__}\n")
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
-        return _told(usage())
+        return _write_stdout(usage())
     verb, rest = split_verb(arguments)
-    return _guarded(verb, rest, _slip(arguments))
+    return _run_verb(verb, rest, _possible_misspelling(arguments))
 
 
 def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
-    """The verb and what follows it. A first word that is no verb is a path for `check`."""
+    """(verb, its arguments). Without a verb, everything is an argument of `check`."""
     if arguments and arguments[0] in VERBS:
         return arguments[0], arguments[1:]
     return DEFAULT, arguments
 
 
-def _slip(arguments: list[str]) -> str:
-    """A first word that may be a slip of a verb: no path, no option, and letters alone."""
+def _possible_misspelling(arguments: list[str]) -> str:
+    """The first argument if it could be a misspelt verb: only letters and hyphens, and no existing path; else ""."""
     word = arguments[0] if arguments else ""
     return word if word.replace("-", "").isalpha() and word not in VERBS and not os.path.exists(word) else ""
 
 
 def usage() -> str:
+    """The text of `memlint --help`."""
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {verb:{width}}  {text}" for verb, (_, text) in VERBS.items())
     return (
@@ -77,20 +79,21 @@ def usage() -> str:
     )
 
 
-def _told(text: str) -> int:
-    """Writes to standard output, and gives the exit code."""
+def _write_stdout(text: str) -> int:
+    """Writes to standard output and returns the exit code."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        return READER_GONE
+        return EXIT_BROKEN_PIPE
     except OSError:
         return 2
     return 0
 
 
-def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
+def _run_verb(verb: str, rest: list[str], misspelling: str = "") -> int:
+    """Runs a verb, turns its exceptions into messages and returns the exit code."""
     from memlint.commands import load
     from memlint.errors import UsageError
 
@@ -98,13 +101,13 @@ def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
         run = load(VERBS[verb][0])
         return run(f"memlint {verb}", rest)
     except UsageError as error:
-        hint = _verb_meant(slip) if slip and str(error).startswith(f"{slip}: ") else ""
+        hint = _verb_hint(misspelling) if misspelling and str(error).startswith(f"{misspelling}: ") else ""
         sys.stderr.write(f"memlint: {error}{hint}\n")
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        return READER_GONE
+        return EXIT_BROKEN_PIPE
     except Exception as error:
         from memlint.crash_report import report
 
@@ -112,7 +115,7 @@ def _guarded(verb: str, rest: list[str], slip: str = "") -> int:
         return 2
 
 
-def _verb_meant(word: str) -> str:
+def _verb_hint(word: str) -> str:
     from memlint.formats.schema.suggest import nearest
 
     near = nearest(word, VERBS)

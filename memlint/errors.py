@@ -1,11 +1,11 @@
-"""The errors that memlint raises for what a user asked or wrote; everything else that is raised is a bug."""
+"""The errors that memlint raises about its input and options; any other exception is a bug."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Something that memlint was asked for cannot be done; the message says what, where and what to do."""
+    """A request that cannot be carried out; the message says what, where and what to do."""
 
 
 class UsageError(Error):
-    """Usage, settings or input that no command can work with: told on standard error, exit code 2."""
+    """Invalid usage, settings or input: the message goes to standard error, the exit code is 2."""

@@ -1,4 +1,4 @@
-"""What a check says, and the fix that it offers. Reports see these values and estimates, nothing else."""
+"""Findings and their fixes as values. Reports are made from these and from estimates alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Patch(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """A way out, re-estimated. Peaks are the bytes that the verdict compares (0 = not a memory fix).
+    """A change that resolves a finding, with its estimate. Peaks in bytes, as verdicts compare (0: not about memory).
 
     `safe`: the training result stays the same. `speed` is the step-time factor to expect (1.3 = 30 % slower),
     `quality`: none, low, medium, high risk for the result. `edits` is empty where the format cannot say it.

@@ -1,4 +1,4 @@
-"""What plug-ins added: the one registry. `memlint.plugins` fills it, each room reads its own part of it.
+"""The registry of what plug-ins added. `memlint.plugins` fills it, each package reads its part of it.
 
 Empty unless somebody named a plug-in; nothing here imports anything.
 """
@@ -18,10 +18,10 @@ loaded: dict[str, str] = {}  # plug-in as it was named -> the file it came from
 
 
 class Fault(Exception):
-    """A plug-in's own mistake while it was at work; the message names the plug-in and the place."""
+    """An error in a plug-in's code while it ran; the message names the plug-in and the place."""
 
 
 def clear() -> None:
-    """Forgets every plug-in (for tests)."""
+    """Removes every plug-in (for tests)."""
     for part in (formats, rules, optimizers, outputs, gpus, documents, loaded):
         part.clear()

@@ -1,4 +1,4 @@
-"""How people name rules: by id (`MEM001`), by name (`memory/over-the-card`), by family (`memory`, `MEM`), or all."""
+"""Selectors of rules: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`), or `all`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_selector(text: str) -> bool:
 
 
 def rank(selector: str, rule: str, name: str) -> int:
-    """How exactly `selector` names the rule: 0 not at all, 1 as one of all, 2 and more by family, 9 by itself."""
+    """How specifically `selector` covers the rule: 0 not at all, 1 by `all`, 2 and more by family, 9 exactly."""
     if selector in (rule, name):
         return ITSELF
     if selector in ("all", "ALL"):
@@ -29,12 +29,12 @@ def covers(selector: str, rule: str, name: str) -> bool:
 
 
 def is_chosen(select: Iterable[str], ignore: Iterable[str], rule: str, name: str) -> bool:
-    """Whether the rule is in force: the more exact word wins, and `ignore` where both are equally exact."""
+    """Whether a rule is selected: the more specific selector wins; `ignore` if both are equally specific."""
     return best_rank(select, rule, name) > best_rank(ignore, rule, name)
 
 
 def best_rank(selectors: Iterable[str], rule: str, name: str) -> int:
-    """The rank of the selector that names the rule most exactly."""
+    """The rank of the selector that names the rule most specifically."""
     best = 0
     for selector in selectors:
         best = max(best, rank(selector, rule, name))

@@ -1,4 +1,4 @@
-"""Where the shipped data lies: the wheel's copy, else the checkout's own folders.
+"""Finds the shipped data: the wheel's copy, else the folders of the checkout.
 
 `importlib.resources` would cost more at start-up than everything that is read through it.
 """

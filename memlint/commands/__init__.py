@@ -1,4 +1,4 @@
-"""One verb a file, each with `run(program, arguments) -> exit code`. The only rooms that print, besides cli.py."""
+"""The verbs, one per module, each with `run(program, arguments) -> exit code`. Only they and cli.py print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from importlib import import_module
 
 
 def load(module: str) -> Callable[[str, list[str]], int]:
-    """The `run` of memlint.commands.<module>, imported now and not before."""
+    """Imports memlint.commands.<module> and returns its `run`."""
     run: Callable[[str, list[str]], int] = import_module(f"memlint.commands.{module}").run
     return run

@@ -1,4 +1,4 @@
-"""`memlint calibrate FILE --measured 71.3GiB`: keeps what a run really took, so that intervals narrow."""
+"""`memlint calibrate FILE --measured 71.3GiB`: records the measured memory of a run, so that intervals narrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
-from memlint.lint.measurements import folder_of
+from memlint.lint.measurements import measurements_folder
 from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
@@ -38,7 +38,7 @@ def run(program: str, arguments: list[str]) -> int:
     path = given.paths[0]
     found, known_run = _only_run(path, given)
     measurement = _measurement(path, given, found, known_run)
-    folder = folder_of(os.path.abspath(path), given.settings)
+    folder = measurements_folder(os.path.abspath(path), given.settings)
     try:
         record(folder, measurement)
         count = sum(one.stack == measurement.stack for one in load(folder))
@@ -46,12 +46,12 @@ def run(program: str, arguments: list[str]) -> int:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
-    to_stdout(_answer(measurement, os.path.join(folder, FILE), count))
+    to_stdout(_confirmation(measurement, os.path.join(folder, FILE), count))
     return 0
 
 
 def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:
-    """The file's run with its estimate as it is without any measurement."""
+    """The only run in a file, with its estimate without calibration. Raises UsageError if there is not exactly one."""
     analysed = Linter(options.lint_request(given, fixes=False)).analyse(path)
     runs = [one for analysis in analysed.analyses for one in analysis.runs]
     if len(runs) != 1:
@@ -71,9 +71,10 @@ def _measurement(path: str, given: options.Options, found: Estimate, known_run: 
     return Measurement(stack_of(known_run), given.metric, measured, predicted, path)
 
 
-def _answer(one: Measurement, file: str, count: int) -> str:
-    share = 100 * (one.predicted / one.measured - 1)
-    first = f"{one.metric}: measured {gib(one.measured)} GiB, estimated {gib(one.predicted)} GiB ({share:+.1f} %)\n"
-    left = ENOUGH - count
-    state = f"{left} more until its interval narrows" if left > 0 else "its interval rests on them"
-    return first + f"kept in {os.path.relpath(file)}: {count} of {one.stack}; {state}\n"
+def _confirmation(measurement: Measurement, file: str, count: int) -> str:
+    share = 100 * (measurement.predicted / measurement.measured - 1)
+    measured, predicted = gib(measurement.measured), gib(measurement.predicted)
+    first = f"{measurement.metric}: measured {measured} GiB, estimated {predicted} GiB ({share:+.1f} %)\n"
+    missing_count = ENOUGH - count
+    state = f"{missing_count} more until its interval narrows" if missing_count > 0 else "its interval rests on them"
+    return first + f"kept in {os.path.relpath(file)}: {count} of {measurement.stack}; {state}\n"

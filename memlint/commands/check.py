@@ -1,4 +1,4 @@
-"""`memlint check`: lints files and says what it found in every format that was asked for."""
+"""`memlint check`: lints files and writes a report in each requested format."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _write_baseline(reports: Sequence[FileReport], path: str) -> int:
 
 
 def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_zero: bool) -> int:
-    """2 for what could not be read or broke, 1 for findings from `fail_on` (else the settings' word) on, else 0."""
+    """2 for an unreadable file or a crash, 1 for a finding of `fail_on` (default: the settings' one) or above, or 0."""
     fails = False
     for file in reports:
         if not file.readable or _crashed(file):

@@ -1,4 +1,4 @@
-"""`memlint diff BASE [HEAD]`: what a branch does to the memory of the runs it changes."""
+"""`memlint diff BASE [HEAD]`: compares memory and findings of the runs that a branch changes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def run(program: str, arguments: list[str]) -> int:
     report = compare(root, base, head, request)._replace(
         base=given.base, head=given.head or "the working tree", version=__version__, notes=notes
     )
-    told = frozenset(os.path.realpath(os.path.join(root, file.path)) for file in report.files)
+    compared = frozenset(os.path.realpath(os.path.join(root, file.path)) for file in report.files)
     for name, path in pairs:
         text = _rendered(report, name, given.colour if path is None else False)
         if path is None:
             to_stdout(text)
         else:
-            to_file((text,), path, told)
+            to_file((text,), path, compared)
     return int(given.fail_on == "regression" and any(file.is_regression for file in report.files))
 
 
@@ -60,9 +60,9 @@ def _parser(program: str) -> options.Parser:
     parser.add_argument("--direct", action="store_true", help="compare with BASE itself, not with the merge base")
     options.add_hardware(parser)
     options.add_rules(parser)
-    plugged = parser.add_argument_group("plug-ins")
-    options.add_plugin(plugged)
-    options.add_allow_plugins(plugged)
+    plugin_options = parser.add_argument_group("plug-ins")
+    options.add_plugin(plugin_options)
+    options.add_allow_plugins(plugin_options)
     group = parser.add_argument_group("output")
     group.add_argument(
         "--format", action="append", default=[], metavar="NAME", help=f"{', '.join(FORMATS)} (default: text)"
@@ -74,7 +74,7 @@ def _parser(program: str) -> options.Parser:
 
 
 def _revision(root: str, name: str) -> str:
-    """The commit behind a name. Raises UsageError."""
+    """The hash of the commit that a name stands for. Raises UsageError."""
     found = asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if not found:
         raise UsageError(f"no commit {name!r} here; in CI, fetch it first (actions/checkout: fetch-depth: 0)")
@@ -82,7 +82,7 @@ def _revision(root: str, name: str) -> str:
 
 
 def _base(root: str, name: str, head: str, direct: bool) -> tuple[str, tuple[str, ...]]:
-    """The commit to compare with, and what to say about it."""
+    """The hash of the commit to compare with, and notes about it."""
     base = _revision(root, name)
     if direct:
         return base, ()
@@ -93,31 +93,35 @@ def _base(root: str, name: str, head: str, direct: bool) -> tuple[str, tuple[str
 
 
 def compare(root: str, base: str, head: str | None, request: LintRequest) -> DiffReport:
-    """The runs that differ between a commit and another (None: the working tree)."""
+    """Compares the commit `base` with `head` (None: the working tree). `request.cwd` is the repository's root."""
     pairs = changed(root, base, head)
     with Side(root, base, request._replace(fixes=False)) as before, Side(root, head, request) as after:
         files = sorted(_files(before, after, pairs), key=importance)
-    telling = tuple(_once(file for file in files if file.says_something))
-    return DiffReport("", "", telling, quiet=len(files) - len(telling))
+    reported = tuple(_without_repeats(file for file in files if file.is_worth_reporting))
+    return DiffReport("", "", reported, quiet=len(files) - len(reported))
 
 
 def _files(before: Side, after: Side, pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[FileDiff]:
-    """A comparison of every config that either side's changes reach."""
-    was = {new: old for old, new in pairs if old and new}
+    """The comparison of each config that the changed files affect. `pairs`: (old name, new name) of changed files."""
+    renamed_from = {new: old for old, new in pairs if old and new}
     touched = {name for pair in pairs for name in pair if name}
     old_names, new_names = before.affected(touched), after.affected(touched)
-    moved_away = {old for new, old in was.items() if new != old}
+    moved_away = {old for new, old in renamed_from.items() if new != old}
     for name in sorted(new_names | {name for name in old_names if after.has(name)}):
-        old_name = was.get(name, name)
-        old = before.lint(old_name) if before.has(old_name) and old_name not in moved_away - {was.get(name)} else None
+        old_name = renamed_from.get(name, name)
+        old = (
+            before.lint(old_name)
+            if before.has(old_name) and old_name not in moved_away - {renamed_from.get(name)}
+            else None
+        )
         yield from filter(None, [file_diff(name, old_name, old, after.lint(name), touched)])
     for name in sorted(old_names):
         if not after.has(name) and name not in moved_away:
             yield from filter(None, [file_diff(name, name, before.lint(name), None, touched)])
 
 
-def _once(files: Iterable[FileDiff]) -> Iterator[FileDiff]:
-    """A finding in a shared file is told with the first config that it comes from, and not again."""
+def _without_repeats(files: Iterable[FileDiff]) -> Iterator[FileDiff]:
+    """The files with each finding once: one in a shared file stays with the first config that it comes from."""
     seen: set[tuple[object, ...]] = set()
     for file in files:
         new = tuple(item for item in file.new if location_key(item) not in seen)

@@ -1,4 +1,4 @@
-"""`memlint estimate`: the memory table of each run."""
+"""`memlint estimate`: prints the memory table of each run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.output import configs, to_file, to_stdout
+from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.lint.pool import lint_files
 from memlint.report import json, table
 from memlint.report.model import Report
@@ -34,7 +34,7 @@ def run(program: str, arguments: list[str]) -> int:
         if path is None:
             to_stdout(text)
         else:
-            to_file((text,), path, configs(report.files, found))
+            to_file((text,), path, protected_paths(report.files, found))
     return 2 if any(not file.readable for file in report.files) else 0
 
 

@@ -1,4 +1,4 @@
-"""`memlint explain`: a rule's page, or the numbers behind the findings of a file or of one of its lines."""
+"""`memlint explain`: prints a rule's page, or the numbers behind the findings of a file or of one of its lines."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from memlint.report.units import gib
 from memlint.ruleset import page as rule_page
 from memlint.run import Run
 
-# Names of rules' variables that count bytes without saying so.
+# Names of rule variables in bytes that do not end in "bytes".
 BYTES = ("weights", "gradients", "states", "activations", "scores", "logits", "temporaries", "gathered", "others")
-# Terms that the table shows phase by phase: one figure of them would be another moment's.
+# Terms that the table shows for each phase; a single figure would be that of another phase.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 
 
@@ -41,19 +41,19 @@ def run(program: str, arguments: list[str]) -> int:
         return 0
     linter = Linter(options.lint_request(given))
     rules = rule_facts(linter.rules)
-    known = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
-    if known is None:
-        _refuse_a_slip(given.what, rules)
-        told = explained(given)
-        to_stdout(_json(told) if given.format == "json" else "\n".join(_derivations(told, given)) + "\n")
+    rule = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
+    if rule is None:
+        _refuse_unknown(given.what, rules)
+        files = explain_files(given)
+        to_stdout(_json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n")
         return 0
-    said = rule_page.facts(known, next((item for item in linter.rules.rules() if item.id == known.id), None))
-    to_stdout(as_json.dump(said) if given.format == "json" else "\n".join(rule_page.text(said)) + "\n")
+    page = rule_page.facts(rule, next((item for item in linter.rules.rules() if item.id == rule.id), None))
+    to_stdout(as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n")
     return 0
 
 
-def _refuse_a_slip(what: str, rules: tuple[RuleFacts, ...]) -> None:
-    """Raises UsageError for what is neither a file nor a rule."""
+def _refuse_unknown(what: str, rules: tuple[RuleFacts, ...]) -> None:
+    """Raises UsageError if `what` is neither a rule nor a path, and suggests the nearest rule."""
     if os.path.exists(what) or os.path.exists(_place(what)[0]):
         return
     near = nearest(what, [word for item in rules for word in (item.id, item.name)])
@@ -61,8 +61,8 @@ def _refuse_a_slip(what: str, rules: tuple[RuleFacts, ...]) -> None:
     raise UsageError(f"{what}: no rule is called so, and there is no such file or folder; {hint}")
 
 
-class Explained(NamedTuple):
-    """One file: its findings at the line that was asked for, and its runs with their reports."""
+class ExplainedFile(NamedTuple):
+    """One file: its findings (at the requested line, if any), and its runs with their reports."""
 
     findings: tuple[Finding, ...]
     runs: tuple[tuple[Run, RunReport], ...]
@@ -73,41 +73,45 @@ def _place(what: str) -> tuple[str, int]:
     return (path, int(number)) if path and number.isdecimal() else (what, 0)
 
 
-def explained(given: options.Options) -> tuple[Explained, ...]:
-    """What is said of a file or of one of its lines. Raises UsageError where nothing is."""
+def explain_files(given: options.Options) -> tuple[ExplainedFile, ...]:
+    """The findings and runs of the requested files or line. Raises UsageError if there are none."""
     path, line = _place(given.what)
     given.paths = [path]
     found = options.config_files(given)
     if not found:
         raise UsageError(f"{path}: no config to explain")
     linter = Linter(options.lint_request(given)._replace(assumptions=True))
-    told = tuple(_explained(linter, item.path, line) for item in found)
-    if not any(file.findings or file.runs for file in told):
+    files = tuple(_explain_file(linter, item.path, line) for item in found)
+    if not any(file.findings or file.runs for file in files):
         raise UsageError(f"{path}: nothing to explain: no run and no finding")
-    return told
+    return files
 
 
-def _explained(linter: Linter, path: str, line: int) -> Explained:
+def _explain_file(linter: Linter, path: str, line: int) -> ExplainedFile:
     analysed = linter.analyse(path)
     report = linter.report(analysed).report
-    at = tuple(one for one in report.findings if not line or (one.location.line == line and one.location.path == path))
-    if line and not at:
+    here = tuple(
+        finding
+        for finding in report.findings
+        if not line or (finding.location.line == line and finding.location.path == path)
+    )
+    if line and not here:
         raise UsageError(f"{path}:{line}: no finding there")
     runs = (run for analysis in analysed.analyses for run in analysis.runs)
-    return Explained(at, tuple(zip(runs, report.runs)))
+    return ExplainedFile(here, tuple(zip(runs, report.runs)))
 
 
-def _json(told: tuple[Explained, ...]) -> str:
+def _json(files: tuple[ExplainedFile, ...]) -> str:
     return as_json.dump(
         {
-            "findings": [as_json.finding(one) for file in told for one in file.findings],
-            "runs": [as_json.run(report) for file in told for _, report in file.runs],
+            "findings": [as_json.finding(finding) for file in files for finding in file.findings],
+            "runs": [as_json.run(report) for file in files for _, report in file.runs],
         }
     )
 
 
-def _derivations(told: tuple[Explained, ...], given: options.Options) -> Iterator[str]:
-    for file in told:
+def _derivations(files: tuple[ExplainedFile, ...], given: options.Options) -> Iterator[str]:
+    for file in files:
         for finding in file.findings:
             yield from _finding(finding)
         for run, report in file.runs:
@@ -134,8 +138,8 @@ def _number(name: str, value: object) -> str:
     return f"{value} ({gib(int(str(value)))} GiB)" if is_bytes else one_line(str(value))
 
 
-def _shown(value: object) -> str:
-    """A value as a config would write it: true, none, a list; of a record what is set in it."""
+def _format_value(value: object) -> str:
+    """A value as text, like a config writes it: true, none, a list; of a record the fields that are set."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):
@@ -143,17 +147,17 @@ def _shown(value: object) -> str:
     if hasattr(value, "_asdict"):
         if getattr(value, "method", "") == "none":
             return "none"
-        told = {name: item for name, item in value._asdict().items() if item not in (None, "", False, "none")}
-        return ", ".join(f"{name} {_shown(item)}" for name, item in told.items()) or "none"
+        fields_set = {name: item for name, item in value._asdict().items() if item not in (None, "", False, "none")}
+        return ", ".join(f"{name} {_format_value(item)}" for name, item in fields_set.items()) or "none"
     if isinstance(value, (tuple, list)):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(_format_value, value)) or "none"
     return one_line(str(value))[:60]
 
 
 def _origins(run: Run, report: RunReport) -> Iterator[str]:
-    """Each value with its origin; what nobody can know, with the reason."""
+    """Each value with its origin, then each unknown value with the reason."""
     for field, value, origin in report.estimate.assumptions:
-        yield f"  {field} = {_shown(value)}  <- {one_line(origin)}"
+        yield f"  {field} = {_format_value(value)}  <- {one_line(origin)}"
     for field, place in sorted(run.origins.items()):
         if place.kind == "unknown":
             yield f"  {field} = unknown  <- {one_line(place.detail)}"

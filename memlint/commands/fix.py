@@ -20,7 +20,7 @@ from memlint.lint.request import LintRequest
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 
-BUG = "This is a bug in memlint, not in your config: nothing was written. Please report it."
+BUG_NOTE = "This is a bug in memlint, not in your config: nothing was written. Please report it."
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -37,24 +37,28 @@ def run(program: str, arguments: list[str]) -> int:
     before: dict[str, bytes] = {}
     number = 0
     for path in paths:
-        settled = settle(_propose(path, request, given, _asker(given)), changed)
+        settled = settle(_propose(path, request, given, _confirmation(given)), changed)
         if settled.broken:
-            return _bug(settled)
-        _tell(settled)
+            return _report_bug(settled)
+        _report_outcome(settled)
         changed, number = settled.contents, number + len(settled.applied)
         before |= settled.before
-    harmed = tuple(_harmed(paths, _over(request, before), _over(request, changed))) if changed else ()
-    if harmed:
-        raise UsageError("; ".join(harmed) + ": nothing was written; fix the files that share it one by one")
-    moved = tuple(_moved(before, changed))
-    if moved:
-        sys.stderr.write("".join(f"{line}\n" for line in moved) + f"memlint: {BUG}\n")
+    new_errors = (
+        tuple(_new_errors(paths, _with_contents(request, before), _with_contents(request, changed))) if changed else ()
+    )
+    if new_errors:
+        raise UsageError("; ".join(new_errors) + ": nothing was written; fix the files that share it one by one")
+    disputed = tuple(_parser_disagreements(before, changed))
+    if disputed:
+        sys.stderr.write("".join(f"{line}\n" for line in disputed) + f"memlint: {BUG_NOTE}\n")
         return 2
-    done = _printed(before, changed) if given.diff else _written(before, changed, paths)
-    linter = Linter(_over(request, changed)._replace(fixes=False))
-    left = exit_code(tuple(linter.report_file(path) for path in paths), given.fail_on or "", linter, given.exit_zero)
-    sys.stderr.write(f"memlint: {number} fixed in {done} file{'s' * (done != 1)}\n")
-    return max(left, int(given.diff and done > 0 and not given.exit_zero))
+    files = _print_patch(before, changed) if given.diff else _write_files(before, changed, paths)
+    linter = Linter(_with_contents(request, changed)._replace(fixes=False))
+    remaining = exit_code(
+        tuple(linter.report_file(path) for path in paths), given.fail_on or "", linter, given.exit_zero
+    )
+    sys.stderr.write(f"memlint: {number} fixed in {files} file{'s' * (files != 1)}\n")
+    return max(remaining, int(given.diff and files > 0 and not given.exit_zero))
 
 
 def _parser(program: str) -> options.Parser:
@@ -73,43 +77,46 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _over(request: LintRequest, contents: Mapping[str, bytes]) -> LintRequest:
+def _with_contents(request: LintRequest, contents: Mapping[str, bytes]) -> LintRequest:
     return request._replace(contents=(*request.contents, *contents.items()))
 
 
 def _propose(
-    path: str, request: LintRequest, given: options.Options, agreed: Callable[[Finding, Fix], bool]
+    path: str, request: LintRequest, given: options.Options, is_confirmed: Callable[[Finding, Fix], bool]
 ) -> Propose:
     rules = options.words(given.rule)
 
     def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
-        linter = Linter(_over(request, contents))
+        linter = Linter(_with_contents(request, contents))
         analysed = linter.analyse(path)
-        shown = linter.report(analysed).report.findings
+        findings = linter.report(analysed).report.findings
         workspace = linter.analyser.workspaces.of(path)
-        for finding in shown:
-            analysis = _of(finding, analysed.analyses)
+        for finding in findings:
+            analysis = _analysis_of(finding, analysed.analyses)
             if analysis is None or (rules and not is_chosen(rules, (), finding.rule, finding.name)):
                 continue
-            fix = _chosen(_whole(finding, analysis), given)
-            if fix is not None and agreed(finding, fix):
+            fix = _chosen(_applicable_fixes(finding, analysis), given)
+            if fix is not None and is_confirmed(finding, fix):
                 yield Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace))
 
     return propose
 
 
-def _of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:
-    """The analysis that a finding came from."""
+def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:
+    """The analysis that a finding comes from."""
     key = identity(finding)
     return next((item for item in analyses if key in map(identity, item.findings)), None)
 
 
-def _whole(finding: Finding, analysis: Analysis) -> tuple[Fix, ...]:
-    """A rule's own fixes as it wrote them (a broken law must be told, not hidden), else the planner's."""
+def _applicable_fixes(finding: Finding, analysis: Analysis) -> tuple[Fix, ...]:
+    """The planner's fixes of a finding that fit, or else the fixes that its rule defines.
+
+    A rule's own fixes are taken before they were checked, so that one that breaks a law is reported.
+    """
     key = identity(finding)
-    own = next(item for item in analysis.found if identity(item.finding) == key)
-    # A plan that only helps leaves the finding where it is: something to read, nothing to apply.
-    return tuple(fix for fix in finding.fixes if fix.verdict_after == "fits") if own.plan else own.finding.fixes
+    found = next(item for item in analysis.found if identity(item.finding) == key)
+    # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
+    return tuple(fix for fix in finding.fixes if fix.verdict_after == "fits") if found.plan else found.finding.fixes
 
 
 def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
@@ -118,21 +125,21 @@ def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
     return next((fix for fix in fixes if fix.edits and (fix.safe or given.unsafe)), None)
 
 
-def _asker(given: options.Options) -> Callable[[Finding, Fix], bool]:
+def _confirmation(given: options.Options) -> Callable[[Finding, Fix], bool]:
     answers: dict[tuple[str, str, str], bool] = {}
 
-    def agreed(finding: Finding, fix: Fix) -> bool:
+    def is_confirmed(finding: Finding, fix: Fix) -> bool:
         key = identity(finding)
         if given.interactive and key not in answers:
             to_stdout(f"{_place(finding)}: {finding.rule} {finding.message}\n  {fix.title}? [y/N] ")
             answers[key] = sys.stdin.readline().strip().lower() in ("y", "yes")
         return answers.get(key, True)
 
-    return agreed
+    return is_confirmed
 
 
-def _harmed(paths: list[str], old_request: LintRequest, new_request: LintRequest) -> Iterator[str]:
-    """Files that got a new error from a change made for another file that shares a companion."""
+def _new_errors(paths: list[str], old_request: LintRequest, new_request: LintRequest) -> Iterator[str]:
+    """Messages about files that get a new error from a change made for another file with the same companion."""
     old, new = (Linter(request._replace(fixes=False)) for request in (old_request, new_request))
     for path in paths:
         before = {identity(item) for item in old.report_file(path).findings}
@@ -141,8 +148,8 @@ def _harmed(paths: list[str], old_request: LintRequest, new_request: LintRequest
                 yield f"{path} would get a new error ({item.rule}: {item.message})"
 
 
-def _moved(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
-    """What another parser, which keeps comments with their keys, says against the files to be written."""
+def _parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
+    """Differences that a second YAML parser, which attaches comments to keys, finds in the files to be written."""
     texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
     if texts:
         from memlint.fixes.edits.second_opinion import disagreements
@@ -151,7 +158,7 @@ def _moved(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterato
             yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
 
 
-def _printed(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
+def _print_patch(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
     texts = [patch(path.replace(os.sep, "/"), before[path], new) for path, new in changed.items()]
     sys.stdout.flush()
     sys.stdout.buffer.write(b"".join(texts))
@@ -159,8 +166,8 @@ def _printed(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
     return sum(map(bool, texts))
 
 
-def _written(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: list[str]) -> int:
-    """Raises UsageError where a file may not be written: none was."""
+def _write_files(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: list[str]) -> int:
+    """Writes all files or none and returns their number. Raises UsageError."""
     writes = [Write(path, before[path], new) for path, new in changed.items() if before[path] != new]
     roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     try:
@@ -170,17 +177,17 @@ def _written(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: l
     return len(writes)
 
 
-def _tell(settled: Settled) -> None:
+def _report_outcome(settled: Settled) -> None:
     for finding, fix in settled.applied:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} fixed: {fix.title}\n")
     for finding, reason in settled.refused:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} not fixed: {reason}\n")
 
 
-def _bug(settled: Settled) -> int:
+def _report_bug(settled: Settled) -> int:
     for finding, law in settled.broken:
         sys.stderr.write(f"{_place(finding)}: {finding.rule}: the fix breaks the law `{law.law}`: {law.detail}\n")
-    sys.stderr.write(f"memlint: {BUG}\n")
+    sys.stderr.write(f"memlint: {BUG_NOTE}\n")
     return 2
 
 

@@ -1,4 +1,4 @@
-"""`memlint new-rule`: the skeleton of a rule file, which loads and whose examples run."""
+"""`memlint new-rule`: writes the skeleton of a rule file, which loads and whose examples pass."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(program: str, arguments: list[str]) -> int:
     folder = os.path.join(given.rules, family)
     if any(rule.name == given.name for rule in shipped()):
         raise UsageError(f"there is a rule {given.name} already")
-    number = given.id or _free(family, folder)
+    number = given.id or _next_free_id(family, folder)
     path = os.path.join(folder, f"{number}.yaml")
     title = slug.replace("-", " ").capitalize()
     text = SKELETON.format(path=path, id=number, name=given.name, title=title if len(title) > 7 else f"{title} (title)")
@@ -71,10 +71,10 @@ def run(program: str, arguments: list[str]) -> int:
     return 0
 
 
-def _free(family: str, folder: str) -> str:
-    """The family's next id: its shipped rules' letters, else the first three of its own name."""
-    own = [rule.id for rule in shipped() if rule.family == family]
-    letters = own[0][:3] if own else re.sub(r"[^A-Z]", "X", family.upper())[:3].ljust(3, "X")
+def _next_free_id(family: str, folder: str) -> str:
+    """The family's next free id: the letters of its shipped rules (else of its name) and a number."""
+    family_ids = [rule.id for rule in shipped() if rule.family == family]
+    letters = family_ids[0][:3] if family_ids else re.sub(r"[^A-Z]", "X", family.upper())[:3].ljust(3, "X")
     taken = {rule.id for rule in shipped()}
     if os.path.isdir(folder):
         taken |= {name.partition(".")[0] for name in os.listdir(folder)}

@@ -1,4 +1,4 @@
-"""The options that verbs share, and what they mean."""
+"""The command line options that several verbs share, and their conversion to requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.hardware.named import named_gpu
 from memlint.lint.plugin_choice import choose_plugins, load_plugins
 from memlint.lint.request import LintRequest, StatedFacts
-from memlint.lint.select_files import FileChoice, select_files, shown
+from memlint.lint.select_files import FileChoice, display_path, select_files
 from memlint.report.outputs import OUTPUTS
 from memlint.repository.discovery import FoundFile
 from memlint.settings.meaning import is_version, version
@@ -28,7 +28,7 @@ OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standar
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as COLUMNS says: asking the terminal would import shutil at each start."""
+    """Formats help to the width in COLUMNS, else 100; argparse itself imports shutil at each start to ask."""
 
     def __init__(self, prog: str) -> None:
         columns = os.environ.get("COLUMNS", "")
@@ -140,10 +140,13 @@ def versions(values: list[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def formats(options: Options, known: Iterable[str] = (), verb: str = "") -> OutputPairs:
-    """Pairs of format and file (None: standard output). `known` empty: a report's. Raises UsageError."""
+def formats(options: Options, allowed: Iterable[str] = (), verb: str = "") -> OutputPairs:
+    """The requested (format, file) pairs; file None: standard output. `allowed`: by default every report format.
+
+    Raises UsageError.
+    """
     names: list[str] = options.format or ["text"]
-    listed = tuple(known) or (*OUTPUTS, *extensions.outputs)
+    listed = tuple(allowed) or (*OUTPUTS, *extensions.outputs)
     for name in names:
         if name not in listed:
             where = f" for {verb}" if verb else ""
@@ -162,7 +165,7 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 def fill_defaults(given: Options) -> None:
-    """Defaults for what a verb has no option for."""
+    """Sets the options that a verb does not have to their defaults."""
     blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "isolated": False}
     blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
     blank |= {"exclude": [], "force_exclude": False, "hook": False, "preview": False, "list_files": False}
@@ -174,18 +177,20 @@ def fill_defaults(given: Options) -> None:
 
 
 def handle_info_flags(given: Options) -> bool:
-    """Whether `--list-files` or `--show-settings` was asked for, of any verb; if so, it was printed.
+    """Handles `--list-files` and `--show-settings` of any verb; True if one was given and its output printed.
 
-    Loads plug-ins first: `--gpu` may be a plug-in's card. Raises UsageError.
+    Loads plug-ins first, as `--gpu` may name a GPU of a plug-in. Raises UsageError.
     """
     fill_defaults(given)
     load_chosen_plugins(given)
     if given.show_settings:
         from memlint.lint.settings_table import settings_table
 
-        named = {name: getattr(given, name, None) for name in ("preview", "fail_on", "baseline")}
-        request = lint_request(Options(**{**vars(given), "paths": []}))  # standard input is left alone
-        to_stdout(settings_table(given.show_settings, request, named))
+        option_values = {name: getattr(given, name, None) for name in ("preview", "fail_on", "baseline")}
+        request = lint_request(
+            Options(**{**vars(given), "paths": []})
+        )  # without paths, so that standard input is not read
+        to_stdout(settings_table(given.show_settings, request, option_values))
         return True
     if given.list_files:
         to_stdout("".join(f"{item.path}\n" for item in config_files(given)))
@@ -194,7 +199,10 @@ def handle_info_flags(given: Options) -> bool:
 
 
 def load_chosen_plugins(given: Options) -> tuple[str, ...]:
-    """The plug-ins of an invocation, loaded; says once which of a repository's are not. Raises UsageError."""
+    """Loads the plug-ins of the invocation, once, and returns their names.
+
+    Writes to standard error which plug-ins of the repository are not loaded. Raises UsageError.
+    """
     if not hasattr(given, "loaded_plugins"):
         roots = [path for path in given.paths or ["."] if path != "-"]
         chosen = choose_plugins(given.plugin, roots, given.settings, given.isolated, given.allow_plugins)
@@ -210,7 +218,7 @@ def load_chosen_plugins(given: Options) -> tuple[str, ...]:
 
 
 def lint_request(given: Options, fixes: bool = True) -> LintRequest:
-    """What the options ask of linting; standard input is read here. Raises UsageError for what cannot be meant."""
+    """The request that the options describe. Reads standard input if a path is "-". Raises UsageError."""
     plugins = load_chosen_plugins(given)
     return LintRequest(
         stated_facts(given),
@@ -226,7 +234,7 @@ def lint_request(given: Options, fixes: bool = True) -> LintRequest:
 
 
 def stated_facts(given: Options) -> StatedFacts:
-    """What the options say of every file. Raises UsageError."""
+    """The facts that the options state about every file. Raises UsageError."""
     gpu, count = named_gpu(given.gpu)
     return StatedFacts(
         gpu,
@@ -243,7 +251,7 @@ def stated_facts(given: Options) -> StatedFacts:
 
 
 def config_files(given: Options) -> list[FoundFile]:
-    """The files that the options choose, in order. Raises UsageError for a root that is none."""
+    """The files that the options choose, in order. Notes go to standard error. Raises UsageError for a missing root."""
     load_chosen_plugins(given)
     roots = tuple(path for path in given.paths or ["."] if path != "-")
     stdin = _stdin_name(given) if "-" in given.paths else ""
@@ -255,4 +263,4 @@ def config_files(given: Options) -> list[FoundFile]:
 
 
 def _stdin_name(given: Options) -> str:
-    return shown(given.stdin_filename or "stdin")
+    return display_path(given.stdin_filename or "stdin")

@@ -1,4 +1,4 @@
-"""Writes a report in each format that was asked for."""
+"""Writes reports: each requested format to its file or to standard output."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from memlint.repository.discovery import FoundFile
 
 STYLED = ("text",)
 SUMMARY_BYTES = 1_000_000
-PIECE = 1 << 16  # characters that are written at once
+CHUNK = 1 << 16  # characters that are written at once
 
 
 def write(
     report: Report, pairs: tuple[tuple[str, str | None], ...], colour: bool | None, found: Iterable[FoundFile]
 ) -> None:
-    """Every format to its file or to standard output. Raises UsageError where a file cannot be written.
+    """Writes a report in each format of `pairs` (format, file; None: standard output).
 
-    `found`: the files that were looked at.
+    `found`: the files that were linted; a report may not overwrite them. Raises UsageError if a file cannot be
+    written.
     """
-    kept = configs(report.files, found) if any(path is not None for _, path in pairs) else frozenset()
+    protected = protected_paths(report.files, found) if any(path is not None for _, path in pairs) else frozenset()
     for name, path in pairs:
         if path is None:
-            for piece in _large(rendered(report, name, colour)):
+            for piece in _in_chunks(rendered(report, name, colour)):
                 to_stdout(piece)
         else:
-            to_file(rendered(report, name, False, plain=True), path, kept)
+            to_file(rendered(report, name, False, plain=True), path, protected)
         if name == "github":
             _job_summary(report)
 
 
 def _job_summary(report: Report) -> None:
-    """GitHub shows ten annotations of a kind a step; the summary of the job has room for all of them.
+    """Appends the report to the job summary of GitHub Actions, which shows only ten annotations of a kind per step.
 
-    A summary may have 1 MiB (docs.github.com, "Workflow commands: Adding a job summary"): what is longer is cut.
+    A summary may have 1 MiB (docs.github.com, "Workflow commands: Adding a job summary"); a longer one is cut.
     """
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not any(file.runs or file.findings for file in report.files):
@@ -50,16 +51,16 @@ def _job_summary(report: Report) -> None:
     if len(data) > SUMMARY_BYTES:
         data = data[: data.rfind(b"\n", 0, SUMMARY_BYTES)] + b"\n\n(cut here: --format json has the rest)\n"
     try:
-        with open(path, "ab") as stream:  # what other commands of the step wrote stays: no file of ours to replace
+        with open(path, "ab") as stream:  # appends: other commands of the step write to it, too
             stream.write(data)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
 def rendered(report: Report, name: str, colour: bool | None, plain: bool = False) -> Iterable[str]:
-    """The report's text in pieces: many small ones from a module that has `pieces`, else one."""
+    """The text of a report in one format, in pieces: many from a module with `pieces`, else one."""
     if name in extensions.outputs:
-        return (_of_plugin(name, report),)
+        return (_plugin_output(name, report),)
     module = import_module(f"memlint.report.{OUTPUTS[name]}")
     style = (style_for(sys.stdout, colour=colour),) if name in STYLED and not plain else ()
     if hasattr(module, "pieces"):
@@ -68,28 +69,28 @@ def rendered(report: Report, name: str, colour: bool | None, plain: bool = False
     return (module.render(report, *style),)
 
 
-def _of_plugin(name: str, report: Report) -> str:
+def _plugin_output(name: str, report: Report) -> str:
     try:
         return extensions.outputs[name](report)
     except extensions.Fault as error:
         raise UsageError(f"--format {name}: {error}") from None
 
 
-def _large(pieces: Iterable[str]) -> Iterator[str]:
-    """The same text in pieces that are worth a call of the system each."""
-    held: list[str] = []
+def _in_chunks(pieces: Iterable[str]) -> Iterator[str]:
+    """The same text joined into chunks, to save system calls."""
+    buffered: list[str] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        buffered.append(piece)
         size += len(piece)
-        if size >= PIECE:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
+        if size >= CHUNK:
+            yield "".join(buffered)
+            buffered, size = [], 0
+    yield "".join(buffered)
 
 
 def to_stdout(text: str) -> None:
-    """UTF-8 whatever the locale says, so that output is the same everywhere. Raises UsageError on a full disk."""
+    """Writes UTF-8 to standard output, whatever the locale. Raises UsageError, for example on a full disk."""
     data = text.encode("utf-8", "replace")
     buffer = getattr(sys.stdout, "buffer", None)
     try:
@@ -105,20 +106,20 @@ def to_stdout(text: str) -> None:
         raise UsageError(f"standard output: {error.strerror}") from None
 
 
-def configs(files: Iterable[FileReport], found: Iterable[FoundFile]) -> frozenset[str]:
-    """Real paths of what no report may overwrite: configs, what may be one, and what was asked for by name.
+def protected_paths(files: Iterable[FileReport], found: Iterable[FoundFile]) -> frozenset[str]:
+    """Real paths that no report may overwrite: recognised configs, files with findings, and files named by the user.
 
-    A JSON file in a folder that is none of these may well be the last run's report.
+    Any other JSON file in a linted folder may be the previous run's report, which may be overwritten.
     """
-    told = (file.path for file in files if file.format or file.findings or not file.readable)
-    return frozenset(map(os.path.realpath, chain(told, (item.path for item in found if item.named))))
+    reported = (file.path for file in files if file.format or file.findings or not file.readable)
+    return frozenset(map(os.path.realpath, chain(reported, (item.path for item in found if item.named))))
 
 
-def to_file(pieces: Iterable[str], path: str, kept: frozenset[str] = frozenset()) -> None:
-    """UTF-8, the whole text or none of it. Raises UsageError, also for a path among `kept` (real paths)."""
+def to_file(pieces: Iterable[str], path: str, protected: frozenset[str] = frozenset()) -> None:
+    """Writes a file in UTF-8, the whole text or nothing. Raises UsageError, also for a path among `protected`."""
     from memlint.atomic_files import NotWritten, write_text
 
-    if kept and os.path.realpath(path) in kept:
+    if protected and os.path.realpath(path) in protected:
         raise UsageError(f"{path}: the report would overwrite a file that was linted")
     try:
         write_text(path, pieces)

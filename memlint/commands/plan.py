@@ -1,4 +1,4 @@
-"""`memlint plan`: the largest micro batch or longest sequence that fits, and what would make the run fit."""
+"""`memlint plan`: finds the largest micro batch and longest sequence that fit, and changes that make a run fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Fix
 from memlint.fixes.attach import LIMIT, Estimator, Options
-from memlint.fixes.attach import options as written
+from memlint.fixes.attach import options as plans_for
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import Search, as_fix, largest
 from memlint.fixes.step import QUALITIES
@@ -27,17 +27,17 @@ BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
 LONGEST = 1 << 24
 
 
-class What(NamedTuple):
-    """What is planned for, and how files with other contents are read."""
+class PlanTarget(NamedTuple):
+    """A config to plan for. `reanalyse` analyses it under changed contents of files."""
 
     path: str
     analysis: Analysis
     estimator: Estimator
-    again: Reanalyse
+    reanalyse: Reanalyse
 
 
 def run(program: str, arguments: list[str]) -> int:
-    """Exit codes: 0 where something fits, 1 where nothing does."""
+    """Exit codes: 0 if every run fits or has a plan that does, else 1."""
     given = _parser(program).parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
@@ -47,8 +47,8 @@ def run(program: str, arguments: list[str]) -> int:
         estimator = linter.rules.engine_of(linter.settings.of(item.path)).estimator
         workspace = linter.analyser.workspaces.of(item.path)
         for analysis in linter.analyse(item.path).analyses:
-            what = What(item.path, analysis, estimator, linter.analyser.reanalysis(analysis, workspace))
-            rows += [_row(what, number, given) for number in range(len(analysis.runs))]
+            target = PlanTarget(item.path, analysis, estimator, linter.analyser.reanalysis(analysis, workspace))
+            rows += [_row(target, number, given) for number in range(len(analysis.runs))]
     if not rows:
         raise UsageError("no training config to plan for among these files")
     text = json.dumps({"schema_version": 1, "runs": rows}, indent=2) if given.format == "json" else _text(rows)
@@ -68,47 +68,49 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _row(what: What, number: int, given: options.Options) -> dict[str, Any]:
-    one, estimate = what.analysis.runs[number], what.analysis.estimates[number]
-    row: dict[str, Any] = {"path": what.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
+def _row(target: PlanTarget, number: int, given: options.Options) -> dict[str, Any]:
+    run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
+    row: dict[str, Any] = {"path": target.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
     row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
-    search = Search(what.estimator)
+    search = Search(target.estimator)
     if not given.max_seq:
-        row["max_micro_batch"] = _largest(one, BATCH, 1, search)
+        row["max_micro_batch"] = _largest(run, BATCH, 1, search)
     if not given.max_batch:
-        row["max_sequence_length"] = _largest(one, LENGTH, 1, search)
+        row["max_sequence_length"] = _largest(run, LENGTH, 1, search)
     if not (given.max_batch or given.max_seq) and estimate.verdict != "fits":
-        known = written(what.analysis, number, what.estimator, what.again)
-        row["plans"] = [_plan(fix) for fix in _fixes(known, estimate)]
-        row["advice"] = [_told(fix) for fix in known.advice]
+        found = plans_for(target.analysis, number, target.estimator, target.reanalyse)
+        row["plans"] = [_plan(fix) for fix in _fixes(found, estimate)]
+        row["advice"] = [_advice_row(fix) for fix in found.advice]
     return row
 
 
-def _largest(one: Run, field: str, start: int, search: Search) -> dict[str, int]:
-    """The exact answer and the power of two below it; 0 where not even `start` fits."""
-    exact = largest(one, field, start, search, LONGEST)
+def _largest(run: Run, field: str, start: int, search: Search) -> dict[str, int]:
+    """The largest value of `field` that fits, and the power of two below it; 0 if not even `start` fits."""
+    exact = largest(run, field, start, search, LONGEST)
     return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
 
 
-def _fixes(known: Options, before: Estimate) -> list[Fix]:
-    """Plans that fit when written and read back: those that risk least for the result first, then the fastest."""
-    found = (as_fix(plan, before, tried.edits) for plan, tried in known.options if plan.estimate.verdict == "fits")
+def _fixes(found_plans: Options, before: Estimate) -> list[Fix]:
+    """Plans that fit when written and read back: the least risk for the training result first, then the fastest."""
+    found = (
+        as_fix(plan, before, tried.edits) for plan, tried in found_plans.options if plan.estimate.verdict == "fits"
+    )
     return sorted(found, key=lambda fix: (QUALITIES.index(fix.quality), fix.speed))[:LIMIT]
 
 
 def _plan(fix: Fix) -> dict[str, Any]:
     changes = {name: value for name, value in fix.changes.items() if value is not UNKNOWN}
     plain = {name: value if isinstance(value, (int, float, str)) else str(value) for name, value in changes.items()}
-    whole = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality, "note": fix.note}
-    return {**whole, "peak_after": fix.peak_after, "verdict_after": fix.verdict_after, "changes": plain}
+    summary = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality, "note": fix.note}
+    return {**summary, "peak_after": fix.peak_after, "verdict_after": fix.verdict_after, "changes": plain}
 
 
-def _told(fix: Fix) -> dict[str, Any]:
-    """Hardware, or a release, with which the run fits: nothing to write into the file."""
+def _advice_row(fix: Fix) -> dict[str, Any]:
+    """Advice that no edit can carry out: other hardware or another release with which the run fits."""
     return {"title": fix.title, "note": fix.note, "peak_after": fix.peak_after}
 
 
@@ -140,8 +142,8 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         )
         if plan["note"]:
             yield f"    {plan['note']}"
-    for told in row.get("advice", ()):
-        note = f"; {told['note']}" if told["note"] else ""
-        yield f"  or {told['title']} ({gib(told['peak_after'])} GiB{note})"
+    for advice in row.get("advice", ()):
+        note = f"; {advice['note']}" if advice["note"] else ""
+        yield f"  or {advice['title']} ({gib(advice['peak_after'])} GiB{note})"
     if row["verdict"] != "fits" and "plans" in row and not row["plans"]:
         yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"

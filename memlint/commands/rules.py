@@ -1,4 +1,4 @@
-"""`memlint rules`: the rules in force, with severity and where each setting came from."""
+"""`memlint rules`: lists the rules in force, with their severity and where each setting came from."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ def run(program: str, arguments: list[str]) -> int:
         return 0
     linter = Linter(options.lint_request(given))
     settings = linter.settings.of(os.path.join(os.getcwd(), "config.yaml"))
-    written = [_row(rule, settings) for rule in linter.rules.rules(settings.rules_dirs)]
-    rows = sorted([*written, *(_built_in_row(rule, settings) for rule in built_in_rules())], key=lambda row: row["id"])
-    shown = [row for row in rows if given.all or row["in_force"]]
-    if not shown:
+    from_files = [_row(rule, settings) for rule in linter.rules.rules(settings.rules_dirs)]
+    rows = sorted(
+        [*from_files, *(_built_in_row(rule, settings) for rule in built_in_rules())], key=lambda row: row["id"]
+    )
+    listed = [row for row in rows if given.all or row["in_force"]]
+    if not listed:
         raise UsageError("no rule is in force: see --select, --ignore and the settings")
-    to_stdout(_RENDER[given.format](shown))
+    to_stdout(_RENDER[given.format](listed))
     return 0
 
 
@@ -57,7 +59,7 @@ def _row(rule: Rule, settings: FileSettings) -> dict[str, Any]:
 
 
 def _built_in_row(rule: RuleFacts, settings: FileSettings) -> dict[str, Any]:
-    """A rule that formats, parsers and suppressions bring themselves."""
+    """The row of a rule that has no rule file: of formats, of parsers or about suppressions."""
     return {
         "id": rule.id,
         "name": rule.name,

@@ -1,4 +1,4 @@
-"""`memlint simulate`: one real training step on fake tensors, beside the closed form."""
+"""`memlint simulate`: runs one real training step on fake tensors and compares it with the estimate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Context) -> tuple[list[str], bool]:
-    """The lines about one run, and whether it could be simulated."""
+    """The lines about one run, and whether it could be simulated. `most`: groups of tensors to list."""
     try:
         from memlint.simulation import UnsupportedRun, simulate
         from memlint.simulation.as_estimate import estimate_of, tensor_lines
@@ -64,27 +64,27 @@ def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Con
         return [table.title(run_report(one, closed), style), f"  not simulated: {reason}"], False
     found = estimate_of(step, one)
     lines = list(table.run_lines(run_report(one, found), style))
-    lines += ["", *_beside(found, closed), "", f"  alive at the peak ({step.peak_phase}):"]
+    lines += ["", *_comparison(found, closed), "", f"  alive at the peak ({step.peak_phase}):"]
     return lines + ["  " + line for line in tensor_lines(step, most)], True
 
 
 def _config_of(one: Run, context: Context) -> Mapping[str, Any] | None:
-    """The config.json behind the run's model, found as its architecture was; None unless it counts the same."""
+    """The config.json of the run's model; None unless it gives as many parameters as the run's architecture."""
     found = context.find_model(str(one.model.name or ""), one.path)
     same = found.architecture and parameters(found.architecture) == parameters(one.model.architecture)
     return found.config if same else None
 
 
-def _beside(found: Estimate, closed: Estimate) -> Iterator[str]:
-    """Each simulated phase, the closed form's, and how far it is from the simulation."""
-    known = {phase.name: phase.allocated_bytes for phase in closed.phases}
+def _comparison(found: Estimate, closed: Estimate) -> Iterator[str]:
+    """A table of phases: simulated GiB, estimated GiB, and the difference in percent of the simulation."""
+    closed_form = {phase.name: phase.allocated_bytes for phase in closed.phases}
     yield f"  {'GiB':17s}{'simulated':>10s}{'estimate':>10s}"
     for phase in found.phases:
         name = table.HEADINGS.get(phase.name, phase.name)
-        if phase.name not in known:
+        if phase.name not in closed_form:
             yield f"  {name:17s}{gib(phase.allocated_bytes):>10s}{'-':>10s}"
             continue
-        apart = 100 * (known[phase.name] / phase.allocated_bytes - 1) if phase.allocated_bytes else 0.0
-        yield f"  {name:17s}{gib(phase.allocated_bytes):>10s}{gib(known[phase.name]):>10s}  {apart:+.2f} %"
+        difference = 100 * (closed_form[phase.name] / phase.allocated_bytes - 1) if phase.allocated_bytes else 0.0
+        yield f"  {name:17s}{gib(phase.allocated_bytes):>10s}{gib(closed_form[phase.name]):>10s}  {difference:+.2f} %"
     for missing in closed.unknown:
         yield f"  no estimate: {missing.field}: {missing.reason}"

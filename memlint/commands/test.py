@@ -45,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _rules(paths: list[str]) -> list[tuple[Rule, Document]]:
-    """Raises UsageError for a rule that cannot be used, or an id that two have."""
+    """The rules in `paths` with their documents. Raises UsageError for an invalid rule or an id used twice."""
     try:
         found = list(_read(paths))
         ordered(rule for rule, _ in found)

@@ -1,7 +1,7 @@
-"""A checked form to a closure over `Facts`. What cannot be known comes out as UNKNOWN.
+"""Builds a closure over `Facts` from a checked form. It returns UNKNOWN for what cannot be known.
 
-Building costs about a microsecond a node and needs neither `ast` nor the schemas: forms stored in
-the snapshot of the shipped rules go straight through here.
+Building costs about a microsecond per node and needs neither `ast` nor the schemas, so that forms stored in the
+snapshot of the shipped rules are built directly.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Form = list[Any]
 
 
 class _Absent:
-    """The type of ABSENT: a key that a file does not have. It never leaves a closure that asks for it."""
+    """The type of ABSENT, which stands for a key that a file does not have. It never leaves this module's closures."""
 
     __slots__ = ()
 
 
 ABSENT = _Absent()
-# A framework version that nobody named is the newest that memlint models: later than any literal.
+# An unstated framework version counts as the newest that memlint models: later than any literal.
 _NEWEST = (10**9,)
 
 
 def build(form: Form) -> Evaluate:
-    """The closure of a checked form."""
+    """Builds the closure of a checked form."""
     return _BUILDERS[form[0]](form)
 
 

@@ -1,8 +1,8 @@
-"""A syntax tree to a checked form: only known names, known functions and kinds that fit.
+"""Checks a syntax tree (known names, known functions, matching types) and makes its form.
 
 The checked form is made of nested lists and plain values, so that a snapshot can store it as JSON:
-`["compare", ["field", "sequence.length"], [">", ["value", 4096]]]`. Whatever is not named here is
-refused: there is no attribute, call or object of Python that an expression could reach.
+`[">", ["field", "sequence.length"], ["value", 4096]]`. Any syntax that is not listed here is refused,
+so that an expression cannot reach an attribute, call or object of Python.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ Form = list[Any]
 Name = tuple[str, ...]
 
 
-class Entry(NamedTuple):
-    """What a dotted name stands for: its type, and the form that reads it."""
+class VocabularyEntry(NamedTuple):
+    """The meaning of a dotted name: its type, and the form that reads it."""
 
     type: Type
     form: Form
 
 
 class Names(Protocol):
-    """The names an expression may use."""
+    """The names that an expression may use."""
 
-    def lookup(self, name: Name) -> Entry | None:
+    def lookup(self, name: Name) -> VocabularyEntry | None:
         """The entry of a dotted name, or None."""
 
     def suggest(self, name: Name) -> str:
-        """A known name that was perhaps meant, or ""."""
+        """The known name nearest to a misspelt one, or ""."""
 
 
 class Checked(NamedTuple):
+    """A checked expression: its form and its type."""
+
     form: Form
     type: Type
 
@@ -61,11 +63,13 @@ _MEMBERSHIP = {ast.In: "in", ast.NotIn: "not in"}
 
 
 def check(text: str, tree: ast.expr, names: Names) -> Checked:
-    """The checked form of `tree`. Raises `ExpressionError`."""
+    """Checks `tree`, the syntax tree of `text`. Raises `ExpressionError`."""
     return _Checker(text, names).visit(tree)
 
 
 class _Checker:
+    """Checks nodes recursively. `local`: the variable of the loop that is being checked, with its type."""
+
     def __init__(self, text: str, names: Names) -> None:
         self.text = text
         self.names = names
@@ -113,7 +117,7 @@ def _path(checker: _Checker, node: ast.expr) -> Checked:
     return Checked(entry.form, entry.type)
 
 
-def _entry(checker: _Checker, node: ast.expr) -> Entry:
+def _entry(checker: _Checker, node: ast.expr) -> VocabularyEntry:
     name = _dotted(checker, node)
     entry = checker.names.lookup(name)
     if entry is not None:
@@ -298,7 +302,7 @@ def _one_argument(checker: _Checker, node: ast.Call, count: int = 1) -> list[ast
 
 
 def _presence(word: str) -> Callable[[_Checker, ast.Call], Checked]:
-    """`has`, `given`, `enabled`: questions about a name, never UNKNOWN themselves."""
+    """`has`, `given`, `enabled`: tests of a name that are never UNKNOWN."""
 
     def visit(checker: _Checker, node: ast.Call) -> Checked:
         (argument,) = _one_argument(checker, node)
@@ -313,13 +317,13 @@ def _known(checker: _Checker, node: ast.Call) -> Checked:
 
 
 def _truthy(checker: _Checker, node: ast.Call) -> Checked:
-    """Python's truth of a name; UNKNOWN where its value is."""
+    """`truthy(name)`: Python's truth value; UNKNOWN if the value is."""
     (argument,) = _one_argument(checker, node)
     return Checked(["truthy", _entry(checker, argument).form], BOOL)
 
 
 def _truthy_keys(checker: _Checker, node: ast.Call) -> Checked:
-    """Which of several keys are true, by their last names."""
+    """`truthy_keys(a, b)`: the last names of those keys that are true."""
     forms = [_entry(checker, argument).form for argument in node.args]
     for argument, form in zip(node.args, forms):
         if form[0] != "raw":

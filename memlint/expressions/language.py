@@ -1,8 +1,8 @@
 """The language of rules: `when:`, `variables:` and the `{...}` in messages.
 
-Python's syntax, read with `ast` and never run: names are data paths fixed when the rule loads, kinds
-are checked against the vocabulary, and the result is a closure that cannot raise on any config.
-Logic has three values: what is UNKNOWN or absent stays so, and a rule fires only on True.
+It has Python's syntax, which is parsed with `ast` and never executed. Names and types are checked when the rule
+loads, and the result is a closure that cannot raise on any config. Logic has three values: an operation on an
+UNKNOWN or absent value is UNKNOWN, and a rule fires only on True.
 The page for rule writers is docs/rules-format.md.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["ExpressionError", "Program", "compile_expression"]
 
 
 class Program(NamedTuple):
-    """A compiled expression. `form` is what `expression_build.build` makes `evaluate` of: JSON can hold it."""
+    """A compiled expression. `form`: nested lists, which JSON can hold and `expressions.build` makes `evaluate` of."""
 
     form: Form
     type: Type
@@ -27,6 +27,6 @@ class Program(NamedTuple):
 
 
 def compile_expression(text: str, names: Names) -> Program:
-    """`text` checked against `names` and compiled. Raises `ExpressionError` with character offsets."""
+    """Checks `text` against `names` and compiles it. Raises `ExpressionError` with character offsets."""
     checked = check(text, parse(text), names)
     return Program(checked.form, checked.type, build(checked.form))

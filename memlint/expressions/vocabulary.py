@@ -16,7 +16,7 @@ from typing import Any
 
 from memlint import run as schema
 from memlint.expressions import kinds as types
-from memlint.expressions.check import CONSTANTS, Entry, Name
+from memlint.expressions.check import CONSTANTS, Name, VocabularyEntry
 from memlint.expressions.choices import CHOICES
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.kinds import Type, list_of, of
@@ -83,37 +83,40 @@ def _annotation(annotation: Any) -> str:
     return str(getattr(annotation, "__forward_arg__", annotation))
 
 
-def _fields_of(prefix: str, values: Any) -> Iterable[tuple[str, Entry]]:
+def _fields_of(prefix: str, values: Any) -> Iterable[tuple[str, VocabularyEntry]]:
     for field, annotation in values.__annotations__.items():
         name = f"{prefix}{field}"
         kind = types.VERSION if name in _VERSIONS else _ANNOTATIONS.get(_annotation(annotation))
         if kind is not None:
-            yield name, Entry(kind._replace(choices=CHOICES.get(name, ())), ["field", name])
+            yield name, VocabularyEntry(kind._replace(choices=CHOICES.get(name, ())), ["field", name])
 
 
-def _fields() -> dict[str, Entry]:
+def _fields() -> dict[str, VocabularyEntry]:
     entries = dict(_fields_of("", schema.Run))
     for group, values in {**_GROUPS, **_NESTED}.items():
         entries.update(_fields_of(f"{group}.", values))
     return entries
 
 
-def _facts() -> dict[str, Entry]:
+def _facts() -> dict[str, VocabularyEntry]:
     kinds = {name: _FACT_TYPES.get(name, types.INT) for name in READERS}
-    return {name: Entry(kind._replace(choices=CHOICES.get(name, ())), ["fact", name]) for name, kind in kinds.items()}
+    return {
+        name: VocabularyEntry(kind._replace(choices=CHOICES.get(name, ())), ["fact", name])
+        for name, kind in kinds.items()
+    }
 
 
-def _phases() -> dict[str, Entry]:
+def _phases() -> dict[str, VocabularyEntry]:
     entries = {}
     for phase in ("", *PHASES):
         prefix = f"estimate.phases.{phase}" if phase else "estimate.peak"
-        entries[f"{prefix}.allocated_bytes"] = Entry(types.INT, ["phase", phase, ""])
+        entries[f"{prefix}.allocated_bytes"] = VocabularyEntry(types.INT, ["phase", phase, ""])
         for component in COMPONENTS:
-            entries[f"{prefix}.{component}"] = Entry(types.INT, ["phase", phase, component])
+            entries[f"{prefix}.{component}"] = VocabularyEntry(types.INT, ["phase", phase, component])
     return entries
 
 
-def known_names() -> dict[str, Entry]:
+def known_names() -> dict[str, VocabularyEntry]:
     """Every name that does not depend on a config format, with its type."""
     return {**_fields(), **_phases(), **_facts()}
 
@@ -129,18 +132,18 @@ class Vocabulary:
         self.sections = {name: Section(name, formats) for name in SECTIONS}
         self.variables = dict(variables or {})
 
-    def lookup(self, name: Name) -> Entry | None:
+    def lookup(self, name: Name) -> VocabularyEntry | None:
         if len(name) == 1 and name[0] in self.variables:
-            return Entry(self.variables[name[0]], ["variable", name[0]])
+            return VocabularyEntry(self.variables[name[0]], ["variable", name[0]])
         if name[0] in self.sections and len(name) > 1:
             return self._key(name)
         if name[:2] == ("estimate", "details") and len(name) == 3:
-            return Entry(types.INT, ["term", name[2]])
+            return VocabularyEntry(types.INT, ["term", name[2]])
         return _KNOWN.get(".".join(name))
 
-    def _key(self, name: Name) -> Entry | None:
+    def _key(self, name: Name) -> VocabularyEntry | None:
         found = key_type(self.sections[name[0]], name[1:])
-        return Entry(found, ["raw", *name]) if found is not None else None
+        return VocabularyEntry(found, ["raw", *name]) if found is not None else None
 
     def suggest(self, name: Name) -> str:
         if name[0] in self.sections and len(name) > 1:

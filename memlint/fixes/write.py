@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from memlint._record import NamedTuple
-from memlint.atomic_files import beside, what_is_wrong
+from memlint.atomic_files import error_reason, write_temporary
 
 
 class Refused(Exception):
@@ -40,7 +40,7 @@ def write_all(writes: Iterable[Write], roots: Iterable[str]) -> None:
             _check(write, allowed)
         for write in planned:
             at = write.path
-            waiting.append(beside(write.path, (write.new,)))
+            waiting.append(write_temporary(write.path, (write.new,)))
         for write in planned:  # it may have taken a while to get here
             _check(write, allowed)
         for write, temporary in zip(planned, waiting):
@@ -48,7 +48,7 @@ def write_all(writes: Iterable[Write], roots: Iterable[str]) -> None:
             os.replace(temporary, at)
             done.append(write.path)
     except OSError as error:
-        raise Refused(f"{at}: {what_is_wrong(error, at)}: {_left(done)}") from None
+        raise Refused(f"{at}: {error_reason(error, at)}: {_left(done)}") from None
     except Refused as error:
         raise Refused(f"{error}: {_left(done)}") from None
     finally:

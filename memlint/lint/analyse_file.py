@@ -1,4 +1,4 @@
-"""One file to its analyses and findings: read, recognised, estimated, judged, with fixes where some are wanted."""
+"""Analyses one file: reads it, recognises its format, estimates its runs, applies the rules and adds fixes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memlint.fixes.attempt import Reanalyse
 
 UNREADABLE = "SRC000"
-# Keys that only a training config has: what makes a file that does not parse worth a finding.
+# Keys that only training configs have. A file that does not parse gets a finding only if its text has one of them.
 _TRAINING_KEY = (
     r"(?m)^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
     r"|train_micro_batch_size_per_gpu|fsdp_config|lora_rank|cutoff_len)\"?\s*:"
@@ -27,7 +27,7 @@ _TRAINING_KEY = (
 
 
 class FileAnalysis(NamedTuple):
-    """One file: its analyses (one a document) and its findings, before suppressions."""
+    """The analyses of a file (one per document) and its findings, before suppressions."""
 
     path: str
     analyses: tuple[Analysis, ...]
@@ -41,7 +41,11 @@ class FileAnalysis(NamedTuple):
 
 
 class FileAnalyser:
-    """`engine_for`: the rules in force for a path; `context_for`: what is known of a document besides its text."""
+    """Analyses files.
+
+    `engine_for`: gives the engine with the rules in force for a path. `context_for`: gives the context of a document,
+    that is the facts its text does not state (GPU, number of GPUs, versions).
+    """
 
     def __init__(
         self,
@@ -54,9 +58,9 @@ class FileAnalyser:
         self.context_for = context_for
 
     def analyse(self, path: str, named: bool = True, fixes: bool = True) -> FileAnalysis:
-        """Everything there is to say about one file. A file that cannot be read is a finding, and so is a crash.
+        """Analyses the file at `path`. A file that cannot be read, or a crash in a rule, becomes a finding.
 
-        `named`: somebody asked for this very file, so that what is wrong with its syntax is said in any case.
+        `named`: the user named this very file, so its syntax errors are reported even if no format recognises it.
         """
         workspace = self.workspaces.of(path)
         try:
@@ -71,15 +75,15 @@ class FileAnalyser:
         return FileAnalysis(path, analyses, tuple(findings))
 
     def analyse_document(self, document: Document, workspace: Workspace, fixes: bool = True) -> Analysis:
-        """`fixes`: whether findings carry the fixes that their rules write themselves."""
+        """Analyses one document. `fixes`: whether findings carry the fixes that their rules define."""
         engine = self.engine_for(document.path)
         return engine.analyse(document, self.context_for(document, workspace), fixes=fixes)
 
     def with_fixes(self, analysis: Analysis, workspace: Workspace) -> tuple[Finding, ...]:
-        """The findings, each with the fixes that hold when the changed files are read again."""
+        """The findings with their fixes. Only fixes that still hold after the changed file was analysed again stay."""
         if not any(found.plan or found.finding.fixes for found in analysis.found):
             return analysis.findings
-        from memlint.fixes.attach import with_plans  # the planner: only where a finding wants a fix
+        from memlint.fixes.attach import with_plans  # the planner: only if a finding needs it
 
         estimator = self.engine_for(analysis.document.path).estimator
         return with_plans(analysis, estimator, self.reanalysis(analysis, workspace))
@@ -90,24 +94,25 @@ class FileAnalyser:
 
     def _analyse_changed(self, document: Document, workspace: Workspace, contents: Mapping[str, bytes]) -> Analysis:
         changed = workspace.overlaid(contents)
-        # Without fixes: what is asked of a changed file are its findings and estimates alone.
+        # Without fixes: of a changed file only the findings and estimates are used.
         return self.analyse_document(changed.documents(document.path)[document.index], changed, fixes=False)
 
 
 def unreadable(path: str, reason: str) -> Finding:
+    """The finding about a file that cannot be read."""
     place = Location(path, 1, 1, 1, 1)
     return Finding(UNREADABLE, "source/unreadable", "error", f"cannot be read: {reason}", place, key=UNREADABLE)
 
 
 def _may_be_training_config(document: Document) -> bool:
-    """Whether a broken file that no format claims has a training config's keys in its text."""
+    """Whether a file with syntax errors, which no format recognises, has a training config's keys in its text."""
     return bool(document.problems) and re.search(_TRAINING_KEY, document.text) is not None
 
 
 def uniform_analyser(
     engine: Engine, facts: Mapping[str, Any], cwd: str = "", workspace: Workspace | None = None
 ) -> FileAnalyser:
-    """One engine and the same `facts` (fields of `Context`) for every file, no settings: what an experiment needs."""
+    """An analyser with one engine and the same `facts` (fields of `Context`) for every file, and without settings."""
     return FileAnalyser(
         Workspaces(cwd, only=workspace), lambda path: engine, lambda document, files: files.context(**facts)
     )

@@ -1,4 +1,4 @@
-"""Findings that a team accepted: a baseline file read, held against reports, and made anew."""
+"""Applies a baseline file (findings that a team accepted) to reports, and writes a new one."""
 
 from __future__ import annotations
 
@@ -9,52 +9,58 @@ import memlint.suppressions.baseline as baseline
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.lint.merge_reports import name_from_here
-from memlint.lint.packed_reports import reread
+from memlint.lint.packed_reports import as_sequence
 from memlint.report.model import FileReport
 
 DEFAULT_BASELINE = "memlint-baseline.json"
 
 
 class NewFindings(NamedTuple):
-    """Reports without what the baseline accepts, and what to say of the baseline."""
+    """Reports without the findings that the baseline accepts, and notes about the baseline."""
 
     reports: Sequence[FileReport]
     notes: tuple[str, ...] = ()
 
 
 class NewBaseline(NamedTuple):
-    """What the baseline file is to say, and how many findings of this run it accepts."""
+    """The text of a baseline file and how many findings of this run it accepts."""
 
     text: str
     accepted: int
 
 
 def without_baseline(reports: Sequence[FileReport], path: str) -> NewFindings:
-    """Raises UsageError where the baseline cannot be read."""
-    left = _by_file(read_baseline(path), path)
-    if not left:
+    """Removes the findings that the baseline at `path` accepts. Raises UsageError if it cannot be read."""
+    remaining = _by_file(read_baseline(path), path)
+    if not remaining:
         return NewFindings(reports)
     gone: dict[baseline.Key, int] = {}
-    told = reread(_compared(reports, left, gone), len(reports))
+    filtered = as_sequence(_without_accepted(reports, remaining, gone), len(reports))
     note = baseline.advice(gone)
-    return NewFindings(told, (note,) if note else ())
+    return NewFindings(filtered, (note,) if note else ())
 
 
-def _compared(
-    reports: Iterable[FileReport], left: Mapping[str, dict[baseline.Key, int]], gone: dict[baseline.Key, int]
+def _without_accepted(
+    reports: Iterable[FileReport], remaining: Mapping[str, dict[baseline.Key, int]], gone: dict[baseline.Key, int]
 ) -> Iterator[FileReport]:
-    """Reports without what is accepted; takes that from `left`, and puts what is no longer found into `gone`."""
+    """Reports without the accepted findings, which are subtracted from `remaining`.
+
+    Accepted findings that a report no longer has are added to `gone`.
+    """
     for report in reports:
-        known = left.get(report.path.replace("\\", "/"), {})
-        found = baseline.compare(report.findings, known, [report.path])
+        accepted = remaining.get(report.path.replace("\\", "/"), {})
+        found = baseline.compare(report.findings, accepted, [report.path])
         for item in found.accepted:
-            known[baseline.key_of(item)] -= 1
+            accepted[baseline.key_of(item)] -= 1
         gone.update(found.gone)
         yield report._replace(findings=found.new, baselined=len(found.accepted))
 
 
 def new_baseline(reports: Iterable[FileReport], path: str) -> NewBaseline:
-    """Accepts every finding of `reports`; what the file at `path` says of other files stays. Raises UsageError."""
+    """A baseline that accepts every finding of `reports`.
+
+    Entries of the file at `path` about other files stay. Raises UsageError if that file cannot be read.
+    """
     seen = {_from_baseline(path, report.path) for report in reports}
     counts = {key: number for key, number in read_baseline(path).items() if key[0] not in seen}
     found = baseline.count(item for report in reports for item in report.findings)
@@ -63,6 +69,7 @@ def new_baseline(reports: Iterable[FileReport], path: str) -> NewBaseline:
 
 
 def read_baseline(path: str) -> Mapping[baseline.Key, int]:
+    """The counts in the baseline at `path`; none if there is no file. Raises UsageError if it cannot be read."""
     if not os.path.exists(path):
         return {}
     try:
@@ -73,7 +80,7 @@ def read_baseline(path: str) -> Mapping[baseline.Key, int]:
 
 
 def _by_file(counts: Mapping[baseline.Key, int], path: str) -> dict[str, dict[baseline.Key, int]]:
-    """Counts, file by file, by the names that files have in this run; a baseline counts from its own folder."""
+    """The counts by file. Paths in a baseline are relative to its folder; here to the working directory."""
     folder = os.path.dirname(os.path.abspath(path))
     names = {name: name_from_here(os.path.join(folder, name)) for name in {key[0] for key in counts}}
     found: dict[str, dict[baseline.Key, int]] = {}
@@ -83,6 +90,6 @@ def _by_file(counts: Mapping[baseline.Key, int], path: str) -> dict[str, dict[ba
 
 
 def _from_baseline(baseline_path: str, path: str) -> str:
-    """The name of a file of this run, counted from the baseline's folder."""
+    """The path of a linted file relative to the baseline's folder."""
     folder = os.path.dirname(os.path.abspath(baseline_path))
     return os.path.relpath(os.path.abspath(path), folder).replace(os.sep, "/")

@@ -1,4 +1,8 @@
-"""What is known of a file besides its text, strongest first: the command line, its own directives, settings."""
+"""Facts about a config that its text does not state (GPU, versions, companions), for `formats.base.Context`.
+
+The command line comes before `# memlint:` comments, those before settings, those before versions that the repository
+pins.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from memlint.suppressions.directives import PACKAGES, Directives
 
 
 class ContextFacts:
-    """What the command line and settings say, put together for each document. `settings_for`: settings by path."""
+    """Makes the context of each document. `settings_for`: gives the settings of a path."""
 
     def __init__(self, stated: StatedFacts, settings_for: Callable[[str], FileSettings]) -> None:
         self._stated = stated
@@ -36,15 +40,15 @@ class ContextFacts:
 def context_facts(
     document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings
 ) -> Mapping[str, Any]:
-    """Fields of `Context` for one document; with `find_model` where settings map names to models."""
-    own = read_directives(document)
+    """The fields of `Context` for one document; with `find_model` if settings map names to models."""
+    directives = read_directives(document)
     facts = {
         **_from_settings(settings, workspace),
-        **_from_directives(own, document.path),
+        **_from_directives(directives, document.path),
         **_from_command_line(stated),
     }
-    facts |= _versions(document, workspace, stated, settings, own)
-    commented = tuple(name for value, _ in own.companions for name in value.split(",") if name)
+    facts |= _versions(document, workspace, stated, settings, directives)
+    commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
     if stated.isolated or "companions" in settings.origins:  # `with: []`: nothing but the config takes part
@@ -54,7 +58,7 @@ def context_facts(
 
 def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, Any]:
     facts: dict[str, Any] = {"host_bytes": settings.host_memory}
-    gpu, count = _card(settings.gpu)
+    gpu, count = _known_gpu(settings.gpu)
     if gpu is not None:
         facts |= {"gpu": gpu, "gpu_origin": settings.origins.get("gpu", Origin("setting"))}
         share = settings.budgets.get("max_device_share")
@@ -68,23 +72,29 @@ def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, An
     return facts
 
 
-def _from_directives(own: Directives, path: str) -> dict[str, Any]:
-    gpu, count = _card(_value(own, "gpu"))
-    facts: dict[str, Any] = {"gpu": gpu, "gpu_origin": _origin(own, "gpu", path)} if gpu is not None else {}
-    counted = "gpus" if _value(own, "gpus") else "gpu"
-    count_of_cards = int(_value(own, "gpus") or 0) or count
-    facts |= _counts(count_of_cards, int(_value(own, "gpus_per_node") or 0) or count, _origin(own, counted, path))
-    if _value(own, "model"):
-        facts["model_name"] = _value(own, "model")
-    if host := size(_value(own, "host_memory") or 0):
+def _from_directives(directives: Directives, path: str) -> dict[str, Any]:
+    gpu, count = _known_gpu(_directive_value(directives, "gpu"))
+    facts: dict[str, Any] = (
+        {"gpu": gpu, "gpu_origin": _directive_origin(directives, "gpu", path)} if gpu is not None else {}
+    )
+    count_name = "gpus" if _directive_value(directives, "gpus") else "gpu"
+    count_of_cards = int(_directive_value(directives, "gpus") or 0) or count
+    facts |= _counts(
+        count_of_cards,
+        int(_directive_value(directives, "gpus_per_node") or 0) or count,
+        _directive_origin(directives, count_name, path),
+    )
+    if _directive_value(directives, "model"):
+        facts["model_name"] = _directive_value(directives, "model")
+    if host := size(_directive_value(directives, "host_memory") or 0):
         facts["host_bytes"] = host
     return facts
 
 
 def _versions(
-    document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, own: Directives
+    document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, directives: Directives
 ) -> dict[str, Any]:
-    """Framework versions and where each was said; what the repository pins is the weakest."""
+    """Framework versions and the origin of each. Later sources override: pins, settings, comments, command line."""
     versions: dict[str, tuple[int, ...]] = {}
     origins: dict[str, Origin] = {}
     pinned = {} if stated.isolated else workspace.pins(document.path)
@@ -93,22 +103,25 @@ def _versions(
     for name, number in settings.versions.items():
         versions[name], origins[name] = number, settings.origins.get(f"versions.{name}", Origin("setting"))
     for name in PACKAGES:
-        written = _value(own, name)
+        written = _directive_value(directives, name)
         if written:
-            versions[name], origins[name] = version(written), _origin(own, name, document.path) or Origin("directive")
+            versions[name], origins[name] = (
+                version(written),
+                _directive_origin(directives, name, document.path) or Origin("directive"),
+            )
     for name, number in stated.versions.items():
         versions[name], origins[name] = number, COMMAND_LINE
     return {"versions": versions, "version_origins": origins}
 
 
-def _value(own: Directives, name: str) -> str:
-    return own.facts[name][0] if name in own.facts else ""
+def _directive_value(directives: Directives, name: str) -> str:
+    return directives.facts[name][0] if name in directives.facts else ""
 
 
-def _origin(own: Directives, name: str, path: str) -> Origin | None:
-    if name not in own.facts:
+def _directive_origin(directives: Directives, name: str, path: str) -> Origin | None:
+    if name not in directives.facts:
         return None
-    span = own.facts[name][1]
+    span = directives.facts[name][1]
     return Origin("directive", path, span.line, span.column)
 
 
@@ -118,8 +131,8 @@ def _from_command_line(stated: StatedFacts) -> dict[str, Any]:
     return facts | ({"model_name": stated.model} if stated.model else {})
 
 
-def _card(name: str) -> tuple[Gpu | None, int | None]:
-    """A card that settings or a directive name. Unknown names are told there, and count as unsaid here."""
+def _known_gpu(name: str) -> tuple[Gpu | None, int | None]:
+    """(GPU, count) of a name in settings or a comment. Unknown names are reported elsewhere and ignored here."""
     try:
         return named_gpu(name)
     except UsageError:

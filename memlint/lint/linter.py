@@ -1,4 +1,4 @@
-"""One file after the other to reports: what `check`, `estimate`, `fix` and the others share."""
+"""The linter: analyses files one by one and makes their reports. All verbs use it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from memlint.ruleset.engine import internal_error
 
 
 class Linter:
-    """Made once an invocation: rules are read once, settings once a folder.
+    """Made once per invocation, so that rules and settings are read once.
 
-    `workspace` and `read_settings` stand for the files on disk: another commit's, for example.
+    `workspace` and `read_settings` replace the files on disk, for example by those of another commit.
     """
 
     def __init__(
@@ -33,24 +33,24 @@ class Linter:
         self.rules = RuleCatalog(request, self.settings)
         workspaces = Workspaces(request.cwd, facts.hub, facts.exact, dict(request.contents), workspace)
         self.analyser = FileAnalyser(
-            workspaces, self.rules.engine_for, ContextFacts(facts, self.settings.written).context_for
+            workspaces, self.rules.engine_for, ContextFacts(facts, self.settings.from_files).context_for
         )
         self._reporter = FileReporter(request, self.settings, self.rules, workspaces)
 
     def analyse(self, path: str, named: bool = True) -> FileAnalysis:
-        """Everything there is to say about one file, before suppressions."""
+        """The analysis of one file, before suppressions."""
         return self.analyser.analyse(path, named, self.request.fixes)
 
     def report(self, analysed: FileAnalysis) -> LintedFile:
-        """What suppressions and the choice of rules leave of it."""
+        """The report of an analysis, after suppressions and rule selection."""
         return self._reporter.report(analysed)
 
     def report_file(self, path: str, named: bool = True) -> FileReport:
-        """One file's findings after suppressions, and its runs."""
+        """The report of one file: its findings after suppressions, and its runs."""
         return self.lint_file(path, named).report
 
     def lint_file(self, path: str, named: bool = True) -> LintedFile:
-        """The same with what suppressions in settings did. A crash is a finding on the file. Raises UsageError."""
+        """The report with the use of its waivers. A crash becomes a finding on the file. Raises UsageError."""
         try:
             return self.report(self.analyse(path, named))
         except UsageError:

@@ -1,4 +1,4 @@
-"""Where a user's measurements are kept: beside the settings that hold for a file."""
+"""Finds and reads the user's measurements, which are stored beside the settings file."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from memlint.repository.upward import upward
 from memlint.settings.files import nearest
 
 
-def folder_of(path: str, settings_file: str | None = None) -> str:
-    """The folder whose measurements speak about the file at `path` (absolute)."""
+def measurements_folder(path: str, settings_file: str | None = None) -> str:
+    """The folder of the measurements that apply to the file at `path` (absolute)."""
     if settings_file:
         return os.path.dirname(os.path.abspath(settings_file))
-    return _folder(real_folder(path), os.getcwd())
+    return _measurements_folder(real_folder(path), os.getcwd())
 
 
 @lru_cache(maxsize=65_536)
-def _folder(folder: str, cwd: str) -> str:
+def _measurements_folder(folder: str, cwd: str) -> str:
     root = project_root(folder, cwd)
-    found = upward(folder, lambda above: _measured(above, root), _beside.setdefault(root, {}))
+    found = upward(folder, lambda above: _folder_with_measurements(above, root), _found_by_root.setdefault(root, {}))
     if found:
         return found
     settings = nearest(folder)
     return os.path.dirname(settings) if settings else root
 
 
-_beside: dict[str, dict[str, str]] = {}
+_found_by_root: dict[str, dict[str, str]] = {}
 
 
-def _measured(folder: str, root: str) -> str | None:
-    """The folder where it has measurements; "" where nobody looks further up."""
+def _folder_with_measurements(folder: str, root: str) -> str | None:
+    """The folder if it has measurements; None to search its parent; "" to stop at the root."""
     if os.path.exists(os.path.join(folder, FILE)):
         return folder
     return "" if folder == root else None

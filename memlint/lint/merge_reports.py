@@ -1,4 +1,4 @@
-"""Reports of single files to the report of a run: each finding once, under the file that it points to."""
+"""Merges the reports of single files, so that each finding appears once, under the file that it points to."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding
-from memlint.lint.packed_reports import MANY, Packed, reread
+from memlint.lint.packed_reports import MANY, PackedSequence, as_sequence
 from memlint.lint.report_file import LintedFile
 from memlint.lint.suppress import today
 from memlint.report.model import FileReport, location_key
-from memlint.suppressions.apply import Waiver, waiver_findings
+from memlint.suppressions.apply import waiver_findings
+from memlint.suppressions.waiver import Waiver
 
 
 class MergedFiles(NamedTuple):
-    """`waivers`: suppressions in settings that speak about a file; `used`: those that hid something;
-    `require_reason`: whether the settings of one of these files want a reason for each."""
+    """The reports, and what the waivers of settings did.
+
+    `waivers`: those that apply to one of the files. `used`: those that suppressed something. `require_reason`: whether
+    the settings of one of these files require a reason for each.
+    """
 
     reports: Sequence[FileReport]
     waivers: tuple[Waiver, ...] = ()
@@ -26,14 +30,14 @@ class MergedFiles(NamedTuple):
 
 
 def merge_files(files: Iterable[LintedFile], number: int) -> MergedFiles:
-    """What was said of some `number` files, which are linted one by one as they are asked for."""
-    seen = _Waivers()
-    reports = merge_reports(seen.reports(files), number)
-    return MergedFiles(reports, tuple(seen.waivers), frozenset(seen.used), seen.require_reason)
+    """Merges the reports of about `number` files. `files` is consumed one by one."""
+    recorder = _WaiverRecorder()
+    reports = merge_reports(recorder.reports(files), number)
+    return MergedFiles(reports, tuple(recorder.waivers), frozenset(recorder.used), recorder.require_reason)
 
 
-class _Waivers:
-    """Keeps what suppressions in settings did, while reports pass by."""
+class _WaiverRecorder:
+    """Records the waivers of each file while its report passes through."""
 
     def __init__(self) -> None:
         self.waivers: dict[Waiver, None] = {}
@@ -49,16 +53,16 @@ class _Waivers:
 
 
 def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[FileReport]:
-    """The same findings, each once and under the file that it points to. `number`: about how many reports there are.
+    """The reports with each finding once, under the file that it points to. `number`: about how many reports there are.
 
-    A DeepSpeed JSON is linted alone and through every YAML that names it: what both say is said once, in the words
-    that have more to show. A file that only took part gets a report behind the one that led to it.
+    A DeepSpeed JSON is linted alone and through every YAML that names it: of equal findings the one with more related
+    places and fixes stays. A file that another file's finding points to gets a report behind that file's.
     """
     if number <= MANY:
         return _merge_at_once(reports)
     order: dict[str, None] = {}
     shared: set[str] = set()  # files that share a finding's place with another
-    packed = Packed[FileReport]()
+    packed = PackedSequence[FileReport]()
     for report in reports:
         pointed = {item.location.path for item in report.findings} - {report.path}
         if pointed or report.path in order:
@@ -67,14 +71,14 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
             (report,) = _merge_at_once((report,))
         order |= dict.fromkeys((report.path, *sorted(pointed)))
         packed.append(report)
-    return Packed(_with_shared(packed, order, shared)) if shared else packed
+    return PackedSequence(_with_shared(packed, order, shared)) if shared else packed
 
 
-def _with_shared(packed: Packed[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
-    together = {report.path: report for report in _merge_at_once(item for item in packed if item.path in shared)}
-    alone = (report for report in packed if report.path not in shared)
+def _with_shared(packed: PackedSequence[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
+    merged = {report.path: report for report in _merge_at_once(item for item in packed if item.path in shared)}
+    others = (report for report in packed if report.path not in shared)
     for path in order:
-        yield together.pop(path) if path in shared else next(alone)
+        yield merged.pop(path) if path in shared else next(others)
 
 
 def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
@@ -82,9 +86,9 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     order: dict[str, FileReport] = {}
     for report in reports:
         for path in (report.path, *sorted({item.location.path for item in report.findings})):
-            known = order.setdefault(path, FileReport(path, "", ()))
-            latest = report if path == report.path else known
-            order[path] = latest._replace(texts={**known.texts, **report.texts} if known.texts else report.texts)
+            previous = order.setdefault(path, FileReport(path, "", ()))
+            latest = report if path == report.path else previous
+            order[path] = latest._replace(texts={**previous.texts, **report.texts} if previous.texts else report.texts)
         for item in report.findings:
             key = location_key(item)
             best[key] = max(best[key], item, key=_richness) if key in best else item
@@ -101,7 +105,7 @@ def _richness(item: Finding) -> tuple[int, int]:
 
 
 def with_waiver_findings(merged: MergedFiles) -> Sequence[FileReport]:
-    """With what is wrong with the suppressions in settings, now that every file was looked at."""
+    """The reports with findings about unused and expired waivers, which are known once every file was linted."""
     if not merged.waivers:
         return merged.reports
     found: dict[str, list[Finding]] = {}
@@ -109,10 +113,10 @@ def with_waiver_findings(merged: MergedFiles) -> Sequence[FileReport]:
         place = item.location._replace(path=name_from_here(item.location.path))
         found.setdefault(place.path, []).append(item._replace(location=place))
     more = tuple(FileReport(path, "", tuple(items)) for path, items in sorted(found.items()))
-    return reread(chain(merged.reports, more), len(merged.reports)) if more else merged.reports
+    return as_sequence(chain(merged.reports, more), len(merged.reports)) if more else merged.reports
 
 
 def name_from_here(path: str) -> str:
-    """`path` from the working directory; as it is where it lies outside."""
+    """`path` relative to the working directory; unchanged if it lies outside."""
     relative = os.path.relpath(path).replace(os.sep, "/")
     return path if relative.startswith("..") else relative

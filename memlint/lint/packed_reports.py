@@ -1,8 +1,8 @@
-"""Reports of very many files in little memory: pickled and deflated in blocks, unpacked one block at a time.
+"""Stores the reports of very many files in little memory: pickled and compressed in blocks, unpacked block by block.
 
-What a report holds (findings, phases of estimates, the texts that excerpts quote) takes some 16 KiB as objects and
-less than 1 KiB packed, so that 100,000 files take no longer a file than 2,000 do. A few files stay as
-they are: pickling is not even imported for them.
+A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects and less than 1 KiB
+packed, so that 100,000 files take no longer per file than 2,000 do. Few reports are stored as they are, and `pickle`
+is not imported for them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from memlint.report.model import FileReport
 Item = TypeVar("Item")
 
 BLOCK = 64
-MANY = 256  # reports from which on packing is worth it
+MANY = 256  # from this many reports on, packing is worth it
 
 
-class Packed(Sequence[Item], Generic[Item]):
-    """A sequence that is read from the front: each pass unpacks anew, and gives equal items."""
+class PackedSequence(Sequence[Item], Generic[Item]):
+    """A sequence for iteration from the front. Each pass unpacks again and yields equal, not identical, items."""
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._blocks: list[bytes | list[Item]] = []
@@ -56,9 +56,9 @@ class Packed(Sequence[Item], Generic[Item]):
         return found[place]
 
 
-def reread(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
-    """`reports`, of which there are about `number`, to be read more than once."""
-    return tuple(reports) if number <= MANY else Packed(reports)
+def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
+    """`reports` (about `number` of them) as a sequence that can be iterated more than once."""
+    return tuple(reports) if number <= MANY else PackedSequence(reports)
 
 
 def _packed(items: list[Item]) -> bytes | list[Item]:

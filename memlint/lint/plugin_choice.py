@@ -1,4 +1,4 @@
-"""Which plug-ins an invocation loads: the command line's, the user's own, a repository's where that is allowed."""
+"""Chooses the plug-ins to load: the command line's, the user's own, and a repository's if that is allowed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.settings import SettingsError, named_plugins, user_plugins
 
-# Roots whose settings are asked for plug-ins: a hook names hundreds of files of one repository.
+# The most roots whose settings are searched for plug-ins: a hook names hundreds of files of one repository.
 MOST_ROOTS = 64
 
 
 class PluginChoice(NamedTuple):
-    """Plug-ins to load, in order, files by their full path; and those that a repository names without leave."""
+    """Plug-ins to load, in order, files by their absolute path; and those of a repository that are not loaded."""
 
     names: tuple[str, ...]
     refused: tuple[str, ...] = ()
 
 
 def choose_plugins(
-    asked: Sequence[str], roots: Sequence[str], settings_file: str | None, isolated: bool, allowed: bool
+    from_command_line: Sequence[str], roots: Sequence[str], settings_file: str | None, isolated: bool, allowed: bool
 ) -> PluginChoice:
-    """`asked`: by the command line. `allowed`: whether those of the repository's settings are loaded, too.
+    """Chooses the plug-ins. `allowed`: whether those that the repository's own settings name are loaded, too.
 
-    Python there runs with the rights of whoever lints, and configs are often somebody else's. Raises UsageError.
+    A plug-in is Python code that runs with the rights of the user, and a linted repository is often somebody else's.
+    Raises UsageError.
     """
-    wanted = [full_name(name) for name in asked]
+    requested = [full_name(name) for name in from_command_line]
     try:
-        own = [] if isolated else list(user_plugins())
-        theirs = [] if isolated else list(_of_repositories(roots, settings_file))
+        from_user = [] if isolated else list(user_plugins())
+        from_repository = [] if isolated else list(_of_repositories(roots, settings_file))
     except SettingsError as error:
         raise UsageError(f"settings: {error}") from None
-    refused = () if allowed else tuple(name for name in theirs if name not in (*wanted, *own))
-    return PluginChoice(tuple(dict.fromkeys((*wanted, *own, *(theirs if allowed else ())))), refused)
+    refused = () if allowed else tuple(name for name in from_repository if name not in (*requested, *from_user))
+    return PluginChoice(tuple(dict.fromkeys((*requested, *from_user, *(from_repository if allowed else ())))), refused)
 
 
 def load_plugins(names: tuple[str, ...]) -> None:
@@ -54,10 +55,10 @@ def load_plugins(names: tuple[str, ...]) -> None:
 
 def _of_repositories(roots: Sequence[str], settings_file: str | None) -> Iterable[str]:
     for path in roots[:MOST_ROOTS]:
-        beside = os.path.join(path, "x.yaml") if os.path.isdir(path) else path
-        yield from named_plugins(os.path.abspath(beside), settings_file)
+        probe = os.path.join(path, "x.yaml") if os.path.isdir(path) else path
+        yield from named_plugins(os.path.abspath(probe), settings_file)
 
 
 def full_name(name: str) -> str:
-    """What the command line calls a plug-in, from wherever it is read later."""
+    """A plug-in of the command line by a name that stays valid elsewhere: files by their absolute path."""
     return os.path.abspath(name) if name.endswith(".py") else name

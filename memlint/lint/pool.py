@@ -1,4 +1,4 @@
-"""Files to reports, in worker processes where there are enough of them; the order never depends on which."""
+"""Lints many files, in worker processes if there are enough files. The order of the reports does not depend on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memlint.repository.discovery import FoundFile
 
 # Below this many files starting workers costs more than they save (measured: benchmarks/speed/repository.py).
 WORTH_WORKERS = 500
-FILES_A_TASK = 16  # what a worker gets at a time
+FILES_A_TASK = 16  # files that a worker gets at a time
 
 _linter: Linter | None = None  # of a worker process
 
 
 def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
-    """A report a file, in the order of `files`; one after the other as they are asked for. Raises UsageError."""
+    """Yields one report per file, lazily and in the order of `files`. Raises UsageError."""
     workers = jobs or (_processors() if len(files) >= WORTH_WORKERS else 1)
     if workers <= 1 or len(files) < 2:
         return watched(_one_by_one(request, files), len(files))
@@ -32,7 +32,7 @@ def _one_by_one(request: LintRequest, files: Sequence[FoundFile]) -> Iterator[Li
 
 
 def _processors() -> int:
-    """The processors that this process may use: a container is often given fewer than the machine has."""
+    """The number of processors that this process may use; in a container often fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,7 +43,7 @@ def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int)
     with get_context(method).Pool(workers, _start_worker, (request,)) as pool:
         yield from pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK)
         pool.close()
-        pool.join()  # else they are ended in the middle of their own ending
+        pool.join()  # without it the workers are killed while they shut down
 
 
 def _start_worker(request: LintRequest) -> None:

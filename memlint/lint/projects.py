@@ -1,4 +1,4 @@
-"""Which project a file belongs to: the folder that its references may not leave, and what lies in there."""
+"""Finds the project (the folder that references may not leave) and the workspace of a file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from memlint.repository.workspace import Workspace, on_disk
 
 
 class Workspaces:
-    """Files below the repository of `cwd` are one project; a path outside of it is a project of its own.
+    """Workspaces by project. Files in the repository of `cwd` are one project; a path outside belongs to its own.
 
-    `contents`: bytes that stand for what is on disk, by path (standard input). `only`: the workspace of every path.
+    `contents`: bytes by path that replace files on disk (standard input). `only`: a workspace to use for every path.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Workspaces:
 
 
 def real_folder(path: str) -> str:
-    """The folder that the file at `path` really lies in."""
+    """The folder of the file at `path`, with symbolic links resolved."""
     if os.path.islink(path):
         return os.path.dirname(os.path.realpath(path))
     return _real(os.path.dirname(path))
@@ -59,10 +59,10 @@ def _real(folder: str) -> str:
 
 
 def project_root(folder: str, cwd: str) -> str:
-    """The folder that references may not leave: the repository around `folder`, else the working directory around it.
+    """The folder that references may not leave: the repository that contains `folder`, else the working directory.
 
-    Outside of both it is the folder two levels below the file system's root (/home/alice): configs name their
-    companions relative to a checkout whose `.git` may be gone.
+    If neither contains it, the folder two levels below the file system's root (/home/alice): configs name their
+    companions relative to a checkout whose `.git` may be missing.
     """
     repository = upward(folder, _own_repository, _repositories)
     if repository:

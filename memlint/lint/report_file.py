@@ -1,4 +1,4 @@
-"""A file's analysis to its report: less what suppressions hide, with the severities that settings give."""
+"""Makes the report of a file from its analysis: applies suppressions, rule selection and severities of settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memlint.lint.projects import Workspaces
 from memlint.lint.request import LintRequest
 from memlint.lint.rule_catalog import RuleCatalog
 from memlint.lint.rule_selection import place_of
-from memlint.lint.select_files import shown
+from memlint.lint.select_files import display_path
 from memlint.lint.settings_lookup import SettingsLookup
 from memlint.lint.summary import run_report
 from memlint.lint.suppress import suppress
@@ -23,12 +23,15 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.rule_selectors import is_chosen
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
-from memlint.suppressions.apply import Waiver
+from memlint.suppressions.waiver import Waiver
 
 
 class LintedFile(NamedTuple):
-    """A file's report. `waivers`: suppressions in settings that speak about it; `used`: those that hid something;
-    `require_reason`: whether its settings want a reason for each."""
+    """A file's report, and what the waivers of its settings did.
+
+    `waivers`: those that apply to the file. `used`: those that suppressed something. `require_reason`: whether its
+    settings require a reason for each.
+    """
 
     report: FileReport
     waivers: tuple[Waiver, ...] = ()
@@ -37,7 +40,7 @@ class LintedFile(NamedTuple):
 
 
 class FileReporter:
-    """Makes reports, with the settings and rules in force where each file lies."""
+    """Makes reports with the settings and rules that apply to each file."""
 
     def __init__(
         self, request: LintRequest, settings: SettingsLookup, rules: RuleCatalog, workspaces: Workspaces
@@ -48,12 +51,12 @@ class FileReporter:
         self._workspaces = workspaces
 
     def report(self, analysed: FileAnalysis) -> LintedFile:
-        """What suppressions and the choice of rules leave of an analysis. Raises UsageError."""
+        """The report of an analysis, after suppressions and rule selection. Raises UsageError."""
         settings = self._settings.of(analysed.path)
         self._refuse_missing(analysed.path, settings)
-        known, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
-        left = suppress(analysed, self._settings.of, known, in_force, self._can_name)
-        findings = tuple(sorted(_at_their_severity(left.findings, settings), key=location_key))
+        all_rules, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
+        remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
+        findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
         runs = (
             _run_report(run, estimate, self._request)
             for analysis in analysed.analyses
@@ -64,41 +67,41 @@ class FileReporter:
             analysed.format,
             findings,
             tuple(runs),
-            left.suppressed,
+            remaining.suppressed,
             texts=_excerpted_texts(analysed, findings),
             readable=analysed.readable,
         )
-        return LintedFile(report, settings.waivers, left.used, settings.require_reason)
+        return LintedFile(report, settings.waivers, remaining.used, settings.require_reason)
 
     def _can_name(self, name: str, path: str) -> bool:
         """Whether the file at `path` can name `name` as its companion."""
         return not isinstance(self._workspaces.of(path).context().read(name, path), Missing)
 
     def _refuse_missing(self, path: str, settings: FileSettings) -> None:
-        """Raises UsageError for a file or folder that settings name and that is not there.
+        """Raises UsageError for a file or folder that settings name and that does not exist.
 
-        Those of another commit may well name what the working tree has no more.
+        Not for the settings of another commit: the working tree may no longer have what they name.
         """
         if not self._settings.is_on_disk:
             return
-        gone = [("rules_dirs", name) for name in settings.rules_dirs if not os.path.isdir(name)]
-        gone += [("companions", name) for name in settings.companions if not self._can_name(name, path)]
-        for key, name in gone:
-            word = "with" if key == "companions" else key
-            raise UsageError(f"{place_of(settings, key)}`{word}`: {shown(name)} is not there")
+        missing = [("rules_dirs", name) for name in settings.rules_dirs if not os.path.isdir(name)]
+        missing += [("companions", name) for name in settings.companions if not self._can_name(name, path)]
+        for key, name in missing:
+            setting = "with" if key == "companions" else key
+            raise UsageError(f"{place_of(settings, key)}`{setting}`: {display_path(name)} is not there")
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:
     report = run_report(run, estimate, request.assumptions)
     if not request.what_if:
         return report
-    from memlint.lint.what_if import what_if  # only pages have a grid
+    from memlint.lint.what_if import what_if  # only HTML pages have a grid
 
     return report._replace(what_if=what_if(run, request.what_if))
 
 
-def _at_their_severity(findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:
-    """Findings that the choice of rules leaves, at the severity that settings give them."""
+def _with_settings_severity(findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:
+    """The findings of selected rules, each with the severity that settings give it."""
     for item in findings:
         severity = severity_of(settings, item.rule, item.name)
         if severity != "off" and is_chosen(settings.select, settings.ignore, item.rule, item.name):
@@ -106,9 +109,9 @@ def _at_their_severity(findings: tuple[Finding, ...], settings: FileSettings) ->
 
 
 def _excerpted_texts(analysed: FileAnalysis, findings: tuple[Finding, ...]) -> dict[str, str]:
-    """The texts that excerpts need, and no others."""
-    wanted = {item.location.path for item in findings}
-    wanted |= {place.path for item in findings for place, _ in item.related}
+    """The texts of the files that findings quote, by path."""
+    excerpted = {item.location.path for item in findings}
+    excerpted |= {place.path for item in findings for place, _ in item.related}
     documents = [analysis.document for analysis in analysed.analyses]
     documents += [part for analysis in analysed.analyses if analysis.parsed for part in analysis.parsed.documents]
-    return {document.path: document.text for document in documents if document.path in wanted}
+    return {document.path: document.text for document in documents if document.path in excerpted}

@@ -1,4 +1,4 @@
-"""What somebody asks of one invocation, as plain values: they can be sent to a worker process."""
+"""The options of an invocation as plain values, which can be sent to a worker process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ COMMAND_LINE = Origin("command_line")
 
 
 class StatedFacts(NamedTuple):
-    """What the command line says of every file. `settings_file` None: the nearest one; `isolated`: none at all."""
+    """Facts that the command line states about every file.
+
+    `settings_file`: None for the nearest one. `isolated`: read no settings file and no versions of the repository.
+    """
 
     gpu: Gpu | None = None
     gpus: int | None = None
@@ -27,7 +30,10 @@ class StatedFacts(NamedTuple):
 
 
 class LintRequest(NamedTuple):
-    """How files are linted: facts, rules, and what reports show. `contents`: files read from here, not from disk."""
+    """How to lint: facts, selection of rules, contents of reports. `contents`: files to read from here, not from disk.
+
+    `cwd`: the folder that paths are relative to ("": the working directory).
+    """
 
     facts: StatedFacts
     select: tuple[str, ...] = ()

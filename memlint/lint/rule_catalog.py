@@ -1,4 +1,4 @@
-"""Rule files, read once, and the engines that they make for the settings of each file."""
+"""Reads the rules once and makes an engine for each set of rules that settings put in force."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import memlint.plugin_registry as extensions
 from memlint.errors import UsageError
 from memlint.formats.issues import ISSUES
 from memlint.lint.analyse_file import UNREADABLE
-from memlint.lint.measurements import folder_of, read_measurements
+from memlint.lint.measurements import measurements_folder, read_measurements
 from memlint.lint.request import LintRequest
 from memlint.lint.rule_selection import check_selection
 from memlint.lint.settings_lookup import SettingsLookup
@@ -47,13 +47,13 @@ class RuleCatalog:
         """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
         if folders not in self._rules:
             try:
-                self._rules[folders] = _with_own(folders) if folders or extensions.rules else shipped()
+                self._rules[folders] = _with_user_rules(folders) if folders or extensions.rules else shipped()
             except RuleError as error:
                 raise UsageError(f"a rule cannot be used: {error}") from None
         return self._rules[folders]
 
     def engine_for(self, path: str) -> Engine:
-        """The rules in force for a file, and the estimator that its folder's measurements calibrate."""
+        """The engine for a file: its rules in force, and the estimator calibrated with its measurements."""
         return self.engine_of(self._settings.of(path), self._measurements(path))
 
     def known_names(self, settings: FileSettings) -> RuleNames:
@@ -61,7 +61,7 @@ class RuleCatalog:
         return self._names_of(self.rules(settings.rules_dirs))
 
     def names_in_force(self, settings: FileSettings) -> RuleNames:
-        """The rules that ran."""
+        """The rules that run under these settings, and the built-in ones."""
         return self._names_of(self.engine_of(settings).rules)
 
     def engine_of(self, settings: FileSettings, measured: tuple[Measurement, ...] = ()) -> Engine:
@@ -78,13 +78,13 @@ class RuleCatalog:
         return self._engines[key]
 
     def _measurements(self, path: str) -> tuple[Measurement, ...]:
-        """The user's own measurements beside the settings that hold for a file."""
+        """The user's measurements that apply to a file."""
         if self._request.facts.isolated:
             return ()
-        return read_measurements(folder_of(os.path.join(self._cwd, path), self._request.facts.settings_file))
+        return read_measurements(measurements_folder(os.path.join(self._cwd, path), self._request.facts.settings_file))
 
     def _names_of(self, rules: tuple[Rule, ...]) -> RuleNames:
-        """Those of `rules` and of built-in rules; listed once for rules that are kept here."""
+        """(id, name) of `rules` and of the built-in rules; cached by the tuple's identity, as engines keep it alive."""
         found = self._names.get(id(rules))
         if found is None:
             found = self._names[id(rules)] = (*((rule.id, rule.name) for rule in rules), *_BUILT_IN)
@@ -97,7 +97,7 @@ def _calibrated_engine(rules: tuple[Rule, ...], measured: tuple[Measurement, ...
     return Engine(rules, calibrated(measured))
 
 
-def _with_own(folders: tuple[str, ...]) -> tuple[Rule, ...]:
+def _with_user_rules(folders: tuple[str, ...]) -> tuple[Rule, ...]:
     """The shipped rules, those of plug-ins and those of `folders`. Raises RuleError."""
     from memlint.ruleset.folder import ordered, read_folder  # only where somebody has rules of their own
 

@@ -1,4 +1,4 @@
-"""What reports with rule metadata say of every rule, whether it found something or not."""
+"""Metadata of every rule, for reports that list all rules (SARIF, HTML)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SUPPRESSIONS = {
 
 def rule_facts(catalog: RuleCatalog) -> tuple[RuleFacts, ...]:
     """All rules that a finding can have, ordered by id."""
-    known = {rule.id: rule for rule in (*built_in_rules(), *_written(catalog))}
-    return tuple(known[rule] for rule in sorted(known))
+    by_id = {rule.id: rule for rule in (*built_in_rules(), *_from_rule_files(catalog))}
+    return tuple(by_id[rule] for rule in sorted(by_id))
 
 
-def _written(catalog: RuleCatalog) -> Iterator[RuleFacts]:
+def _from_rule_files(catalog: RuleCatalog) -> Iterator[RuleFacts]:
     for rule in catalog.rules():
         texts = rule.texts()
         yield RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family, texts.sources)

@@ -1,4 +1,4 @@
-"""Words that choose rules must name some: a slip in `--select` would otherwise look like a clean file."""
+"""Refuses selectors that match no rule: a typo in `--select` would otherwise look like a clean file."""
 
 from __future__ import annotations
 
@@ -11,25 +11,32 @@ from memlint.rule_selectors import covers
 from memlint.settings import FileSettings
 
 
-def check_selection(settings: FileSettings, known: Sequence[tuple[str, str]], asked: Sequence[str] = ()) -> None:
-    """Raises UsageError for a word of the command line (`asked`) or of settings that names no rule."""
-    words = [("select", word) for word in settings.select] + [("ignore", word) for word in settings.ignore]
-    words += [(f"severity.{word}", word) for word in settings.severity]
-    for key, word in words:
-        if not any(covers(word, rule, name) for rule, name in known):
-            near = nearest(word, _names(known))
+def check_selection(
+    settings: FileSettings, rules: Sequence[tuple[str, str]], from_command_line: Sequence[str] = ()
+) -> None:
+    """Raises UsageError for a selector in settings or on the command line that matches no rule.
+
+    `rules`: (id, name) of all rules. `from_command_line`: selectors that the error message gives no place for.
+    """
+    selectors = [("select", selector) for selector in settings.select] + [
+        ("ignore", selector) for selector in settings.ignore
+    ]
+    selectors += [(f"severity.{selector}", selector) for selector in settings.severity]
+    for key, selector in selectors:
+        if not any(covers(selector, rule, name) for rule, name in rules):
+            near = nearest(selector, _names(rules))
             hint = f": did you mean {near}?" if near else "; `memlint rules --all` lists them"
-            place = "" if word in asked else place_of(settings, key)
-            raise UsageError(f"{place}no rule is called {word!r}{hint}")
+            place = "" if selector in from_command_line else place_of(settings, key)
+            raise UsageError(f"{place}no rule is called {selector!r}{hint}")
 
 
 def place_of(settings: FileSettings, key: str) -> str:
-    """ "settings: memlint.yaml:3:5: ", where settings say `key`; "" where they do not."""
-    said = settings.origins.get(key)
-    return f"settings: {os.path.relpath(said.path)}:{said.line}:{said.column}: " if said and said.path else ""
+    """The place of a setting for an error message: "settings: memlint.yaml:3:5: "; "" if no settings file sets it."""
+    origin = settings.origins.get(key)
+    return f"settings: {os.path.relpath(origin.path)}:{origin.line}:{origin.column}: " if origin and origin.path else ""
 
 
-def _names(known: Iterable[tuple[str, str]]) -> list[str]:
+def _names(rules: Iterable[tuple[str, str]]) -> list[str]:
     """Ids, names and families."""
-    words = {word for rule, name in known for word in (rule, name, name.partition("/")[0], rule[:3])}
+    words = {word for rule, name in rules for word in (rule, name, name.partition("/")[0], rule[:3])}
     return sorted(words)

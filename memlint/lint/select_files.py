@@ -1,4 +1,4 @@
-"""The files that an invocation reads: roots walked, excludes and settings asked."""
+"""Chooses the files to read: walks the roots, applies excludes of the command line and of settings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from memlint.repository.globs import compile_globs, covers
 
 
 class FileChoice(NamedTuple):
-    """`stdin`: the name that standard input goes by, "" where it is not read. `candidates`: named files are candidates
-    like any other, as pre-commit gives them. `force_exclude`: excludes hold for named files, too."""
+    """The options that choose files.
+
+    `stdin`: the file name of standard input, "" if it is not read. `candidates`: treat named files like files that
+    were found, as pre-commit passes them. `force_exclude`: apply excludes to named files, too.
+    """
 
     roots: tuple[str, ...]
     exclude: tuple[str, ...] = ()
@@ -24,10 +27,10 @@ class FileChoice(NamedTuple):
 
 
 def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
-    """The files to read, in order, then notes (`FoundFile.note`). Raises UsageError for a root that is none."""
+    """The files to read, in order, and notes (`FoundFile.note`). Raises UsageError for a root that does not exist."""
     excluded = compile_globs(choice.exclude)
     found = [FoundFile(choice.stdin, named=True)] if choice.stdin else []
-    for item in discover(tuple(map(shown, choice.roots)), choice.exclude):
+    for item in discover(tuple(map(display_path, choice.roots)), choice.exclude):
         if item.error:
             raise UsageError(f"{item.path}: {item.error}")
         if item.note:
@@ -35,20 +38,20 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
             continue
         if (not item.named or choice.force_exclude) and read_settings(item.path, facts).excluded:
             continue
-        if item.named and choice.force_exclude and covers(excluded, _from_here(item.path)):
+        if item.named and choice.force_exclude and covers(excluded, _relative_to_cwd(item.path)):
             continue
         found.append(item._replace(named=item.named and not choice.candidates))
     return found
 
 
-def shown(path: str) -> str:
-    """`path` as reports call it: relative where it lies below the working directory."""
+def display_path(path: str) -> str:
+    """`path` as reports show it: relative if it lies below the working directory."""
     normal = os.path.normpath(path)
-    relative = _from_here(normal)
+    relative = _relative_to_cwd(normal)
     return relative if os.path.isabs(normal) and not relative.startswith("..") else normal
 
 
-def _from_here(path: str) -> str:
+def _relative_to_cwd(path: str) -> str:
     try:
         return os.path.relpath(path).replace(os.sep, "/")
     except ValueError:  # another drive

@@ -1,4 +1,4 @@
-"""The settings that hold for each file, with what the command line says of rules on top."""
+"""The settings that apply to each file, with the rule options of the command line on top."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ReadSettings = Callable[[str], FileSettings]
 
 
 def read_settings(path: str, facts: StatedFacts) -> FileSettings:
-    """The settings on disk that hold for a file. Raises UsageError with each mistake's place."""
+    """The settings on disk that apply to a file. Raises UsageError with the place of each mistake."""
     if facts.isolated:
         return FileSettings(path)
     try:
@@ -24,9 +24,10 @@ def read_settings(path: str, facts: StatedFacts) -> FileSettings:
 
 
 class SettingsLookup:
-    """Settings by path. `read` stands for the files on disk: another commit's, for example.
+    """Settings by path. `read` replaces the files on disk, for example by those of another commit.
 
-    The last 64 answers of both methods are kept: they are asked for some five times a file.
+    `from_files(path)`: what settings files say. `of(path)`: the same with the options of the command line. Both cache
+    their last 64 results, as they are called about five times per file.
     """
 
     def __init__(self, request: LintRequest, read: ReadSettings | None = None) -> None:
@@ -34,19 +35,19 @@ class SettingsLookup:
         self._request = request
         self._cwd = os.path.realpath(request.cwd or os.getcwd())
         self._read = read
-        self.written = lru_cache(maxsize=64)(self._written)
+        self.from_files = lru_cache(maxsize=64)(self._from_files)
         self.of = lru_cache(maxsize=64)(self._of)
 
-    def _written(self, path: str) -> FileSettings:
-        """What settings files say, and nothing else."""
+    def _from_files(self, path: str) -> FileSettings:
+        """The settings of files alone."""
         if self._read is not None:
             return self._read(path)
         return read_settings(os.path.join(self._cwd, path), self._request.facts)
 
     def _of(self, path: str) -> FileSettings:
-        """What settings files and the command line say together."""
+        """The settings of files with the options of the command line."""
         request = self._request
-        found = self.written(path)
+        found = self.from_files(path)
         if request.select:
             found = found._replace(select=request.select)
         if request.profile:

@@ -1,4 +1,4 @@
-"""`--show-settings FILE`: every setting that holds for a file, and where it came from."""
+"""The table of `--show-settings FILE`: every setting that applies to a file, and where it came from."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from memlint.lint.settings_lookup import read_settings
 from memlint.report.terminal import one_line
 from memlint.repository.workspace import on_disk
 from memlint.run import Origin
-from memlint.settings import FileSettings, Shown, Waiver, changed_by, show, with_profile
+from memlint.settings import FileSettings, SettingRow, changed_by, show, with_profile
 from memlint.source import load
 from memlint.source.encoding import MAX_BYTES
 from memlint.suppressions.apply import read_directives
 from memlint.suppressions.directives import PACKAGES
+from memlint.suppressions.waiver import Waiver
 
 
-def settings_table(path: str, request: LintRequest, named: Mapping[str, Any]) -> str:
-    """What holds for a file: settings, above them its own comments, above those the command line.
+def settings_table(path: str, request: LintRequest, option_values: Mapping[str, Any]) -> str:
+    """The settings of a file as a table. Its comments override settings files, the command line overrides both.
 
-    `named`: settings that options of the command line give by themselves. Raises UsageError.
+    `option_values`: settings that have an option of their own name. Raises UsageError.
     """
     rows = {row.name: row for row in show(_settings(path, request))}
-    rows |= {row.name: row for row in _commented(path)}
-    rows |= {row.name: row for row in _stated(request, named)}
+    rows |= {row.name: row for row in _from_comments(path)}
+    rows |= {row.name: row for row in _from_command_line(request, option_values)}
     if any(name.startswith("versions.") for name in rows):
         rows.pop("versions", None)
-    shown = (*rows.values(), *(() if request.facts.isolated else _pinned(path, set(rows))))
-    cells = [(row.name, _text(row), origin_text(row.origin)) for row in shown]
+    listed = (*rows.values(), *(() if request.facts.isolated else _from_pins(path, set(rows))))
+    cells = [(row.name, _row_text(row), origin_text(row.origin)) for row in listed]
     widths = [max((len(row[column]) for row in cells), default=0) for column in (0, 1)]
     return "".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}\n" for name, value, origin in cells)
 
 
 def _settings(path: str, request: LintRequest) -> FileSettings:
-    """The settings of a file with what the command line says of rules. Raises UsageError."""
+    """The settings of a file with the profile and ignored rules of the command line. Raises UsageError."""
     found = read_settings(path, request.facts)
     origins = dict(found.origins)
     profile, ignore = request.profile, request.ignore
@@ -49,18 +50,18 @@ def _settings(path: str, request: LintRequest) -> FileSettings:
     return found._replace(origins=origins)
 
 
-def _stated(request: LintRequest, named: Mapping[str, Any]) -> Iterator[Shown]:
-    """What the command line says, where it takes the place of what settings say."""
+def _from_command_line(request: LintRequest, option_values: Mapping[str, Any]) -> Iterator[SettingRow]:
+    """The values that the command line sets."""
     facts = request.facts
     counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node}
     values: dict[str, Any] = {"gpu": facts.gpu.name if facts.gpu else "", **counts, "model": facts.model}
-    values |= {"companions": facts.companions, "select": request.select, **named}
+    values |= {"companions": facts.companions, "select": request.select, **option_values}
     values |= {f"versions.{name}": number for name, number in facts.versions.items()}
-    return (Shown(name, value, COMMAND_LINE) for name, value in values.items() if value)
+    return (SettingRow(name, value, COMMAND_LINE) for name, value in values.items() if value)
 
 
-def _commented(path: str) -> Iterator[Shown]:
-    """What the file's own `# memlint:` comments say."""
+def _from_comments(path: str) -> Iterator[SettingRow]:
+    """The values that the file's own `# memlint:` comments set."""
     try:
         with open(path, "rb") as stream:
             document = load(stream.read(MAX_BYTES + 1), os.path.relpath(path).replace(os.sep, "/"))[0]
@@ -68,20 +69,22 @@ def _commented(path: str) -> Iterator[Shown]:
         return
     for name, (value, span) in read_directives(document).facts.items():
         row = {"with": "companions"}.get(name, f"versions.{name}" if name in PACKAGES else name)
-        yield Shown(row, value, Origin("directive", document.path, span.line, span.column))
+        yield SettingRow(row, value, Origin("directive", document.path, span.line, span.column))
 
 
-def _pinned(path: str, stated: set[str]) -> tuple[Shown, ...]:
-    """Framework versions that the repository pins and settings leave open."""
+def _from_pins(path: str, stated: set[str]) -> tuple[SettingRow, ...]:
+    """Framework versions that the repository pins and settings do not state."""
     cwd = os.getcwd()
     files = on_disk(project_root(os.path.dirname(os.path.realpath(path)), os.path.realpath(cwd)), cwd)
     found = sorted(files.pins(path).items())
     return tuple(
-        Shown(f"versions.{name}", pin.version, pin.origin) for name, pin in found if f"versions.{name}" not in stated
+        SettingRow(f"versions.{name}", pin.version, pin.origin)
+        for name, pin in found
+        if f"versions.{name}" not in stated
     )
 
 
-def _text(row: Shown) -> str:
+def _row_text(row: SettingRow) -> str:
     if row.name == "host_memory" and isinstance(row.value, int) and row.value:
         return f"{row.value / 2**30:g}GiB"
     return value_text(row.value)

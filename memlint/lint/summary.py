@@ -1,4 +1,4 @@
-"""A run in one line and as the facts that reports show."""
+"""Makes the part of a report about one run: its facts, its estimate and its summary in one line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
-    """`with_assumptions`: say what each value of the run rests on, for reports that show it."""
+    """The report of one run. `with_assumptions`: include the origin of each value, for reports that show it."""
     if with_assumptions:
         estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
     launch = run.origins.get(LAUNCH)
     if launch is not None:
-        named = Assumption(LAUNCH, ", ".join(run.related) or None, stated.told(launch))
-        estimate = estimate._replace(assumptions=(named, *estimate.assumptions))
+        launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
+        estimate = estimate._replace(assumptions=(launch_files, *estimate.assumptions))
     gpu = run.hardware.gpu
-    world = known(run.parallelism.world_size)
+    world = none_if_unknown(run.parallelism.world_size)
     return RunReport(
         path=run.path,
         format=run.format,
         related=run.related,
-        model=ModelFacts(known(run.model.name), _model_source(run), estimate.parameters, estimate.trainable_parameters),
+        model=ModelFacts(
+            none_if_unknown(run.model.name), _model_source(run), estimate.parameters, estimate.trainable_parameters
+        ),
         hardware=HardwareFacts(
             gpu.name if gpu else None,
             world,
@@ -34,13 +36,13 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
         ),
         estimate=estimate,
         purpose=run.purpose,
-        summary=", ".join(_words(run)),
+        summary=", ".join(_summary_parts(run)),
         versions=stated.versions(run) if with_assumptions else (),
         launched=f"{launch.path}:{launch.line}" if launch is not None else "",
     )
 
 
-def known(value: Any) -> Any:
+def none_if_unknown(value: Any) -> Any:
     """`value`, or None for UNKNOWN."""
     return None if value is UNKNOWN else value
 
@@ -50,16 +52,16 @@ def _model_source(run: Run) -> str:
     return origin.detail.partition(":")[0] if origin is not None and origin.detail else "unknown"
 
 
-def _words(run: Run) -> Iterator[str]:
+def _summary_parts(run: Run) -> Iterator[str]:
     """ "sft, lora r=8, bfloat16, 2 x 4096 tokens, ZeRO-3" """
     method, quantization = run.method, run.model.quantization
-    yield _told(method.stage)
-    yield _told(method.kind) + (f" r={_told(method.rank)}" if method.rank else "")
+    yield _text(method.stage)
+    yield _text(method.kind) + (f" r={_text(method.rank)}" if method.rank else "")
     if quantization.method != "none":
         yield f"{quantization.bits:g}-bit base"
     if run.precision.compute is not UNKNOWN:
         yield _precision(run)
-    yield f"{_told(run.batch.micro_batch_size)} x {_told(run.sequence.length)} tokens"
+    yield f"{_text(run.batch.micro_batch_size)} x {_text(run.sequence.length)} tokens"
     yield from _engine(run)
 
 
@@ -72,14 +74,14 @@ def _precision(run: Run) -> str:
 def _engine(run: Run) -> Iterator[str]:
     parallelism = run.parallelism
     if parallelism.engine == "deepspeed":
-        yield f"ZeRO-{_told(parallelism.zero.stage)}"
+        yield f"ZeRO-{_text(parallelism.zero.stage)}"
     elif parallelism.engine == "fsdp":
-        yield f"FSDP{_told(parallelism.fsdp.version)}"
+        yield f"FSDP{_text(parallelism.fsdp.version)}"
     elif parallelism.engine not in ("single", "ddp"):
-        yield _told(parallelism.engine)
+        yield _text(parallelism.engine)
     if run.offload.optimizer != "none" or run.offload.parameters != "none":
         yield "offload"
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "?" if value is UNKNOWN else str(value)

@@ -1,4 +1,4 @@
-"""What suppressions hide of one file's findings, and what they have to say themselves."""
+"""Applies suppressions to the findings of one file, and adds findings about malformed comments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from memlint.lint.analyse_file import FileAnalysis
 from memlint.settings import FileSettings
 from memlint.settings.meaning import host_memory_mistake
 from memlint.source.document import Document
-from memlint.suppressions.apply import Known, Waiver, apply, read_directives
+from memlint.suppressions.apply import Known, apply, read_directives
 from memlint.suppressions.directives import MALFORMED, finding
+from memlint.suppressions.waiver import Waiver
 
 
 class Suppressed(NamedTuple):
-    """`findings` that stay, those about suppressions included; `used`: the waivers of settings that hid something."""
+    """The findings that stay, including those about suppressions; how many were suppressed; the waivers that did."""
 
     findings: tuple[Finding, ...]
     suppressed: int = 0
@@ -32,27 +33,28 @@ def suppress(
     in_force: Known,
     can_name: Callable[[str, str], bool],
 ) -> Suppressed:
-    """The findings of a file after the comments and settings of every file that takes part in it.
+    """The findings of a file after the suppressions in comments and settings of every file that belongs to the run.
 
     `can_name(name, path)`: whether the file at `path` can name the file `name`.
     """
     findings, suppressed, used = analysed.findings, 0, frozenset[Waiver]()
     extra: list[Finding] = []
-    own = {analysis.document.path for analysis in analysed.analyses}
+    own_paths = {analysis.document.path for analysis in analysed.analyses}
     for document in _documents(analysed):
         one = apply(findings, document, settings_of(document.path), today(), known, in_force)
-        findings, suppressed, used = one.kept, suppressed + len(one.suppressed), used | one.used
-        if document.path in own and analysed.format:
-            extra += (*one.extra, *_unusable(document, can_name))
+        findings, suppressed, used = one.remaining, suppressed + len(one.suppressed), used | one.used
+        if document.path in own_paths and analysed.format:
+            extra += (*one.extra, *_unusable_directives(document, can_name))
     return Suppressed((*findings, *extra), suppressed, used)
 
 
 def today() -> str:
+    """The local date, YYYY-MM-DD."""
     return time.strftime("%Y-%m-%d")
 
 
 def _documents(analysed: FileAnalysis) -> Iterator[Document]:
-    """Every document that takes part, each once, the file's own first."""
+    """Every document of the analysis once, the file's own first."""
     seen: set[tuple[str, int]] = set()
     for analysis in analysed.analyses:
         for document in (analysis.document, *(analysis.parsed.documents if analysis.parsed else ())):
@@ -61,13 +63,13 @@ def _documents(analysed: FileAnalysis) -> Iterator[Document]:
                 yield document
 
 
-def _unusable(document: Document, can_name: Callable[[str, str], bool]) -> Iterator[Finding]:
-    """What a comment says and memlint cannot use: told there, as the estimate goes on without it."""
-    own = read_directives(document)
-    for name, (value, span) in own.facts.items():
-        if name in _JUDGED and (wrong := _JUDGED[name](value)):
-            yield finding(MALFORMED, wrong, document.path, span)
-    for names, span in own.companions:
+def _unusable_directives(document: Document, can_name: Callable[[str, str], bool]) -> Iterator[Finding]:
+    """Findings about comments that name an unknown GPU, no size or no file; the estimate ignores such a comment."""
+    directives = read_directives(document)
+    for name, (value, span) in directives.facts.items():
+        if name in _VALUE_CHECKS and (message := _VALUE_CHECKS[name](value)):
+            yield finding(MALFORMED, message, document.path, span)
+    for names, span in directives.companions:
         for name in filter(None, names.split(",")):
             if not can_name(name, document.path):
                 yield finding(MALFORMED, f"`with={name}`: there is no such file", document.path, span)
@@ -81,4 +83,4 @@ def _unknown_card(name: str) -> str:
     return ""
 
 
-_JUDGED: Mapping[str, Callable[[str], str]] = {"gpu": _unknown_card, "host_memory": host_memory_mistake}
+_VALUE_CHECKS: Mapping[str, Callable[[str], str]] = {"gpu": _unknown_card, "host_memory": host_memory_mistake}

@@ -1,4 +1,4 @@
-"""What a run would need with another batch, length, checkpointing or attention: estimated when the page is made."""
+"""Estimates a run with other batch sizes, lengths, checkpointing and attention, for the grid of an HTML page."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ AXES = ("batch.micro_batch_size", "sequence.length", "checkpointing.mode", "atte
 
 
 def detail_for(files: int) -> str:
-    """How fine the grids of a page are: in a large repository they would take longer than everything else."""
+    """The detail of grids, "full" or "small": for many files full grids would take longer than everything else."""
     return "full" if files <= MANY_FILES else "small"
 
 
 def what_if(run: Run, detail: str) -> WhatIf | None:
-    """The grid of a run, "full" or "small"; None for one that cannot be estimated."""
+    """The grid of a run; None if it cannot be estimated. `detail`: "full" or "small"."""
     now = tuple(get(run, name) for name in AXES)
     if any(value is UNKNOWN for value in now) or run.purpose != "train":
         return None
-    axes = _axes(now) if detail == "full" else _few(now)
+    axes = _axes(now) if detail == "full" else _small_axes(now)
     cells = tuple(_cell(run, values) for values in product(*axes))
     if not any(cells):
         return None
@@ -48,8 +48,8 @@ def _axes(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def _few(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Half and double of batch and length, checkpointing on and off, attention as it is."""
+def _small_axes(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Axes of a small grid: half and double of batch and length, checkpointing on and off, the run's attention."""
     batch, length, checkpointing, attention = now
     return (
         tuple(sorted({max(1, batch // 2), batch, batch * 2})),
@@ -60,13 +60,13 @@ def _few(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _cell(run: Run, values: tuple[Any, ...]) -> tuple[int, int, int, str] | None:
-    """(low, middle, high, verdict), MiB; None where it cannot be estimated."""
+    """(low, middle, high, verdict) in MiB; None if it cannot be estimated."""
     try:
-        told = estimate(replace(run, dict(zip(AXES, values))))
+        result = estimate(replace(run, dict(zip(AXES, values))))
     except Exception:
         return None  # a combination that the model has no meaning for
-    if told.device_bytes is None or told.device_low_bytes is None or told.device_high_bytes is None:
+    if result.device_bytes is None or result.device_low_bytes is None or result.device_high_bytes is None:
         return None
-    sizes = (told.device_low_bytes, told.device_bytes, told.device_high_bytes)
+    sizes = (result.device_low_bytes, result.device_bytes, result.device_high_bytes)
     low, middle, high = (round(size / MIB) for size in sizes)
-    return low, middle, high, told.verdict
+    return low, middle, high, result.verdict

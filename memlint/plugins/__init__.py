@@ -26,7 +26,7 @@ import memlint.plugin_registry as extensions
 from memlint.formats import FORMATS
 from memlint.hardware.model import Gpu
 from memlint.memory.optimizers import table
-from memlint.plugins.calls import check_of, format_of, output_of, told
+from memlint.plugins.calls import check_of, describe_error, format_of, output_of
 from memlint.report.model import Report
 from memlint.report.outputs import OUTPUTS
 from memlint.ruleset.folder import read_document, rule_files
@@ -44,7 +44,7 @@ class PluginError(Exception):
 
 
 class Registry:
-    """What a plug-in may add. Each method raises PluginError for what could never work."""
+    """The methods by which a plug-in adds things. Each raises PluginError for an invalid argument."""
 
     def __init__(self, plugin: str, folder: str = "") -> None:
         self._plugin = plugin
@@ -142,7 +142,7 @@ def load(names: tuple[str, ...]) -> None:
         except RuleError as error:
             raise PluginError(f"plug-in {name}: {error}") from error
         except (Exception, SystemExit) as error:
-            raise PluginError(f"plug-in {name}: {told(error)}") from error
+            raise PluginError(f"plug-in {name}: {describe_error(error)}") from error
         extensions.loaded[name] = str(getattr(module, "__file__", ""))
 
 
@@ -158,7 +158,7 @@ def _register(module: Any, name: str) -> None:
 
 
 class _FreshSource(SourceFileLoader):
-    """Compiles a file as it is now: byte code counts as current while the file keeps its size and its second."""
+    """Compiles a file from its current source: Python reuses byte code if size and modification second are equal."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

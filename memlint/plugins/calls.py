@@ -1,4 +1,4 @@
-"""Calls into plug-ins: their mistakes are told as theirs, and what they print stays out of reports.
+"""Calls into plug-ins: their errors are reported as theirs, and what they print stays out of reports.
 
 Every function that a plug-in hands over is wrapped once, when it is registered; memlint's own never are.
 """
@@ -25,25 +25,25 @@ CONFIDENCES = ("certain", "likely", "unsure", "no")
 
 
 def called(plugin: str, name: str, function: Callable[..., Any], *values: Any) -> Any:
-    """The answer of a plug-in's function. Raises Fault for whatever goes wrong in it, sys.exit included."""
+    """Calls a plug-in's function and returns its result. Raises Fault for any error in it, sys.exit included."""
     try:
         with redirect_stdout(sys.stderr):
             return function(*values)
     except Fault:
         raise
     except (Exception, SystemExit) as error:
-        raise Fault(f"plug-in {plugin}, `{name}`: {told(error)}") from error
+        raise Fault(f"plug-in {plugin}, `{name}`: {describe_error(error)}") from error
 
 
-def told(error: BaseException) -> str:
-    """An error of a plug-in's own code, and where that code failed."""
+def describe_error(error: BaseException) -> str:
+    """An error in a plug-in's code in words, with its place."""
     if isinstance(error, SystemExit):
         return f"it ends Python: sys.exit({error.code!r}){place(error)}"
     return f"{type(error).__name__}: {error}{place(error)}"
 
 
 def place(error: BaseException) -> str:
-    """Where the plug-in's own code failed."""
+    """The file and line where the plug-in's own code failed."""
     trace, found = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -54,42 +54,44 @@ def place(error: BaseException) -> str:
 
 
 def check_of(plugin: str, check: Callable[[Facts], Iterable[Hit]]) -> Callable[[Facts], Iterable[Hit]]:
-    """A rule's `check`: every Hit, or a Fault."""
+    """A rule's `check`, wrapped: it returns all hits or raises Fault."""
 
     @wraps(check)
     def checked(facts: Facts) -> list[Hit]:
         hits = called(plugin, "check", lambda: list(check(facts)))
         for hit in hits:
             if not isinstance(hit, Hit):
-                raise _wrong(plugin, "check", "yields", hit, "memlint.ruleset.rule.Hit")
+                raise _wrong_answer(plugin, "check", "yields", hit, "memlint.ruleset.rule.Hit")
             if not isinstance(hit.message, str) or not isinstance(hit.at, str) or not isinstance(hit.data, Mapping):
-                raise _wrong(plugin, "check", "yields", hit, "a Hit of texts and a mapping")
+                raise _wrong_answer(plugin, "check", "yields", hit, "a Hit of texts and a mapping")
         return hits  # type: ignore[no-any-return]
 
     return checked
 
 
 def format_of(plugin: str, module: Any) -> SimpleNamespace:
-    """A format whose answers are what `memlint.formats.base.Format` says."""
+    """A format, wrapped: its functions return what `memlint.formats.base.Format` requires or raise Fault."""
 
     def recognise(document: Document) -> Recognition:
         answer = called(plugin, "recognise", module.recognise, document)
         if not isinstance(answer, Recognition) or answer.confidence not in CONFIDENCES:
-            raise _wrong(plugin, "recognise", "gives", answer, f"a Recognition that is {', '.join(CONFIDENCES)}")
+            raise _wrong_answer(plugin, "recognise", "gives", answer, f"a Recognition that is {', '.join(CONFIDENCES)}")
         return answer
 
     def parse(document: Document, context: Context) -> Parsed:
         answer = called(plugin, "parse", module.parse, document, context)
         if not isinstance(answer, Parsed) or answer.format != module.NAME or not answer.documents:
-            raise _wrong(plugin, "parse", "gives", answer, f"a Parsed of format {module.NAME!r} with its documents")
+            raise _wrong_answer(
+                plugin, "parse", "gives", answer, f"a Parsed of format {module.NAME!r} with its documents"
+            )
         if not all(isinstance(run, Run) for run in answer.runs):
-            raise _wrong(plugin, "parse", "gives", answer.runs, "runs that are memlint.run.Run")
+            raise _wrong_answer(plugin, "parse", "gives", answer.runs, "runs that are memlint.run.Run")
         return answer
 
     def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
         answer = called(plugin, "edits", module.edits, parsed, run, changes)
         if answer is not None and not (isinstance(answer, tuple) and all(isinstance(one, Edit) for one in answer)):
-            raise _wrong(plugin, "edits", "gives", answer, "None or a tuple of memlint.findings.Edit")
+            raise _wrong_answer(plugin, "edits", "gives", answer, "None or a tuple of memlint.findings.Edit")
         return answer
 
     names = {"NAME": module.NAME, "DIALECT": module.DIALECT, "SCHEMA": module.SCHEMA}
@@ -99,16 +101,16 @@ def format_of(plugin: str, module: Any) -> SimpleNamespace:
 
 
 def output_of(plugin: str, render: Callable[[Report], str]) -> Callable[[Report], str]:
-    """An output's `render`: a text, or a Fault."""
+    """An output's `render`, wrapped: it returns a text or raises Fault."""
 
     def rendered(report: Report) -> str:
         answer = called(plugin, "render", render, report)
         if not isinstance(answer, str):
-            raise _wrong(plugin, "render", "gives", answer, "a text")
+            raise _wrong_answer(plugin, "render", "gives", answer, "a text")
         return answer
 
     return rendered
 
 
-def _wrong(plugin: str, name: str, does: str, answer: object, wanted: str) -> Fault:
+def _wrong_answer(plugin: str, name: str, does: str, answer: object, wanted: str) -> Fault:
     return Fault(f"plug-in {plugin}, `{name}` {does} {str(answer)[:80]!r} ({type(answer).__name__}), not {wanted}")

@@ -1,4 +1,4 @@
-"""One page with everything in it: no network, no server, works from a file."""
+"""The HTML output: one self-contained page that needs no network and no server."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from memlint.report.text import describe_fix, source_line
 
 FOLDER = os.path.join(os.path.dirname(__file__), "page")
 FIXES_SHOWN = 3
-# What could end the script element or start a comment in it, and what JavaScript once took for line ends.
+# Characters that could end the script element or start a comment in it, and those that JavaScript once took for line
+# ends.
 ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", chr(0x2028): "\\u2028", chr(0x2029): "\\u2029"}
 )
 
 
 def render(report: Report) -> str:
+    """The page with the report's data embedded."""
     page, style, script = (_part(name) for name in ("page.html", "page.css", "page.js"))
     slots = {
         "@STYLE_HASH@": _hash(style),
@@ -39,7 +41,7 @@ def render(report: Report) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand in a script element, whatever strings are in it."""
+    """JSON that is safe inside a script element, whatever strings it contains."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False).translate(ESCAPES)
 
 
@@ -49,11 +51,12 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As Content-Security-Policy names an inline element."""
+    """The hash of an inline element for the Content-Security-Policy."""
     return "sha256-" + base64.b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def data(report: Report) -> dict[str, Any]:
+    """The data that the page's script shows."""
     count = totals(report)
     return {
         "version": report.version,

@@ -1,4 +1,4 @@
-"""Findings for people: place, excerpt with caret, the numbers, the ways out."""
+"""The text output: each finding with its place, an excerpt with caret, the message and its fixes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ FIXES_SHOWN = 3
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
-    """Every finding with its excerpt, then one line that counts."""
+    """The whole report as text."""
     return "".join(pieces(report, style))
 
 
 def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
+    """The report piece by piece: every finding, tables if asked for, notes, and one line of totals."""
     for file in report.files:
         for item in file.findings:
             yield "\n".join(finding_lines(item, file.texts, style)) + "\n\n"
@@ -39,7 +40,7 @@ def _tables(report: Report, style: Style) -> Iterator[str]:
 
 
 def hints(count: Totals) -> Iterator[str]:
-    """What would let memlint say more."""
+    """Hints about options that would let memlint find more."""
     if count.files and not count.recognised and not any(count.by_severity.values()):
         yield (
             "no config that memlint knows: it reads LLaMA-Factory, Axolotl, DeepSpeed, Trainer/TRL and accelerate files"
@@ -66,6 +67,7 @@ def hints(count: Totals) -> Iterator[str]:
 
 
 def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:
+    """The lines about one finding. `texts`: texts of files by path, for excerpts."""
     yield headline(finding, style)
     yield "  " + starts_safely(clean(finding.message)).replace("\n", "\n  | ")
     yield from excerpt(finding.location, texts, style, finding.severity)
@@ -77,18 +79,20 @@ def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> I
 
 
 def headline(finding: Finding, style: Style) -> str:
+    """Place, severity, id and name of a finding."""
     rule = style.link(style.paint(finding.rule, "rule"), finding.url)
     level = style.paint(finding.severity, finding.severity)
     return f"{where(finding.location, style)}: {level} {rule} {style.paint(finding.name, 'dim')}"
 
 
 def where(place: Location, style: Style) -> str:
-    told = f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}"
-    return style.file_link(style.paint(told, "bold"), place.path)
+    """path:line:column, as a link where the terminal supports it."""
+    text = f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}"
+    return style.file_link(style.paint(text, "bold"), place.path)
 
 
 def describe_fix(fix: Fix) -> str:
-    """The title, what it does to the peak, and what it costs."""
+    """The title of a fix, the peak before and after, the verdict after it, and its cost."""
     parts = [one_line(fix.title)]
     if fix.peak_after:
         before, after = gib(fix.peak_before), gib(fix.peak_after)
@@ -116,29 +120,29 @@ def _cost(fix: Fix) -> str:
 
 
 def excerpt(place: Location, texts: Mapping[str, str], style: Style, role: str) -> Iterator[str]:
-    """The line of `place` and a caret below it; nothing where the text is not at hand."""
+    """The line of `place` and carets below it; nothing if `texts` does not have the file."""
     line = source_line(texts.get(place.path), place.line)
     if line is None:
         return
     number = str(place.line)
     gutter = " " * len(number)
     end = place.end_column if place.end_line == place.line else len(line) + 1
-    before = _shown(line[: place.column - 1])
-    marked = _shown(line[place.column - 1 : max(place.column, end) - 1]) or " "
-    shown = _shown(line)
+    before = _printable(line[: place.column - 1])
+    marked = _printable(line[place.column - 1 : max(place.column, end) - 1]) or " "
+    printed = _printable(line)
     bar = style.paint("|", "dim")
     if len(before) + len(marked) > WIDEST_LINE:
         marked = marked[: max(1, WIDEST_LINE - len(before))]
     if len(before) >= WIDEST_LINE:
         cut = len(before) - 40
-        before, shown = before[cut:], shown[cut:]
+        before, printed = before[cut:], printed[cut:]
         marked = marked[:60]
-    yield f"  {style.paint(number, 'dim')} {bar} {shown[:WIDEST_LINE]}"
+    yield f"  {style.paint(number, 'dim')} {bar} {printed[:WIDEST_LINE]}"
     yield f"  {gutter} {bar} {' ' * _width(before)}{style.paint('^' * max(1, _width(marked)), role)}"
 
 
 def source_line(text: str | None, number: int) -> str | None:
-    """The line without its end; None where the text is not at hand or shorter."""
+    """Line `number` (from 1) without its line end; None if there is no text or no such line."""
     if text is None or number < 1:
         return None
     start = 0
@@ -150,7 +154,7 @@ def source_line(text: str | None, number: int) -> str | None:
     return (text[start:] if end < 0 else text[start:end]).rstrip("\r")
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return clean(text).replace("\t", TAB)
 
 
@@ -169,11 +173,11 @@ def summary(count: Totals, style: Style) -> str:
     """ "3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
     found = [plural(number, severity) for severity, number in count.by_severity.items() if number]
     verdicts = [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
-    hidden = [f"{count.suppressed} suppressed"] * bool(count.suppressed)
-    hidden += [f"{count.baselined} in the baseline"] * bool(count.baselined)
+    not_shown = [f"{count.suppressed} suppressed"] * bool(count.suppressed)
+    not_shown += [f"{count.baselined} in the baseline"] * bool(count.baselined)
     head = f"{plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"
     role = "error" if count.by_severity["error"] else "warning" if found else "good"
-    return "; ".join([style.paint(head, role), *([", ".join(verdicts)] if verdicts else []), *hidden])
+    return "; ".join([style.paint(head, role), *([", ".join(verdicts)] if verdicts else []), *not_shown])
 
 
 def plural(number: int, word: str) -> str:

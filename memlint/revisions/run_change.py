@@ -1,4 +1,4 @@
-"""Which settings make two runs differ, and what each of them does to the peak when it alone changes."""
+"""Finds the keys that make two runs differ, and how much each of them alone changes the peak."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.memory import estimate
-from memlint.report.comparison.model import Change
+from memlint.report.comparison.model import ValueChange
 from memlint.run import UNKNOWN, Origin, Run, get, replace
 
-WRITTEN = ("file", "companion", "directive", "setting", "command_line")
-MOST = 12  # settings that are tried alone
+STATED_ORIGINS = ("file", "companion", "directive", "setting", "command_line")
+MOST = 12  # keys that are estimated alone
 
 _Cause = tuple[str, tuple[str | int, ...]]
 
 
-def changes(before: Run, after: Run) -> tuple[Change, ...]:
-    """The settings that differ, grouped by where they are written, the ones that move the peak most first."""
+def changes(before: Run, after: Run) -> tuple[ValueChange, ...]:
+    """The keys that differ, largest effect on the peak first. Fields set by one key are one change."""
     causes: dict[_Cause, list[str]] = {}
     for name in _differing(before, after, ""):
-        origin = _written(after, name) or _written(before, name)
+        origin = _stated_origin(after, name) or _stated_origin(before, name)
         if origin is not None:
             causes.setdefault((origin.kind, origin.pointer or (name,)), []).append(name)
     peak = estimate(before).device_bytes
-    told = [_change(before, after, names, peak) for names in list(causes.values())[:MOST]]
-    return tuple(sorted(told, key=lambda change: (-abs(change.alone or 0), change.name)))
+    measured = [_value_change(before, after, names, peak) for names in list(causes.values())[:MOST]]
+    return tuple(sorted(measured, key=lambda change: (-abs(change.own_effect or 0), change.name)))
 
 
 def _differing(before: Any, after: Any, prefix: str) -> Iterator[str]:
-    """Dotted names of the values that differ; what holds other values is looked into."""
+    """Dotted names of the fields that differ; nested records are compared field by field."""
     for field in before._fields:
         if not prefix and field in ("origins", "path", "format", "related"):
             continue
@@ -42,32 +42,32 @@ def _differing(before: Any, after: Any, prefix: str) -> Iterator[str]:
             yield name
 
 
-def _written(run: Run, name: str) -> Origin | None:
-    """Where somebody wrote the value of a field, or of the field that holds it."""
+def _stated_origin(run: Run, name: str) -> Origin | None:
+    """The origin of a field, or of the record that contains it, if the user stated it; else None."""
     while name:
         origin = run.origins.get(name)
         if origin is not None:
-            return origin if origin.kind in WRITTEN else None
+            return origin if origin.kind in STATED_ORIGINS else None
         name = name.rpartition(".")[0]
     return None
 
 
-def _change(before: Run, after: Run, names: list[str], peak: int | None) -> Change:
-    first = next((name for name in names if _written(after, name)), names[0])
-    origin = _written(after, first) or _written(before, first) or Origin("unknown")
+def _value_change(before: Run, after: Run, names: list[str], peak: int | None) -> ValueChange:
+    first = next((name for name in names if _stated_origin(after, name)), names[0])
+    origin = _stated_origin(after, first) or _stated_origin(before, first) or Origin("unknown")
     key = ".".join(str(part) for part in origin.pointer) or first
-    place = f"{origin.path}:{origin.line}" if origin.line and _written(after, first) else origin.path
-    alone = _alone(before, after, names, peak)
-    return Change(key, _text(get(before, first)), _text(get(after, first)), place or origin.kind, alone)
+    place = f"{origin.path}:{origin.line}" if origin.line and _stated_origin(after, first) else origin.path
+    own_effect = _own_effect(before, after, names, peak)
+    return ValueChange(key, _text(get(before, first)), _text(get(after, first)), place or origin.kind, own_effect)
 
 
-def _alone(before: Run, after: Run, names: list[str], peak: int | None) -> int | None:
+def _own_effect(before: Run, after: Run, names: list[str], peak: int | None) -> int | None:
     if peak is None:
         return None
     try:
         new = estimate(replace(before, {name: get(after, name) for name in names})).device_bytes
     except Exception:
-        return None  # half of a change need not make sense by itself
+        return None  # one key of a change may be invalid without the others
     return None if new is None else new - peak
 
 

@@ -1,6 +1,6 @@
-"""One document to findings: recognised, parsed, estimated, judged by rules. No I/O, no printing.
+"""Analyses one document: recognises its format, parses it into runs, estimates them and applies the rules.
 
-A mistake of memlint's own on one file becomes a finding there (MEM000) and nothing else stops.
+It reads no files and prints nothing. An exception becomes a finding (MEM000) on the file, and the other files go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
-from memlint.ruleset.rule_fixes import Situation, fixes_of
+from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.source_findings import problem_findings
 from memlint.run import UNKNOWN, Run, Stack
 from memlint.source import redialect
@@ -34,7 +34,7 @@ INTERNAL_ERROR = "MEM000"
 
 
 class Found(NamedTuple):
-    """A finding, the run that it is about (-1: the file), and whether the planner should look for fixes."""
+    """A finding, the index of its run (-1: the whole file), and whether the planner should look for fixes."""
 
     finding: Finding
     run: int = -1
@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """`format` is None where no format claims the document. `estimates` stand beside `parsed.runs`."""
+    """The result for one document. `format`: None if no format recognises it. `estimates`: one per run."""
 
     document: Document
     format: Format | None
@@ -61,7 +61,7 @@ class Analysis(NamedTuple):
 
 
 class Engine:
-    """The rules in force and the estimator; `analyse` is `Engine(rules).analyse`."""
+    """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 
     __slots__ = ("_indices", "estimator", "rules")
 
@@ -71,7 +71,11 @@ class Engine:
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
 
     def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
-        """What can be said about one document. Never raises. `fixes`: whether findings carry those of their rules."""
+        """Analyses one document; never raises.
+
+        `format_name`: the format to use (default: recognised by its keys). `fixes`: whether findings carry the fixes
+        that their rules define.
+        """
         try:
             return self._analyse(document, context, format_name, fixes)
         except Exception as error:
@@ -79,10 +83,10 @@ class Engine:
             return Analysis(document, None, None, None, (), (found,))
 
     def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
-        claimed = _claim(document, format_name)
-        if claimed is None:
-            return Analysis(document, None, None, None, (), _ordered(map(Found, problem_findings(document))))
-        format_, recognition = claimed
+        recognised = _recognise(document, format_name)
+        if recognised is None:
+            return Analysis(document, None, None, None, (), _sorted_once(map(Found, problem_findings(document))))
+        format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
         document = redialect(document, dialect(context) if dialect else format_.DIALECT)
         launched = as_launched(document, format_.NAME, context)
@@ -93,23 +97,23 @@ class Engine:
         found.extend(map(Found, issue_findings(parsed)))
         stands = getattr(format_, "stands", None)
         for index, estimate in enumerate(estimates):
-            under = self._under(format_, document, context, index, parsed.runs[index])
+            under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
-            judged = self._judge(format_, parsed, index, estimate, facts, fixes)
-            found.extend(one for one in judged if stands is None or stands(one.finding.rule, document, context))
+            from_rules = self._apply_rules(format_, parsed, index, estimate, facts, fixes)
+            found.extend(item for item in from_rules if stands is None or stands(item.finding.rule, document, context))
         if launched.launch is not None:
             found = [item for item in found if is_own(item.finding, document)]
-        return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))
+        return Analysis(document, format_, recognition, parsed, estimates, _sorted_once(found))
 
-    def _candidates(self, facts: Facts, format_name: str) -> Iterable[Rule]:
-        """The rules that may have something to say."""
+    def _candidate_rules(self, facts: Facts, format_name: str) -> Iterable[Rule]:
+        """The rules that the index cannot exclude for this run."""
         kind = (format_name, facts.run.purpose)
         if kind not in self._indices:
             self._indices[kind] = Index(rule for rule in self.rules if concerns(rule, *kind))
         return self._indices[kind].candidates(facts)
 
     def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
-        """The estimate; one that says "unknown" where the estimator fails, so that the rest is still said."""
+        """The estimate of a run. If the estimator fails, an unknown one, so that other rules still run."""
         try:
             return self.estimator(run)
         except Exception as error:
@@ -117,43 +121,43 @@ class Engine:
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
-    def _under(self, format_: Format, document: Document, context: Context, index: int, run: Run) -> Under:
-        """The estimate of a run if its files were read under other framework versions."""
+    def _estimate_under(self, format_: Format, document: Document, context: Context, index: int, run: Run) -> Under:
+        """A function that estimates the run under other framework versions."""
 
         def under(versions: Mapping[str, tuple[int, ...]]) -> Estimate | None:
             reads_releases = getattr(format_, "reads_releases", None)
             if reads_releases is not None and not reads_releases(run):
-                return self.estimator(run._replace(stack=_at(run.stack, versions)))
-            again = format_.parse(document, context._replace(versions={**context.versions, **versions}))
-            return self.estimator(again.runs[index]) if index < len(again.runs) else None
+                return self.estimator(run._replace(stack=_stack_at(run.stack, versions)))
+            reparsed = format_.parse(document, context._replace(versions={**context.versions, **versions}))
+            return self.estimator(reparsed.runs[index]) if index < len(reparsed.runs) else None
 
         return under
 
-    def _judge(
+    def _apply_rules(
         self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, facts: Facts, fixes: bool
     ) -> Iterable[Found]:
         run = facts.run
-        situation = Situation(format_, parsed, facts, estimate, self.estimator)
+        fix_context = FixContext(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
-        for rule in self._candidates(facts, parsed.format):
+        for rule in self._candidate_rules(facts, parsed.format):
             found: list[Found] = []
             try:
                 found.extend(Found(_finding(rule, hit, run, finder), index, rule.plan) for hit in _hits(rule, facts))
                 if fixes:
-                    found = [item._replace(finding=_fixable(item.finding, rule, situation)) for item in found]
+                    found = [item._replace(finding=_with_fixes(item.finding, rule, fix_context)) for item in found]
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
-                culprit = "a plug-in" if rule in extensions.rules else "memlint"
-                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, culprit), index))
+                at_fault = "a plug-in" if rule in extensions.rules else "memlint"
+                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
             yield from found
 
 
 def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
-    """What can be said about one document: `format_name` forces a format, else the document's keys decide."""
+    """Analyses one document with `rules`. `format_name`: the format to use (default: recognised by its keys)."""
     return Engine(tuple(rules)).analyse(document, context, format_name)
 
 
-def _claim(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
+def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
     if any(problem.fatal for problem in document.problems):
         return None
     if format_name:
@@ -174,13 +178,13 @@ def _hits(rule: Rule, facts: Facts) -> list[Hit]:
 
 
 def _data(body: Body, facts: Facts) -> dict[str, Any]:
-    """The numbers behind a message: the rule's variables, as plain values."""
+    """The values of the rule's variables that are known, for the finding's `data`."""
     values = {name: read(facts) for name, read in body.variables.items()}
     return {name: value for name, value in values.items() if value is not UNKNOWN}
 
 
 def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
-    confidence, severity = _weight(rule, run)
+    confidence, severity = _confidence_and_severity(rule, run)
     texts = rule.texts()
     place = finder.first((hit.at, *rule.at) if hit.at else rule.at)
     related = ((finder.find(name), label) for name, label in rule.related)
@@ -198,20 +202,20 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
     )
 
 
-def _at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
-    """The stack under other versions, by the names that settings use for them."""
-    named: dict[str, Any] = {
+def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
+    """The stack with other versions. Keys of `versions` are package names as in settings."""
+    changed: dict[str, Any] = {
         "framework_version" if name == stack.framework else name: number for name, number in versions.items()
     }
-    return stack._replace(**{name: number for name, number in named.items() if name in stack._fields})
+    return stack._replace(**{name: number for name, number in changed.items() if name in stack._fields})
 
 
-def _fixable(finding: Finding, rule: Rule, situation: Situation) -> Finding:
-    return finding._replace(fixes=fixes_of(rule.fixes(), situation))
+def _with_fixes(finding: Finding, rule: Rule, fix_context: FixContext) -> Finding:
+    return finding._replace(fixes=fixes_of(rule.fixes(), fix_context))
 
 
-def _weight(rule: Rule, run: Run) -> tuple[str, str]:
-    """Confidence and severity: both lower by one step where the model is inferred and the rule may depend on it."""
+def _confidence_and_severity(rule: Rule, run: Run) -> tuple[str, str]:
+    """(confidence, severity). Both are one step lower if the model is inferred and the rule may depend on it."""
     confidence = rule.confidence
     origin = run.origins.get("model.architecture")
     inferred = origin is not None and origin.kind == "inferred"
@@ -224,11 +228,14 @@ def _weight(rule: Rule, run: Run) -> tuple[str, str]:
 
 
 def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:
-    """A mistake of memlint's own, or of a plug-in, as a finding, with the report to paste into an issue."""
-    named = f"{type(error).__name__}: {error}"
+    """An exception in memlint or a plug-in (`culprit`) as a finding; its `data` has the stack frames for a bug report.
+
+    `what`: what was being done, as "while it read this file".
+    """
+    error_text = f"{type(error).__name__}: {error}"
     if isinstance(error, extensions.Fault):
-        named, culprit, error = str(error), "a plug-in", error.__cause__ or error
-    message = f"memlint failed {what}: {named}. This is a bug in {culprit}, not in the file"
+        error_text, culprit, error = str(error), "a plug-in", error.__cause__ or error
+    message = f"memlint failed {what}: {error_text}. This is a bug in {culprit}, not in the file"
     report = "\n".join(_frames(error.__traceback__))
     return Finding(
         rule=INTERNAL_ERROR,
@@ -249,12 +256,12 @@ def _frames(trace: TracebackType | None) -> Iterable[str]:
         trace = trace.tb_next
 
 
-def _ordered(found: Iterable[Found]) -> tuple[Found, ...]:
-    """By place, each finding once: several runs of one file may agree."""
-    by_place = sorted(found, key=lambda item: _place(item.finding))
-    return tuple({_place(item.finding): item for item in reversed(by_place)}.values())[::-1]
+def _sorted_once(found: Iterable[Found]) -> tuple[Found, ...]:
+    """Sorted by place, without duplicates: several runs of one file may give the same finding."""
+    by_place = sorted(found, key=lambda item: _sort_key(item.finding))
+    return tuple({_sort_key(item.finding): item for item in reversed(by_place)}.values())[::-1]
 
 
-def _place(finding: Finding) -> tuple[Any, ...]:
+def _sort_key(finding: Finding) -> tuple[Any, ...]:
     place = finding.location
     return (place.path, place.line, place.column, finding.rule, finding.message)

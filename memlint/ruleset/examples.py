@@ -1,4 +1,4 @@
-"""Runs the examples inside rule files: what must fire, what must not, and what a fix must lead to."""
+"""Runs the examples inside rule files: configs on which the rule must fire or must not, and results of its fixes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTING = Origin("setting", detail="the example")
 
 
 class Example(NamedTuple):
-    """One example of a rule. `expected` is fails or passes, `text` the config."""
+    """One example of a rule. `expected`: "fails" or "passes". `text`: the config."""
 
     rule: str
     number: int
@@ -42,7 +42,7 @@ class Example(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`problem` is "" for an example that holds."""
+    """The result of an example; `problem` is "" if it behaves as it says."""
 
     example: Example
     problem: str = ""
@@ -65,7 +65,7 @@ def _example(document: Document, rule: str, number: int, item: Mapping[str, Any]
 
 
 def run(rule: Rule, listed: tuple[Example, ...]) -> Iterator[Outcome]:
-    """Each example with what is wrong with it."""
+    """Runs each example."""
     for example in listed:
         yield Outcome(example, _problem(rule, example))
 
@@ -74,19 +74,23 @@ def _problem(rule: Rule, example: Example) -> str:
     if not example.text:
         return "has neither `fails` nor `passes`"
     analysis = analyse_text(rule, example, example.text)
-    broken = _unusable(analysis, example)
-    if broken:
-        return broken
+    invalid = _invalid_example(analysis, example)
+    if invalid:
+        return invalid
     findings = [finding for finding in analysis.findings if finding.rule == rule.id]
     if example.expected == "passes":
         return f"must pass, but says: {findings[0].message}" if findings else ""
     if not findings:
         return "must fail, but the rule is silent"
-    return _said(example, findings) or _pointed(example, analysis, findings[0]) or _fixed(rule, example, findings[0])
+    return (
+        _message_problem(example, findings)
+        or _place_problem(example, analysis, findings[0])
+        or _fix_problem(rule, example, findings[0])
+    )
 
 
 def analyse_text(rule: Rule, example: Example, text: str) -> Analysis:
-    """The analysis of `text` in the situation of `example`, with this rule alone."""
+    """Analyses `text` with the GPU, versions and files of `example`, with this rule alone."""
     workspace = in_memory({**example.fields.get("files", {}), example.file: text})
     companions = [workspace.documents(name)[0] for name in example.fields.get("with", [])]
     facts = _facts(example, tuple(companions))
@@ -110,39 +114,39 @@ def _facts(example: Example, companions: tuple[Document, ...]) -> dict[str, Any]
     }
 
 
-def _unusable(analysis: Analysis, example: Example) -> str:
-    """Examples are configs that people could have: nothing else may be wrong with them."""
+def _invalid_example(analysis: Analysis, example: Example) -> str:
+    """Why an example is not a valid config of its format; "" if it is."""
     if "gpu" in example.fields and find(example.fields["gpu"]) is None:
         return f"names an unknown gpu: {example.fields['gpu']}"
     if analysis.format is None or example.format != analysis.format.NAME:
-        return f"is not read as {example.format}" + _first(analysis)
-    broken = [
+        return f"is not read as {example.format}" + _first_message(analysis)
+    invalid = [
         finding for finding in analysis.findings if finding.rule[:3] in ("SRC", "REF") or finding.rule == "MEM000"
     ]
-    return f"has another problem: {broken[0].message} {broken[0].data.get('report', '')}" if broken else ""
+    return f"has another problem: {invalid[0].message} {invalid[0].data.get('report', '')}" if invalid else ""
 
 
-def _first(analysis: Analysis) -> str:
+def _first_message(analysis: Analysis) -> str:
     return f": {analysis.findings[0].message}" if analysis.findings else ""
 
 
-def _said(example: Example, findings: list[Finding]) -> str:
-    wanted = example.fields.get("says", [])
+def _message_problem(example: Example, findings: list[Finding]) -> str:
+    expected = example.fields.get("says", [])
     message = findings[0].message
-    missing = [text for text in ([wanted] if isinstance(wanted, str) else wanted) if text not in message]
+    missing = [text for text in ([expected] if isinstance(expected, str) else expected) if text not in message]
     return f"does not say {missing[0]!r}, but: {message}" if missing else ""
 
 
-def _pointed(example: Example, analysis: Analysis, finding: Finding) -> str:
+def _place_problem(example: Example, analysis: Analysis, finding: Finding) -> str:
     if "points" not in example.fields or analysis.parsed is None:
         return ""
     place = finding.location
     texts = {document.path: document.text for document in analysis.parsed.documents}
-    shown = texts[place.path][place.start : place.end]
-    return "" if shown == example.fields["points"] else f"points to {shown!r}"
+    pointed_text = texts[place.path][place.start : place.end]
+    return "" if pointed_text == example.fields["points"] else f"points to {pointed_text!r}"
 
 
-def _fixed(rule: Rule, example: Example, finding: Finding) -> str:
+def _fix_problem(rule: Rule, example: Example, finding: Finding) -> str:
     if "fixed" not in example.fields:
         return ""
     number = example.fields.get("fix", 1)
@@ -151,12 +155,14 @@ def _fixed(rule: Rule, example: Example, finding: Finding) -> str:
     fix = finding.fixes[number - 1]
     if not fix.edits:
         return f"the fix `{fix.title}` has no edits"
-    wanted = _value(example, example.fields["fixed"])
-    got = _applied(_value(example, example.text), [edit for edit in fix.edits if edit.path == example.file])
-    if got != wanted:
-        return f"the fix leads to {got}, not to {wanted}"
-    again = analyse_text(rule, example, example.fields["fixed"]).findings
-    return next((f"still fails after the fix: {found.message}" for found in again if found.rule == rule.id), "")
+    expected = _value(example, example.fields["fixed"])
+    got = _with_edits(_value(example, example.text), [edit for edit in fix.edits if edit.path == example.file])
+    if got != expected:
+        return f"the fix leads to {got}, not to {expected}"
+    findings_after = analyse_text(rule, example, example.fields["fixed"]).findings
+    return next(
+        (f"still fails after the fix: {found.message}" for found in findings_after if found.rule == rule.id), ""
+    )
 
 
 def _value(example: Example, text: str) -> Any:
@@ -164,20 +170,20 @@ def _value(example: Example, text: str) -> Any:
     return redialect(load(text.encode(), example.file)[0], dialect).value
 
 
-def _applied(value: Any, edits: list[Edit]) -> Any:
+def _with_edits(value: Any, edits: list[Edit]) -> Any:
     for edit in edits:
-        value = _changed(value, edit, edit.pointer)
+        value = _with_edit(value, edit, edit.pointer)
     return value
 
 
-def _changed(value: Any, edit: Edit, pointer: tuple[Any, ...]) -> Any:
+def _with_edit(value: Any, edit: Edit, pointer: tuple[Any, ...]) -> Any:
     if not pointer:
         return list(edit.value) if isinstance(edit.value, tuple) else edit.value
     head, rest = pointer[0], pointer[1:]
     items = dict(enumerate(value)) if isinstance(value, list) else dict(value or {})
     if not rest and edit.action in ("remove", "rename"):
-        kept = items.pop(head, None)
-        items.update({edit.value: kept} if edit.action == "rename" else {})
+        old_value = items.pop(head, None)
+        items.update({edit.value: old_value} if edit.action == "rename" else {})
     else:
-        items[head] = _changed(items.get(head), edit, rest)
+        items[head] = _with_edit(items.get(head), edit, rest)
     return list(items.values()) if isinstance(value, list) else items

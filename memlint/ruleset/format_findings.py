@@ -1,4 +1,4 @@
-"""What a format has to say about a file, as findings."""
+"""Turns the issues that a format found in a file into findings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
-"""Which rules can be true of a run at all: an index over one necessary condition of each.
+"""An index of rules by one necessary condition of each, which tells the rules that can be true of a run.
 
-A rule that asks for `parallelism.engine == "fsdp"` or for a key that a file does not have need not be evaluated to
-know that it has nothing to say. Most rules are like that: of some hundred, a run leaves about ten.
+A rule that needs `parallelism.engine == "fsdp"`, or a key that the file does not have, need not be evaluated. Most
+rules are like that: of several hundred, about ten remain for a run.
+
+A necessary condition is a set of atoms, at least one of which holds wherever the rule is true. An atom is
+(kind, name, value): ("key", section, key) for a key that a file has, ("said", "section/key", value) for its value,
+("field" or "fact", name, value) for a value of the run, ("unlike", field, value) for any other value than that.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _PRESENT = frozenset(("has", "given", "enabled", "truthy"))
 
 
 class Index:
-    """`candidates(facts)`: the rules that may be true, in their order."""
+    """The rules of one format, indexed."""
 
     __slots__ = ("_always", "_by_key", "_by_value", "_rules", "_unlike")
 
@@ -44,10 +48,11 @@ class Index:
                 table = self._by_key if kind == "key" else None
                 values = table.setdefault(name, {}) if table is not None else tables.setdefault((kind, name), {})
                 values.setdefault(value, []).append(number)
-        self._by_value = [(_reader(*key), table) for key, table in tables.items() if key[0] != "unlike"]
-        self._unlike = [(_reader(*key), table) for key, table in tables.items() if key[0] == "unlike"]
+        self._by_value = [(_reader_of(*key), table) for key, table in tables.items() if key[0] != "unlike"]
+        self._unlike = [(_reader_of(*key), table) for key, table in tables.items() if key[0] == "unlike"]
 
     def candidates(self, facts: Facts) -> list[Rule]:
+        """The rules that may be true of a run, in their order."""
         found = set(self._always)
         for section, keys in self._by_key.items():
             present = facts.raw.get(section)
@@ -62,7 +67,7 @@ class Index:
 
 
 def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
-    """The rules for the value that is read; all of them where it cannot be looked up: each speaks for itself."""
+    """The rules that need the value that is read; all of them if it cannot be read or hashed."""
     try:
         return values.get(read(facts), ())
     except Exception:
@@ -70,7 +75,7 @@ def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iter
 
 
 def _numbers_of_others(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
-    """The rules for every value but the one that is read."""
+    """The rules that need another value than the one that is read."""
     try:
         here = read(facts)
     except Exception:
@@ -81,7 +86,7 @@ def _numbers_of_others(read: Evaluate, values: dict[Any, list[int]], facts: Fact
 _ABSENT = object()
 
 
-def _reader(kind: str, name: str) -> Evaluate:
+def _reader_of(kind: str, name: str) -> Evaluate:
     if kind == "fact":
         return READERS[name]
     if kind == "said":
@@ -92,7 +97,7 @@ def _reader(kind: str, name: str) -> Evaluate:
 
 
 def needs(body: Body) -> tuple[Atom, ...] | None:
-    """Atoms of which one holds wherever the rule is true; None where there are none to name."""
+    """Atoms of which at least one holds wherever the rule is true; None if none are known."""
     if body.when is None:
         return None
     found = _needs(body.when.form, {name: one.form for name, one in body.variables.items()}, 0)
@@ -100,7 +105,7 @@ def needs(body: Body) -> tuple[Atom, ...] | None:
 
 
 def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
-    """Atoms of which one holds wherever `form` is True."""
+    """Atoms of which at least one holds wherever `form` is True; None if none are known."""
     word = form[0]
     if depth > MAX_DEPTH:
         return None
@@ -108,35 +113,40 @@ def _needs(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | Non
         return _needs(variables[form[1]], variables, depth + 1) if form[1] in variables else None
     if word == "and":
         found = [atoms for part in form[1:] if (atoms := _needs(part, variables, depth + 1)) is not None]
-        return min(found, key=_weight) if found else None
+        return min(found, key=_rank) if found else None
     if word == "or":
         parts = [_needs(part, variables, depth + 1) for part in form[1:]]
         return None if None in parts else frozenset(atom for part in parts if part for atom in part)
     if word == "not":
-        return _of_value(form[1], (False,)) or (_unlike(form[1]) if form[1][0] == "==" else None)
+        return _atoms_of_values(form[1], (False,)) or (_needs_of_difference(form[1]) if form[1][0] == "==" else None)
     if word in ("field", "fact"):
-        return _of_value(form, (True,))
+        return _atoms_of_values(form, (True,))
     if word == "raw":
         return _key(form)
-    return _compared(form, variables) or _counted(form, variables) or _key_of(form, variables, depth)
+    return (
+        _needs_of_comparison(form, variables) or _needs_of_count(form, variables) or _needed_key(form, variables, depth)
+    )
 
 
-def _compared(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
-    """`field == literal` and `field in [literals]`; `field != literal` and `field > literal`, which no equal one is."""
+def _needs_of_comparison(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """Atoms of `field == literal`, `field in [literals]`, `field != literal` and `field > literal`.
+
+    The last two are both false if the field equals the literal.
+    """
     if form[0] in ("!=", ">"):
-        return _unlike(form)
+        return _needs_of_difference(form)
     if form[0] == "==" and form[2][0] == "value" and not isinstance(form[2][1], list):
-        return _of_value(_expanded(form[1], variables), (form[2][1],))
+        return _atoms_of_values(_without_variable(form[1], variables), (form[2][1],))
     if form[0] == "in" and form[2][0] == "list" and all(item[0] == "value" for item in form[2][1:]):
-        return _of_value(_expanded(form[1], variables), tuple(item[1] for item in form[2][1:]))
+        return _atoms_of_values(_without_variable(form[1], variables), tuple(item[1] for item in form[2][1:]))
     return None
 
 
-def _counted(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
-    """`len(truthy_keys(...)) > 1`: one of those keys is there."""
+def _needs_of_count(form: Form, variables: Mapping[str, Form]) -> Atoms | None:
+    """Atoms of `len(truthy_keys(...)) > 1`: at least one of those keys is present."""
     if form[0] != ">" or form[1][:2] != ["call", "len"] or form[2][0] != "value" or not _is_count(form[2][1]):
         return None
-    listed = _expanded(form[1][2], variables)
+    listed = _without_variable(form[1][2], variables)
     if listed[0] != "truthy_keys" or any(len(key) < 3 for key in listed[1:]):
         return None
     return frozenset(("key", key[1], key[2]) for key in listed[1:])
@@ -146,11 +156,11 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and value >= 0
 
 
-def _expanded(form: Form, variables: Mapping[str, Form]) -> Form:
+def _without_variable(form: Form, variables: Mapping[str, Form]) -> Form:
     return variables.get(form[1], form) if form[0] == "variable" else form
 
 
-def _of_value(form: Form, values: tuple[Any, ...]) -> Atoms | None:
+def _atoms_of_values(form: Form, values: tuple[Any, ...]) -> Atoms | None:
     if form[0] == "raw" and len(form) == 3:
         return frozenset(("said", f"{form[1]}/{form[2]}", value) for value in values)
     if form[0] not in ("field", "fact"):
@@ -158,16 +168,16 @@ def _of_value(form: Form, values: tuple[Any, ...]) -> Atoms | None:
     return frozenset((form[0], form[1], value) for value in values)
 
 
-def _unlike(form: Form) -> Atoms | None:
-    """A comparison of a field with a literal that is not true of a field that has just that value."""
+def _needs_of_difference(form: Form) -> Atoms | None:
+    """The atom of a comparison that is false if the field equals the literal."""
     field, literal = form[1], form[2]
     if field[0] != "field" or literal[0] != "value" or isinstance(literal[1], list):
         return None
     return frozenset([("unlike", field[1], literal[1])])
 
 
-def _key_of(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
-    """The key without which an operation cannot be true, wherever in its operands it stands."""
+def _needed_key(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """A key, anywhere in the operands, without which an operation cannot be true."""
     word = form[0]
     if depth > MAX_DEPTH:
         return None
@@ -176,17 +186,17 @@ def _key_of(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | No
     if word == "raw":
         return _key(form)
     if word == "variable":
-        return _key_of(variables[form[1]], variables, depth + 1) if form[1] in variables else None
+        return _needed_key(variables[form[1]], variables, depth + 1) if form[1] in variables else None
     if word not in _STRICT:
         return None
     operands = form[1:2] if word == "matches" else form[2:] if word == "call" else form[1:]
-    found = [atoms for part in operands if (atoms := _operand(part, variables, depth + 1)) is not None]
-    return min(found, key=_weight) if found else None
+    found = [atoms for part in operands if (atoms := _needed_key_of_operand(part, variables, depth + 1)) is not None]
+    return min(found, key=_rank) if found else None
 
 
-def _operand(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
-    """The key without which an operand is UNKNOWN: `has` and its like never are."""
-    return None if form[0] in _PRESENT else _key_of(form, variables, depth)
+def _needed_key_of_operand(form: Form, variables: Mapping[str, Form], depth: int) -> Atoms | None:
+    """A key without which an operand is UNKNOWN. `has` and the like never are."""
+    return None if form[0] in _PRESENT else _needed_key(form, variables, depth)
 
 
 def _key(form: Form) -> Atoms | None:
@@ -220,8 +230,8 @@ _COMMON = frozenset(
 _DEFAULTS = Run("", "")
 
 
-def _weight(atoms: Atoms) -> tuple[int, int, list[str]]:
-    """How often one of the atoms holds, as a rank: the rarest condition leaves a rule out most often."""
+def _rank(atoms: Atoms) -> tuple[int, int, list[str]]:
+    """A sort key: how often one of the atoms holds. The rarest condition excludes a rule most often."""
     return max(map(_commonness, atoms)), len(atoms), sorted(map(repr, atoms))
 
 

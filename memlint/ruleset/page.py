@@ -1,4 +1,4 @@
-"""A rule's page for `memlint explain`: from the rule's own file, as text or as JSON."""
+"""The page of a rule for `memlint explain`, made from the rule's file, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from memlint.shipped_data import folder
 _EXAMPLES = (("fails", "Fails"), ("passes", "Passes"), ("fixed", "Fixed"))
 
 
-def facts(known: RuleFacts, rule: Rule | None) -> dict[str, Any]:
-    """What there is to say of a rule. `rule` None: one that a format, a parser or a suppression brings itself."""
+def facts(rule_facts: RuleFacts, rule: Rule | None) -> dict[str, Any]:
+    """The contents of a rule's page. `rule`: None for one without a rule file (of formats, parsers, suppressions)."""
     fields = _fields(rule) if rule is not None else {}
     return {
-        "id": known.id,
-        "name": known.name,
-        "title": known.title,
-        "severity": known.severity,
-        "why": str(fields.get("why", known.why)).strip(),
+        "id": rule_facts.id,
+        "name": rule_facts.name,
+        "title": rule_facts.title,
+        "severity": rule_facts.severity,
+        "why": str(fields.get("why", rule_facts.why)).strip(),
         "formats": list(fields.get("formats", ())),
         "applies": dict(fields.get("applies", {})),
         "when": str(fields.get("when", "")).strip(),
         "fixes": list(_fixes(fields.get("fix", ()))),
         "examples": list(fields.get("examples", ())),
-        "sources": list(fields.get("sources", known.sources)),
-        "suppress": f"# memlint: ignore[{known.id}] the reason",
+        "sources": list(fields.get("sources", rule_facts.sources)),
+        "suppress": f"# memlint: ignore[{rule_facts.id}] the reason",
         "file": rule.path if rule is not None else "",
     }
 
 
-def text(said: Mapping[str, Any]) -> Iterator[str]:
-    """The page for a terminal: one example of each kind."""
-    yield f"{said['id']} {said['name']} ({said['severity']})"
-    yield said["title"]
-    if said["why"]:
-        yield f"\nWhy\n  {said['why']}"
-    if said["when"]:
-        yield f"\nWhen\n  {said['when']}"
-    if said["file"]:
-        yield f"\nFormats\n  {', '.join(said['formats']) or 'all'}"
-    if said["applies"]:
-        yield "\nVersions\n  " + ", ".join(f"{package} {versions}" for package, versions in said["applies"].items())
-    if said["fixes"]:
+def text(page: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the page for a terminal, with one example of each kind."""
+    yield f"{page['id']} {page['name']} ({page['severity']})"
+    yield page["title"]
+    if page["why"]:
+        yield f"\nWhy\n  {page['why']}"
+    if page["when"]:
+        yield f"\nWhen\n  {page['when']}"
+    if page["file"]:
+        yield f"\nFormats\n  {', '.join(page['formats']) or 'all'}"
+    if page["applies"]:
+        yield "\nVersions\n  " + ", ".join(f"{package} {versions}" for package, versions in page["applies"].items())
+    if page["fixes"]:
         yield "\nFix"
-        yield from (f"  {fix['title']}{'' if fix['safe'] else ' (--unsafe)'}" for fix in said["fixes"])
-    yield from _examples(said["examples"])
-    if said["sources"]:
+        yield from (f"  {fix['title']}{'' if fix['safe'] else ' (--unsafe)'}" for fix in page["fixes"])
+    yield from _examples(page["examples"])
+    if page["sources"]:
         yield "\nSources"
-        yield from (f"  {source}" for source in said["sources"])
-    yield f"\nSuppress\n  {said['suppress']}   (JSON files: `suppressions` in memlint.yaml)"
-    if said["file"]:
-        yield f"\nRule file\n  {said['file']}"
+        yield from (f"  {source}" for source in page["sources"])
+    yield f"\nSuppress\n  {page['suppress']}   (JSON files: `suppressions` in memlint.yaml)"
+    if page["file"]:
+        yield f"\nRule file\n  {page['file']}"
 
 
 def _examples(examples: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -78,14 +78,14 @@ def _fixes(fix: Any) -> Iterator[dict[str, Any]]:
 
 
 def _fields(rule: Rule) -> Mapping[str, Any]:
-    """The rule as it is written: its file, or the fields of its module."""
+    """The fields of a rule as written in its file, its Python module or its plug-in."""
     module = next((one for one in MODULES if one.FIELDS["id"] == rule.id), None)
     if module is not None:
         return module.FIELDS
-    plugged = extensions.documents.get(rule.id)
-    if plugged is not None:
-        return plugged.value if isinstance(plugged.value, dict) else {}
-    own = rule.path.startswith("rules/")
-    path = f"{folder('rules')}/{rule.path.partition('/')[2]}" if own else rule.path
+    from_plugin = extensions.documents.get(rule.id)
+    if from_plugin is not None:
+        return from_plugin.value if isinstance(from_plugin.value, dict) else {}
+    is_shipped = rule.path.startswith("rules/")
+    path = f"{folder('rules')}/{rule.path.partition('/')[2]}" if is_shipped else rule.path
     value = read_document(path, rule.path).value
     return value if isinstance(value, dict) else {}

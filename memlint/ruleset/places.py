@@ -1,4 +1,4 @@
-"""Where a finding stands: a rule names a field of the run or a key, the origins know the file and the pointer."""
+"""Finds the place of a finding: a rule names a field of the run or a key, whose origin has file and pointer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_A_FILE = ("file", "companion", "directive")
 
 
 def location(document: Document, pointer: Path, on_key: bool = False) -> Location:
-    """The place of `pointer` (of its nearest ancestor where it has none); mappings are shown by their key."""
+    """The place of `pointer`, or of its nearest ancestor that has one; of a mapping the place of its key."""
     found = place(document, pointer)
     span = _span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1)
     return Location(
@@ -29,7 +29,7 @@ def _span(document: Document, pointer: Path, found: Place, on_key: bool) -> Span
 
 
 def _first_key(document: Document) -> Span:
-    """What stands for a whole document: its first key."""
+    """The place that represents a whole document: its first key."""
     if isinstance(document.value, dict) and document.value:
         first = document.places.get((next(iter(document.value)),))
         if first is not None and first.key is not None:
@@ -47,7 +47,7 @@ class Finder:
         self.run = run
 
     def first(self, names: Iterable[str]) -> Location:
-        """The place of the first name that has one, else the beginning of the main file."""
+        """The place of the first name that has one, else the start of the main file."""
         for name in names:
             found = self.find(name)
             if found is not None:
@@ -83,5 +83,5 @@ class Finder:
 
 
 def _line(document: Document, line: int, column: int) -> Location:
-    """A place that is no value: a directive comment."""
+    """The place of a `# memlint:` comment."""
     return Location(document.path, line, max(1, column), line, max(1, column))

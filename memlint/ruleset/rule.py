@@ -1,4 +1,4 @@
-"""A rule as the engine uses it, and what is wrong with one that cannot be used.
+"""A rule as the engine uses it, and the error for one that cannot be used.
 
 docs/rules-format.md is the page for those who write rules; rule_file.py turns their files into these values.
 """
@@ -31,7 +31,7 @@ class RuleError(Exception):
 
 
 class Compiled:
-    """A checked expression that becomes a closure when it is first asked."""
+    """A checked expression; its closure is built at the first call."""
 
     __slots__ = ("_evaluate", "form")
 
@@ -64,7 +64,7 @@ class FixTemplate(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What a rule written in Python found. `at` names a field of the run or a key, as in rule files."""
+    """One result of a rule written in Python. `at` names a field of the run or a key, as in rule files."""
 
     message: str
     at: str
@@ -72,7 +72,7 @@ class Hit(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """What is only read when a person asks: the rule's page."""
+    """The texts of a rule's page, read only when a page or report needs them."""
 
     title: str
     why: str = ""
@@ -129,7 +129,7 @@ _OF_THE_LAUNCH = ("purpose", "format", "path", "batch.", "parallelism.")  # no m
 
 
 def may_depend_on_model(body: Body) -> bool:
-    """Whether a rule asks for more than the files' own keys, versions and the launch."""
+    """Whether a rule reads more than the files' own keys, versions and the launch."""
     forms = [body.when, *body.variables.values()]
     return any(form is None or _reads_model(form.form) for form in forms)
 
@@ -141,5 +141,5 @@ def _reads_model(form: Form) -> bool:
 
 
 def concerns(rule: Rule, format_name: str, purpose: str) -> bool:
-    """Whether a rule speaks about runs of this format and purpose at all."""
+    """Whether a rule applies to runs of this format and purpose."""
     return (not rule.formats or format_name in rule.formats) and (not rule.purposes or purpose in rule.purposes)

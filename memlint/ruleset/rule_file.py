@@ -1,4 +1,4 @@
-"""Rule files to rules: shape, names and kinds are checked here, before any config is read."""
+"""Parses rule files. Their schema, names and types are checked here, before any config is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form
-from memlint.expressions.check import CONSTANTS, PACKAGES, Entry, Name
+from memlint.expressions.check import CONSTANTS, PACKAGES, Name, VocabularyEntry
 from memlint.expressions.functions import FUNCTIONS
 from memlint.expressions.kinds import BOOL, NULL, comparable, text
 from memlint.expressions.language import Program, compile_expression
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _File(NamedTuple):
-    """A rule file at work: its document and the names its expressions may use."""
+    """A rule file while it is parsed: its document and the names that its expressions may use."""
 
     document: Document
     names: Vocabulary
@@ -59,19 +59,19 @@ class _File(NamedTuple):
 
 
 def parse_rule(document: Document) -> Rule:
-    """The rule of a document. Raises `RuleError` at the place of the first mistake."""
+    """Parses a rule file. Raises `RuleError` at the place of the first mistake."""
     _check_shape(document)
     file = _File(document, Vocabulary(tuple(document.value.get("formats", ()))))
     variables = _variables(file)
     if "when" not in file.fields or "message" not in file.fields:
         raise file.error((), "a rule file needs `when` and `message`")
     message = file.compiled(("message",), file.fields["message"].strip(), compile_template)
-    body = Body(Compiled(_when(file)), message, variables, _expressed_place(file))
+    body = Body(Compiled(_condition_form(file)), message, variables, _expressed_place(file))
     return _common(file)._replace(body=lambda: body, needs=needs(body))
 
 
 def parse_python_rule(document: Document, check: Any) -> Rule:
-    """A rule whose fields stand in a Python module and whose `check` finds the hits."""
+    """A rule with its fields in a Python module and a `check(facts)` that yields hits. Raises `RuleError`."""
     _check_shape(document)
     file = _File(document, Vocabulary(tuple(document.value.get("formats", ()))))
     body = Body(variables=_variables(file))
@@ -81,21 +81,25 @@ def parse_python_rule(document: Document, check: Any) -> Rule:
 def _check_shape(document: Document) -> None:
     for problem in document.problems:
         raise RuleError(document.path, problem.span.line, problem.span.column, problem.message)
-    odd = _odd_key(document.value, ())
-    if odd is not None:
-        raise RuleError(document.path, *locate_key(document, odd), f"`{odd[-1]}` is no text: write the key in quotes")
+    non_text_key = _non_text_key(document.value, ())
+    if non_text_key is not None:
+        raise RuleError(
+            document.path,
+            *locate_key(document, non_text_key),
+            f"`{non_text_key[-1]}` is no text: write the key in quotes",
+        )
     for issue in schema_issues(document.value, document.path, SCHEMA):
         find = locate_key if issue.on_key else locate
         raise RuleError(document.path, *find(document, issue.pointer), issue.message)
 
 
-def _odd_key(value: Any, path: Path) -> Path | None:
+def _non_text_key(value: Any, path: Path) -> Path | None:
     """The path of the first key that YAML read as a number or a truth value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         if isinstance(value, dict) and not isinstance(key, str):
             return (*path, key)
-        found = _odd_key(item, (*path, key))
+        found = _non_text_key(item, (*path, key))
         if found is not None:
             return found
     return None
@@ -142,21 +146,23 @@ def _variables(file: _File) -> dict[str, Compiled]:
     return compiled
 
 
-def _when(file: _File) -> Form:
-    own = file.condition(("when",), file.fields["when"]).form
+def _condition_form(file: _File) -> Form:
+    condition = file.condition(("when",), file.fields["when"]).form
     versions = [
         form
         for package, ranges in file.fields.get("applies", {}).items()
         for form in _version_range(file, package, ranges)
     ]
-    return ["and", *versions, own] if versions else own
+    return ["and", *versions, condition] if versions else condition
 
 
 def _version_range(file: _File, package: str, ranges: str) -> list[Form]:
     path = ("applies", package)
     if package not in PACKAGES:
-        meant = nearest(package, PACKAGES)
-        raise file.key_error(path, f"unknown package `{package}`" + (f", did you mean `{meant}`?" if meant else ""))
+        suggestion = nearest(package, PACKAGES)
+        raise file.key_error(
+            path, f"unknown package `{package}`" + (f", did you mean `{suggestion}`?" if suggestion else "")
+        )
     return [_version_bound(file, path, package, part.strip()) for part in ranges.split(",")]
 
 
@@ -173,11 +179,11 @@ def _at(file: _File) -> tuple[str, ...]:
 
 
 def _expressed_place(file: _File) -> Template:
-    """The place that an expression names: `config.{key}`. Only the first may be one."""
+    """The place given by a template such as `config.{key}`; only the first of `at` may be one."""
     (path, name), *others = _places(file)
-    for other, text_ in others:
+    for place_path, text_ in others:
         if "{" in text_:
-            raise file.error(other, "only the first place can hold an expression")
+            raise file.error(place_path, "only the first place can hold an expression")
     return file.compiled(path, name, compile_template) if "{" in name else ()
 
 
@@ -187,7 +193,7 @@ def _places(file: _File) -> list[tuple[Path, str]]:
 
 
 def _place_name(file: _File, path: Path, name: str) -> str:
-    """A name that can have a place in a file: a field of the run or a key of a section."""
+    """Checks that a name can have a place in a file: a field of the run or a key of a section."""
     if name in file.names.sections:
         return name
     entry = _entry(file, path, name)
@@ -196,13 +202,13 @@ def _place_name(file: _File, path: Path, name: str) -> str:
     return name
 
 
-def _entry(file: _File, path: Path, name: str, on_key: bool = False) -> Entry:
+def _entry(file: _File, path: Path, name: str, on_key: bool = False) -> VocabularyEntry:
     parts: Name = tuple(name.split("."))
     entry = file.names.lookup(parts)
     if entry is None:
-        meant = file.names.suggest(parts)
+        suggestion = file.names.suggest(parts)
         error = file.key_error if on_key else file.error
-        raise error(path, f"unknown name `{name}`" + (f", did you mean `{meant}`?" if meant else ""))
+        raise error(path, f"unknown name `{name}`" + (f", did you mean `{suggestion}`?" if suggestion else ""))
     return entry
 
 
@@ -249,7 +255,7 @@ def _change(file: _File, path: Path, name: str, value: Any) -> Form:
 
 
 def _new_value(file: _File, path: Path, value: Any) -> tuple[Form, frozenset[str], tuple[str, ...]]:
-    """The form of a new value: a text that begins with `=` is an expression, anything else stands for itself."""
+    """(form, types, choices) of a new value. A text that begins with `=` is an expression, else it is a literal."""
     if isinstance(value, str) and value.startswith("="):
         program = file.compiled(path, value[1:], compile_expression, skip=1)
         return program.form, program.type.kinds, program.type.choices
@@ -269,12 +275,12 @@ def _key(file: _File, path: Path, name: str, on_key: bool = True) -> tuple[str, 
 def _set_keys(file: _File, path: Path, item: Mapping[str, Any]) -> list[Any]:
     found = []
     for name, value in item.get("set_key", {}).items():
-        here = (*path, "set_key", name)
-        form, kinds, _ = _new_value(file, here, value)
-        entry = _entry(file, here, name, on_key=True)
+        key_path = (*path, "set_key", name)
+        form, kinds, _ = _new_value(file, key_path, value)
+        entry = _entry(file, key_path, name, on_key=True)
         if not comparable(kinds, entry.type.kinds - NULL.kinds):
-            raise file.error(here, f"`{name}` is {text(entry.type.kinds)}, never {text(kinds)}")
-        found.append(("set", *_key(file, here, name), form))
+            raise file.error(key_path, f"`{name}` is {text(entry.type.kinds)}, never {text(kinds)}")
+        found.append(("set", *_key(file, key_path, name), form))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The fixes of a rule for one run: values filled in, edits asked of the format, the peak estimated anew."""
+"""Makes the fixes of a rule for one run: evaluates new values, asks the format for edits, estimates the new peak."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from memlint.run import UNKNOWN, Run, replace
 Estimator = Callable[[Run], Estimate]
 
 
-class Situation(NamedTuple):
-    """What a fix is worked out for."""
+class FixContext(NamedTuple):
+    """The run that fixes are made for, with its format, facts and estimate."""
 
     format: Format
     parsed: Parsed
@@ -28,21 +28,21 @@ class Situation(NamedTuple):
     estimator: Estimator
 
 
-def fixes_of(templates: tuple[FixTemplate, ...], situation: Situation) -> tuple[Fix, ...]:
-    """The fixes that apply here. One that would make a fitting run run out of memory is not offered."""
-    made = (_fix(template, situation) for template in templates)
+def fixes_of(templates: tuple[FixTemplate, ...], context: FixContext) -> tuple[Fix, ...]:
+    """The fixes that apply to the run. A fix that would make it run out of memory is not offered."""
+    made = (_fix(template, context) for template in templates)
     return tuple(fix for fix in made if fix is not None)
 
 
-def _fix(template: FixTemplate, situation: Situation) -> Fix | None:
-    facts = situation.facts
+def _fix(template: FixTemplate, context: FixContext) -> Fix | None:
+    facts = context.facts
     if template.when is not None and template.when(facts) is not True:
         return None
     changes = {name: build(form)(facts) for name, form in template.changes.items()}
     keys = [(action, section, pointer, _value(form, facts)) for action, section, pointer, form in template.keys]
     if any(value is UNKNOWN for value in changes.values()) or any(value is UNKNOWN for *_, value in keys):
         return None
-    edits = _edits(situation, changes, keys)
+    edits = _edits(context, changes, keys)
     fix = Fix(
         title=render(template.title, facts),
         edits=edits,
@@ -52,16 +52,16 @@ def _fix(template: FixTemplate, situation: Situation) -> Fix | None:
         quality=template.quality,
         note=template.note,
     )
-    return _estimated(fix, situation) if changes else fix
+    return _with_peaks(fix, context) if changes else fix
 
 
 def _value(form: Form | None, facts: Facts) -> Any:
     return None if form is None else build(form)(facts)
 
 
-def _edits(situation: Situation, changes: Mapping[str, Any], keys: list[Any]) -> tuple[Edit, ...]:
-    asked = situation.format.edits(situation.parsed, situation.facts.run, changes) if changes else ()
-    return (*(asked or ()), *(edit for key in keys for edit in _key_edit(situation.parsed, *key)))
+def _edits(context: FixContext, changes: Mapping[str, Any], keys: list[Any]) -> tuple[Edit, ...]:
+    wanted_edits = context.format.edits(context.parsed, context.facts.run, changes) if changes else ()
+    return (*(wanted_edits or ()), *(edit for key in keys for edit in _key_edit(context.parsed, *key)))
 
 
 def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...], value: Any) -> tuple[Edit, ...]:
@@ -71,10 +71,10 @@ def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...
     return (Edit(path, (*root, *pointer), action, value),)
 
 
-def _estimated(fix: Fix, situation: Situation) -> Fix | None:
-    """The fix with its peaks: the upper end of the device interval, which is what the verdict compares."""
-    before = situation.estimate
-    after = situation.estimator(replace(situation.facts.run, fix.changes))
+def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:
+    """The fix with the peaks before and after, in bytes: the upper ends of the interval, as the verdict uses."""
+    before = context.estimate
+    after = context.estimator(replace(context.facts.run, fix.changes))
     if after.verdict == "out_of_memory" and before.verdict != "out_of_memory":
         return None
     if before.device_high_bytes is None or after.device_high_bytes is None:

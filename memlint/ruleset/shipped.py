@@ -1,4 +1,4 @@
-"""The rules that memlint ships: from the snapshot where it is current, else from the rule files."""
+"""Reads the shipped rules: from the snapshot if it is current, else from the rule files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SNAPSHOT = os.path.join(PACKAGE, "_shipped", "rules.jsonl")
 
 
 def shipped() -> tuple[Rule, ...]:
-    """All shipped rules by id, preview ones included. Raises `RuleError` where a rule file is broken."""
+    """All shipped rules ordered by id, preview ones included. Raises `RuleError` for an invalid rule file."""
     folder = data_folder("rules")
     rules = from_snapshot(folder)
     if rules is None:
@@ -26,7 +26,7 @@ def shipped() -> tuple[Rule, ...]:
 
 
 def from_snapshot(folder: str) -> tuple[Rule, ...] | None:
-    """The rules of the snapshot, None where there is none or a file has changed since (an install never does)."""
+    """The rules of the snapshot; None if there is none or a file changed since (never in an installation)."""
     try:
         with open(SNAPSHOT, encoding="utf-8") as stream:
             found = rule_snapshot.read(stream.read())

@@ -22,7 +22,7 @@ Stamps = Mapping[str, str]
 
 
 def stamps(folder: str, names: list[str]) -> dict[str, str]:
-    """What changes when a rule file does: size and time of modification."""
+    """Size and modification time of each file, which change when the file does."""
     found = {}
     for name in names:
         status = os.stat(f"{folder}/{name}")
@@ -31,14 +31,14 @@ def stamps(folder: str, names: list[str]) -> dict[str, str]:
 
 
 def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
-    """The snapshot of `rules`. Of a rule in Python it holds the fields: whoever reads it adds the `check`."""
+    """The snapshot of `rules` as text. Of a rule in Python it has the fields; `read`'s caller adds the `check`."""
     header = {"version": VERSION, "stamps": dict(marks)}
     late = (part for rule in rules for part in (_body(rule), _pages(rule)))
     return "\n".join(map(json.dumps, (header, [_head(rule) for rule in rules], *late)))
 
 
 def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
-    """The rules and stamps of a snapshot; None where another version of memlint wrote it."""
+    """The rules and stamps of a snapshot; None if another version of memlint wrote it."""
     first, _, rest = text.partition("\n")
     try:
         header = json.loads(first)
@@ -80,7 +80,7 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 def _rule(head: list[Any], body: str, texts: str) -> Rule:
     id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = head[:11]
     related, plan, path = head[11:]
-    pages = _Pages(texts)
+    pages = _LazyParts(texts)
     return Rule(
         id=id_,
         name=name,
@@ -103,7 +103,7 @@ def _rule(head: list[Any], body: str, texts: str) -> Rule:
 
 
 class _Body:
-    """The body of a rule; most rules are never asked."""
+    """The body of a rule, decoded at the first call; most rules are never evaluated."""
 
     __slots__ = ("_body", "_text")
 
@@ -119,8 +119,8 @@ class _Body:
         return self._body
 
 
-class _Pages:
-    """Texts and fixes of a rule; most runs never look at them."""
+class _LazyParts:
+    """The texts and fixes of a rule, decoded when they are first needed."""
 
     __slots__ = ("_data", "_text")
 

@@ -1,4 +1,4 @@
-"""Rule ids for what is wrong with the text of a file itself, found by `memlint.source`."""
+"""Turns problems in the text of a file (syntax, encoding), which `memlint.source` found, into findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _finding(document: Document, problem: Problem) -> Finding:
 
 
 def _severity(problem: Problem) -> str:
-    """A template is no config yet: nothing is wrong with it."""
+    """The severity of a problem; a template is not an error."""
     return "info" if problem.code == "template" else "error" if problem.fatal else problem.severity
 
 

@@ -1,4 +1,4 @@
-"""The shipped rules from their files: what the snapshot is made of, and what a checkout without one reads."""
+"""Reads the shipped rules from their files: to make the snapshot, and in a checkout without a current one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memlint.source.document import Document
 
 
 def from_files(folder: str) -> tuple[Rule, ...]:
-    """The rules below `folder` and those written in Python, read and checked now. Raises `RuleError`."""
+    """Reads and checks the rules below `folder` and those written in Python. Raises `RuleError`."""
     rules = [read_rule(f"{folder}/{name}", f"rules/{name}") for name in rule_files(folder)]
     return ordered([*rules, *(parse_python_rule(fields_document(module), module.check) for module in MODULES)])
 
@@ -25,6 +25,6 @@ def fields_document(module: PythonRule) -> Document:
 
 
 def snapshot_text(stamped: bool = True) -> str:
-    """What the snapshot should hold now. An install reads no stamps, and without them two builds give equal bytes."""
+    """The current text of the snapshot. Without stamps two builds give equal bytes; an installation reads none."""
     folder = data_folder("rules")
     return rule_snapshot.dump(from_files(folder), stamps(folder) if stamped else {})

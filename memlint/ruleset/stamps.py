@@ -1,4 +1,4 @@
-"""What a rule snapshot was made of: marks of the rule files, and of the code and schemas that read them."""
+"""Stamps that tell whether a rule snapshot is current: of the rule files, and of the code and schemas behind it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def stamps(folder: str) -> dict[str, str]:
-    """Of the rule files, and of what turned them into forms: code, fields of the run, schemas."""
+    """Stamps of the rule files, and of what turns them into forms: code, fields of the run, schemas."""
     found = rule_snapshot.stamps(folder, _below(folder, (".yaml", ".yml")))
     found.update(rule_snapshot.stamps(PACKAGE, ["run.py", *_code()]))
     schemas = data_folder("schemas")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from memlint.settings.effective import Shown, changed_by, effective, is_in_force, severity_of, show, with_profile
+from memlint.settings.effective import SettingRow, changed_by, effective, is_in_force, severity_of, show, with_profile
 from memlint.settings.files import forget, load_settings, named_plugins
-from memlint.settings.model import FileSettings, Layer, Mistake, Settings, SettingsError, Waiver
+from memlint.settings.model import FileSettings, Mistake, Settings, SettingsError, SettingsFile
 from memlint.settings.user import user_plugins
 
 __all__ = [
     "FileSettings",
-    "Layer",
     "Mistake",
+    "SettingRow",
     "Settings",
     "SettingsError",
-    "Shown",
-    "Waiver",
+    "SettingsFile",
     "changed_by",
     "effective",
     "forget",

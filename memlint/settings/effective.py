@@ -1,4 +1,4 @@
-"""From the layers of settings to what holds for one file, with the origin of every value."""
+"""Merges settings files into the settings that apply to one config, with the origin of every value."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from memlint.repository.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
 from memlint.settings.meaning import size, strings, version
-from memlint.settings.model import PROFILES, FileSettings, Layer, Settings, Waiver, origin
+from memlint.settings.model import PROFILES, FileSettings, Settings, SettingsFile, origin
 from memlint.source.document import Path
+from memlint.suppressions.waiver import Waiver
 
 _REPLACED = ("profile", "preview", "fail_on", "gpu", "gpus", "gpus_per_node", "model")
-_ADDED = ("ignore",)  # lists of a nearer file stand behind those of what it extends
+_ADDED = ("ignore",)  # a nearer file's entries are appended to those of the files that it extends
 _MERGED = ("severity", "models", "versions", "budgets")
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """One row of `--show-settings`."""
 
     name: str
@@ -27,15 +28,19 @@ class Shown(NamedTuple):
     origin: Origin
 
 
-def effective(settings: Settings, file: str) -> FileSettings:
-    """What holds for `file`: layer by layer, each with the overrides that match, the last word wins."""
+def effective(settings: Settings, path: str) -> FileSettings:
+    """The settings that apply to the config at `path`.
+
+    The files are merged in order, each with those of its `overrides` whose patterns match `path`. A later value
+    replaces an earlier one; `ignore`, `plugins`, `rules_dirs` and suppressions are appended, mappings are merged.
+    """
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
-    absolute = os.path.abspath(file)
-    for layer in settings.layers:
-        relative = _relative(absolute, layer.folder)
-        for pointer, part in _parts(layer, relative):
-            _apply(layer, pointer, part, relative, values, origins)
+    absolute = os.path.abspath(path)
+    for file in settings.files:
+        relative = _relative(absolute, file.folder)
+        for pointer, part in _parts(file, relative):
+            _apply(file, pointer, part, relative, values, origins)
     profile = values.get("profile", "default")
     for name, value in PROFILES[profile].items():
         if name not in values:
@@ -46,33 +51,36 @@ def effective(settings: Settings, file: str) -> FileSettings:
 
 
 def with_profile(found: FileSettings, profile: str) -> FileSettings:
-    """The settings under another profile: what the old one had set follows, what people wrote stays."""
+    """The settings under another profile: values that the old profile had set change, values people wrote stay."""
     new = {name: PROFILES[profile][name] for name in changed_by(profile, found.origins)}
     return found._replace(profile=profile, **new)
 
 
 def changed_by(profile: str, origins: Mapping[str, Origin]) -> tuple[str, ...]:
-    """What a profile sets and people have not written themselves."""
+    """The names of the settings that a profile sets and that no settings file states."""
     written = {name for name, source in origins.items() if not source.detail.startswith("profile ")}
     return tuple(name for name in PROFILES[profile] if name not in written)
 
 
-def show(found: FileSettings) -> tuple[Shown, ...]:
-    """Every value that holds for a file and where it came from, for `--show-settings`."""
-    rows: list[Shown] = []
+def show(found: FileSettings) -> tuple[SettingRow, ...]:
+    """Every setting with its value and its origin, as `--show-settings` prints them."""
+    rows: list[SettingRow] = []
     for name in FileSettings._fields:
         value = getattr(found, name)
         if name in ("path", "origins"):
             continue
         if isinstance(value, dict) and value:
-            rows += (Shown(f"{name}.{key}", item, found.origins[f"{name}.{key}"]) for key, item in value.items())
+            rows += (SettingRow(f"{name}.{key}", item, found.origins[f"{name}.{key}"]) for key, item in value.items())
         else:
-            rows.append(Shown(name, value, found.origins.get(name, Origin("default", detail="memlint"))))
+            rows.append(SettingRow(name, value, found.origins.get(name, Origin("default", detail="memlint"))))
     return tuple(rows)
 
 
 def is_in_force(settings: FileSettings, rule: str, name: str, profiles: tuple[str, ...], preview: bool) -> bool:
-    """Whether a rule is to be run: chosen, in the profile, not off; preview rules only where they are asked for."""
+    """Whether a rule runs: it is selected, its severity is not "off" and it belongs to the profile.
+
+    A preview rule runs where `preview` is on or where `select` names exactly this rule.
+    """
     if settings.severity and severity_of(settings, rule, name) == "off":
         return False
     wanted = best_rank(settings.select, rule, name)
@@ -82,7 +90,7 @@ def is_in_force(settings: FileSettings, rule: str, name: str, profiles: tuple[st
 
 
 def severity_of(settings: FileSettings, rule: str, name: str) -> str:
-    """The severity that settings give a rule, by the selector that names it most exactly; "" for none."""
+    """The severity that settings give a rule: that of the most specific selector that covers it; "" for none."""
     best = max(settings.severity, key=lambda selector: rank(selector, rule, name), default="")
     return settings.severity[best] if best and rank(best, rule, name) else ""
 
@@ -91,9 +99,9 @@ def _relative(path: str, folder: str) -> str:
     return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
-def _parts(layer: Layer, relative: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The sections of a file that speak about `relative`."""
-    value = layer.document.value or {}
+def _parts(file: SettingsFile, relative: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The sections of a settings file that apply to the config at `relative`: its top level, matching overrides."""
+    value = file.document.value or {}
     yield (), value
     for index, part in enumerate(value.get("overrides", ())):
         if covers(compile_globs(strings(part["files"])), relative):
@@ -101,10 +109,15 @@ def _parts(layer: Layer, relative: str) -> Iterator[tuple[Path, dict[str, Any]]]
 
 
 def _apply(
-    layer: Layer, pointer: Path, part: dict[str, Any], relative: str, values: dict[str, Any], origins: dict[str, Origin]
+    file: SettingsFile,
+    pointer: Path,
+    part: dict[str, Any],
+    relative: str,
+    values: dict[str, Any],
+    origins: dict[str, Origin],
 ) -> None:
     def note(name: str, *below: str | int) -> None:
-        origins[name] = origin(layer.document, (*pointer, *below))
+        origins[name] = origin(file.document, (*pointer, *below))
 
     for key, value in part.items():
         if key in _REPLACED:
@@ -114,70 +127,70 @@ def _apply(
         elif key in _ADDED:
             values[key] = (*values.get(key, ()), *strings(value))
         elif key in _MERGED:
-            values[key] = {**values.get(key, {}), **_entries(layer, key, value)}
+            values[key] = {**values.get(key, {}), **_entries(file, key, value)}
             for name in value:
                 note(f"{key}.{name}", key, name)
             continue
-        elif not _apply_special(layer, key, value, relative, values, origins):
+        elif not _apply_special(file, key, value, relative, values, origins):
             continue
         note("companions" if key == "with" else "excluded" if key == "exclude" else key, key)
 
 
 def _apply_special(
-    layer: Layer, key: str, value: Any, relative: str, values: dict[str, Any], origins: dict[str, Origin]
+    file: SettingsFile, key: str, value: Any, relative: str, values: dict[str, Any], origins: dict[str, Origin]
 ) -> bool:
-    """Keys whose value is not what the file says; False where the key has no origin of its own."""
+    """Sets a key whose text is converted first (sizes, paths); False where the key gets no origin."""
     if key == "host_memory":
         values[key] = size(value)
     elif key == "baseline":
-        values[key] = _path(layer, value)
+        values[key] = _path(file, value)
     elif key == "with":
-        values["companions"] = tuple(_path(layer, name) for name in strings(value))
+        values["companions"] = tuple(_path(file, name) for name in strings(value))
     elif key == "plugins":
-        files = (_path(layer, name) if name.endswith(".py") else name for name in strings(value))
+        files = (_path(file, name) if name.endswith(".py") else name for name in strings(value))
         values[key] = (*values.get(key, ()), *files)
     elif key == "rules_dirs":
-        values[key] = (*values.get(key, ()), *(_path(layer, name) for name in strings(value)))
+        values[key] = (*values.get(key, ()), *(_path(file, name) for name in strings(value)))
     elif key == "exclude":
         if not covers(compile_globs(strings(value)), relative):
             return False
         values["excluded"] = True
     elif key == "suppressions":
-        _apply_suppressions(layer, value, relative, values, origins)
+        _apply_suppressions(file, value, relative, values, origins)
         return False
     else:
         return False
     return True
 
 
-def _path(layer: Layer, name: str) -> str:
-    return os.path.normpath(os.path.join(layer.folder, name))
+def _path(file: SettingsFile, name: str) -> str:
+    return os.path.normpath(os.path.join(file.folder, name))
 
 
-def _entries(layer: Layer, key: str, value: dict[str, Any]) -> dict[str, Any]:
+def _entries(file: SettingsFile, key: str, value: dict[str, Any]) -> dict[str, Any]:
     if key == "versions":
         return {name: version(text) for name, text in value.items()}
     if key == "budgets":
         return {name: size(item) if name == "max_device_memory" else item for name, item in value.items()}
     if key == "models":
-        return {name: _model(layer, item) for name, item in value.items()}
+        return {name: _model(file, item) for name, item in value.items()}
     return value
 
 
-def _model(layer: Layer, value: Any) -> Any:
-    """A path of the settings' folder where it is written as one; other text is a model's name."""
-    return _path(layer, value) if isinstance(value, str) and value.startswith(("./", "../")) else value
+def _model(file: SettingsFile, value: Any) -> Any:
+    """A value that starts with ./ or ../ is a path from the settings file's folder; other text is a model's name."""
+    return _path(file, value) if isinstance(value, str) and value.startswith(("./", "../")) else value
 
 
 def _apply_suppressions(
-    layer: Layer, value: dict[str, Any], relative: str, values: dict[str, Any], origins: dict[str, Origin]
+    file: SettingsFile, value: dict[str, Any], relative: str, values: dict[str, Any], origins: dict[str, Origin]
 ) -> None:
     if "require_reason" in value:
         values["require_reason"] = value["require_reason"]
-        origins["require_reason"] = origin(layer.document, ("suppressions", "require_reason"))
+        origins["require_reason"] = origin(file.document, ("suppressions", "require_reason"))
     for index, item in enumerate(value.get("files", ())):
         if covers(compile_globs([item["path"]]), relative):
-            origins["waivers"] = origin(layer.document, ("suppressions", "files", index))
+            origins["waivers"] = origin(file.document, ("suppressions", "files", index))
             waiver = Waiver(
                 tuple(strings(item["ignore"])),
                 _pointer(item.get("pointer", "")),

@@ -1,4 +1,4 @@
-"""Finds and reads settings files: the nearest one upward, and what it extends."""
+"""Finds and reads settings files: the nearest one in the parent folders, and the files that it extends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
-from memlint.settings.model import NAMES, Layer, Mistake, Settings, SettingsError, mistake
+from memlint.settings.model import NAMES, Mistake, Settings, SettingsError, SettingsFile, mistake
 from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
@@ -17,9 +17,9 @@ MAX_EXTENDS = 16  # files that one settings file may build on
 
 
 def load_settings(path: str, settings_file: str | None = None) -> Settings:
-    """The settings for the file or folder at `path`: the nearest settings file upward, with what it extends.
+    """The settings for the file or folder at `path`: the nearest settings file above it and the files it extends.
 
-    Looks no higher than the root of the repository. With `settings_file` that file counts, and no other.
+    The search ends at the root of the repository. With `settings_file` that file is read and nothing is searched.
 
     :raises SettingsError: with the places of all mistakes.
     """
@@ -30,18 +30,18 @@ def load_settings(path: str, settings_file: str | None = None) -> Settings:
 
 
 def named_plugins(path: str, settings_file: str | None = None) -> tuple[str, ...]:
-    """The plug-ins that the settings for `path` name; files by their path.
+    """The plug-ins that the settings for `path` name; plug-in files by their absolute path.
 
-    Asked before the rest is judged: a card that settings name may be one that a plug-in brings.
+    Read before the values are checked: a plug-in may define the GPU that the same settings name.
 
     :raises SettingsError: for a file that cannot be read as settings at all.
     """
     found = os.path.abspath(settings_file) if settings_file else nearest(_folder(path))
-    layers = _layers(found, _root(os.path.dirname(found)), (), meant=False) if found else []
+    files = _with_extended(found, _root(os.path.dirname(found)), (), check_values=False) if found else []
     return tuple(
-        os.path.normpath(os.path.join(layer.folder, name)) if name.endswith(".py") else name
-        for layer in layers
-        for name in strings((layer.document.value or {}).get("plugins", ()))
+        os.path.normpath(os.path.join(file.folder, name)) if name.endswith(".py") else name
+        for file in files
+        for name in strings((file.document.value or {}).get("plugins", ()))
     )
 
 
@@ -51,7 +51,7 @@ def _folder(path: str) -> str:
 
 
 def forget() -> None:
-    """Forgets what was read, for processes that outlive a change of the files."""
+    """Clears the caches of this module, for long-lived processes (the language server) after files changed."""
     _nearest.clear()
     _read.cache_clear()
 
@@ -60,12 +60,12 @@ _nearest: dict[str, str] = {}
 
 
 def nearest(folder: str) -> str:
-    """The settings file that counts for a folder; "" for none."""
+    """The settings file that applies to a folder; "" for none."""
     return upward(folder, _settings_in, _nearest)
 
 
 def _settings_in(folder: str) -> str | None:
-    """The settings file in a folder; "" where none is and nobody looks further up."""
+    """The settings file in a folder; None to search the parent; "" to stop at a repository's root."""
     for name in NAMES:
         path = os.path.join(folder, name)
         if os.path.isfile(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
@@ -81,34 +81,34 @@ def _table(data: bytes, path: str) -> Document | None:
 
 
 def _mentions_memlint(path: str) -> bool:
-    """Whether a pyproject.toml has our table; one that cannot be read has a mistake to tell."""
+    """Whether a pyproject.toml has memlint's table. True for broken TOML, so that the error is reported."""
     data = _bytes(path)
     return b"memlint" in data and _table(data, path) is not None
 
 
 @lru_cache(maxsize=1_024)
 def _read(path: str) -> Settings:
-    return Settings(tuple(_layers(path, _root(os.path.dirname(path)), ())))
+    return Settings(tuple(_with_extended(path, _root(os.path.dirname(path)), ())))
 
 
-def _layers(path: str, root: str, below: tuple[str, ...], meant: bool = True) -> list[Layer]:
-    """The file's layer behind those that it extends. `below`: the files that led here; `meant`: values are judged."""
-    layer = Layer(_document(path), os.path.dirname(path), root)
-    mistakes = _mistakes(layer, meant)
+def _with_extended(path: str, root: str, below: tuple[str, ...], check_values: bool = True) -> list[SettingsFile]:
+    """The files that the one at `path` extends, and then itself. `below`: the files whose `extends` led here."""
+    file = SettingsFile(_document(path), os.path.dirname(path), root)
+    mistakes = _mistakes(file, check_values)
     if mistakes:
         raise SettingsError(tuple(mistakes))
-    extended = (layer.document.value or {}).get("extends", ())
-    layers: list[Layer] = []
+    extended = (file.document.value or {}).get("extends", ())
+    files: list[SettingsFile] = []
     for index, name in enumerate([extended] if isinstance(extended, str) else extended):
         pointer: Path = ("extends",) if isinstance(extended, str) else ("extends", index)
-        target = os.path.realpath(os.path.join(layer.folder, name))
+        target = os.path.realpath(os.path.join(file.folder, name))
         wrong = _not_extendable(target, root, (*below, os.path.realpath(path)))
         if wrong:
-            raise SettingsError((mistake(layer.document, pointer, f"{name}: {wrong}"),))
-        layers += _layers(target, root, (*below, os.path.realpath(path)), meant)
-        if len(layers) > MAX_EXTENDS:
-            raise SettingsError((mistake(layer.document, pointer, f"extends more than {MAX_EXTENDS} files"),))
-    return [*layers, layer]
+            raise SettingsError((mistake(file.document, pointer, f"{name}: {wrong}"),))
+        files += _with_extended(target, root, (*below, os.path.realpath(path)), check_values)
+        if len(files) > MAX_EXTENDS:
+            raise SettingsError((mistake(file.document, pointer, f"extends more than {MAX_EXTENDS} files"),))
+    return [*files, file]
 
 
 def _not_extendable(target: str, root: str, below: tuple[str, ...]) -> str:
@@ -133,16 +133,16 @@ def _root(folder: str) -> str:
 
 
 def _document(path: str) -> Document:
-    """The settings in a file, in the spelling of paths that messages use."""
-    shown = _shown(path)
+    """The settings file as a document; its path is relative to the working directory, as messages show it."""
+    name = _relative_to_here(path)
     try:
         data = _bytes(path)
     except OSError as error:
-        empty = load(b"", shown)[0]
+        empty = load(b"", name)[0]
         raise SettingsError((mistake(empty, (), f"cannot be read: {error.strerror}"),)) from None
     if path.endswith(".toml"):
-        return _table(data, shown) or load(b"", shown, "yaml")[0]
-    return load(data, shown, dialect="yaml12")[0]
+        return _table(data, name) or load(b"", name, "yaml")[0]
+    return load(data, name, dialect="yaml12")[0]
 
 
 def _bytes(path: str) -> bytes:
@@ -150,14 +150,14 @@ def _bytes(path: str) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def _shown(path: str) -> str:
+def _relative_to_here(path: str) -> str:
     prefix = os.getcwd().rstrip(os.sep) + os.sep
     return path.removeprefix(prefix).replace(os.sep, "/")
 
 
-def _mistakes(layer: Layer, meant: bool) -> list[Mistake]:
-    """What is wrong with a file, by its text, its shape, then (where `meant`) its meaning."""
-    document = layer.document
+def _mistakes(file: SettingsFile, check_values: bool) -> list[Mistake]:
+    """The mistakes in a file: of syntax, else against the schema, else (with `check_values`) in its values."""
+    document = file.document
     found = [_of_problem(document, index) for index in range(len(document.problems))]
     if document.documents > 1:
         found.append(mistake(document, (), "several documents; settings are one"))
@@ -165,7 +165,7 @@ def _mistakes(layer: Layer, meant: bool) -> list[Mistake]:
         return found
     issues = schema_issues(document.value if document.value is not None else {}, document.path, "settings.json")
     found = [mistake(document, issue.pointer, issue.message, issue.on_key) for issue in issues]
-    return found or (mistakes_of(layer) if meant else [])
+    return found or (mistakes_of(file) if check_values else [])
 
 
 def _of_problem(document: Document, index: int) -> Mistake:

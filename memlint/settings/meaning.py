@@ -1,4 +1,4 @@
-"""What a schema cannot see in settings: names of rules and cards, versions, sizes, dates, patterns, paths."""
+"""Checks of settings that a JSON Schema cannot make: rule names, GPUs, versions, sizes, dates, patterns, paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from memlint.hardware import find, instance, suggestions
 from memlint.rule_selectors import is_selector
-from memlint.settings.model import Layer, Mistake, mistake
+from memlint.settings.model import Mistake, SettingsFile, mistake
 from memlint.source.document import Path
 from memlint.suppressions.dates import is_date
 
@@ -17,8 +17,8 @@ _VERSION = r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,5}"
 _SIZE = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]i?)?B?"
 _EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
-# What a value of a key has to be: a function that says what is wrong with it.
-_Check = Callable[[Layer, str], str]
+# Checks one value of a settings file and gives the error message, "" for a good value.
+_Check = Callable[[SettingsFile, str], str]
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -27,6 +27,7 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def is_version(text: str) -> bool:
+    """Whether `text` is numbers with dots, at most six."""
     return bool(re.fullmatch(_VERSION, text))
 
 
@@ -42,37 +43,38 @@ def size(value: str | int) -> int | None:
     return int(float(match[1]) * base ** _EXPONENTS[unit[:1]])
 
 
-_LEAST_HOST = 1 << 28  # a bare 512 is meant as GiB and means bytes
+_LEAST_HOST = 1 << 28  # bytes; whoever writes a bare 512 means GiB
 
 
 def strings(value: Any) -> list[str]:
+    """A list as it is, a single string as a list of one."""
     return [value] if isinstance(value, str) else list(value)
 
 
-def mistakes_of(layer: Layer) -> list[Mistake]:
-    """The mistakes of a file that fits the schema."""
-    value = layer.document.value or {}
+def mistakes_of(file: SettingsFile) -> list[Mistake]:
+    """The mistakes in the values of a file that is valid against the schema."""
+    value = file.document.value or {}
     sections: list[tuple[Path, Any]] = [((), value)]
     sections += [(("overrides", index), part) for index, part in enumerate(value.get("overrides", ()))]
     for index, part in enumerate(value.get("suppressions", {}).get("files", ())):
         sections.append((("suppressions", "files", index), part))
     return [
-        mistake(layer.document, (*path, *pointer), wrong, on_key)
+        mistake(file.document, (*path, *pointer), wrong, on_key)
         for path, part in sections
-        for pointer, wrong, on_key in _wrong(layer, part)
+        for pointer, wrong, on_key in _wrong_values(file, part)
     ]
 
 
-def _wrong(layer: Layer, part: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+def _wrong_values(file: SettingsFile, part: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
     """(pointer, message, at the key) for each mistake in one section."""
     for key, value in part.items():
         check = _CHECKS.get(key)
         if key in ("severity", "versions", "budgets"):
             yield from _wrong_entries(key, value)
         elif check and isinstance(value, list):
-            found = ((index, check(layer, item)) for index, item in enumerate(value))
+            found = ((index, check(file, item)) for index, item in enumerate(value))
             yield from (((key, index), wrong, False) for index, wrong in found if wrong)
-        elif check and (wrong := check(layer, value)):
+        elif check and (wrong := check(file, value)):
             yield (key,), wrong, False
 
 
@@ -86,13 +88,13 @@ def _wrong_entries(key: str, entries: dict[str, Any]) -> Iterator[tuple[Path, st
             yield (key, name), _no_size(value), False
 
 
-def _selector(layer: Layer | None, text: str) -> str:
+def _selector(file: SettingsFile | None, text: str) -> str:
     if is_selector(text):
         return ""
     return f"{text!r} names no rule; write an id (MEM001), a name (memory/over-the-card), a family (memory) or all"
 
 
-def _gpu(layer: Layer, name: str) -> str:
+def _gpu(file: SettingsFile, name: str) -> str:
     if find(name) is not None or instance(name) is not None:
         return ""
     near = suggestions(name)
@@ -100,12 +102,12 @@ def _gpu(layer: Layer, name: str) -> str:
     return f"unknown GPU {name!r}: {hint}"
 
 
-def _memory(layer: Layer, value: str | int) -> str:
+def _memory(file: SettingsFile, value: str | int) -> str:
     return host_memory_mistake(value)
 
 
 def host_memory_mistake(value: str | int) -> str:
-    """Why `value` is no machine's memory, or ""."""
+    """The error message for a `host_memory` that cannot be a machine's memory; "" for a good one."""
     found = size(value)
     if found is None:
         return _no_size(value)
@@ -116,24 +118,24 @@ def _no_size(value: object) -> str:
     return f"{value!r} is no size; write it like 512GiB"
 
 
-def _pattern(layer: Layer, text: str) -> str:
+def _pattern(file: SettingsFile, text: str) -> str:
     if os.path.isabs(text) and os.path.exists(os.path.dirname(text)):
         return f"{text!r} is an absolute path; patterns count from this file's folder"
     return "a pattern cannot lead out of this file's folder" if ".." in text.split("/") else ""
 
 
-def _inside(layer: Layer, text: str) -> str:
-    target = os.path.realpath(os.path.join(layer.folder, text))
-    if "\0" in text or os.path.commonpath([target, layer.root]) != layer.root:
-        return f"{text!r} lies outside of {layer.root}"
+def _inside(file: SettingsFile, text: str) -> str:
+    target = os.path.realpath(os.path.join(file.folder, text))
+    if "\0" in text or os.path.commonpath([target, file.root]) != file.root:
+        return f"{text!r} lies outside of {file.root}"
     return ""
 
 
-def _until(layer: Layer, text: str) -> str:
+def _until(file: SettingsFile, text: str) -> str:
     return "" if is_date(text) else f"{text!r} is no date; write YYYY-MM-DD"
 
 
-def _pointer(layer: Layer, text: str) -> str:
+def _pointer(file: SettingsFile, text: str) -> str:
     good = text == "" or text.startswith("/")
     return "" if good else f"{text!r} is no JSON pointer; it begins with /, like /zero_optimization/stage"
 

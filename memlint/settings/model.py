@@ -9,6 +9,7 @@ from memlint._record import NamedTuple
 from memlint.findings import Location
 from memlint.run import Origin
 from memlint.source.document import Document, Path, Span, place
+from memlint.suppressions.waiver import Waiver
 
 NAMES = ("memlint.yaml", "memlint.yml", "pyproject.toml")
 
@@ -21,6 +22,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Mistake(NamedTuple):
+    """Something wrong in a settings file, with its place."""
+
     location: Location
     message: str
 
@@ -36,7 +39,7 @@ class SettingsError(Exception):
         self.mistakes = mistakes
 
 
-class Layer(NamedTuple):
+class SettingsFile(NamedTuple):
     """One settings file. Its paths and patterns count from `folder` (absolute); nothing leads out of `root`."""
 
     document: Document
@@ -49,30 +52,20 @@ class Layer(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The files that take part: what is extended first, the nearest one last. No file: no layer."""
+    """The settings files that count: an extended file before the one that extends it, the nearest one last."""
 
-    layers: tuple[Layer, ...] = ()
+    files: tuple[SettingsFile, ...] = ()
 
     @property
     def path(self) -> str:
-        return self.layers[-1].path if self.layers else ""
-
-
-class Waiver(NamedTuple):
-    """A suppression by settings: `rules` as in `memlint.rule_selectors`, `pointer` and everything below it."""
-
-    rules: tuple[str, ...]
-    pointer: Path
-    reason: str
-    until: str
-    origin: Origin
+        return self.files[-1].path if self.files else ""
 
 
 class FileSettings(NamedTuple):
-    """What holds for one file. Paths are absolute; sizes are bytes; 0 and "" mean nobody said.
+    """The settings that apply to one config. Paths are absolute; sizes are bytes; 0 and "" mean "not set".
 
-    `origins` has the origin of each name that is not the default; entries of mappings are named
-    "severity.MEM001". `excluded`: only a file that is named on the command line is looked at.
+    `origins` has the origin of each value that is not the default; an entry of a mapping is named like
+    "severity.MEM001". `excluded`: the file is checked only where the command line names it.
     """
 
     path: str = ""
@@ -101,6 +94,7 @@ class FileSettings(NamedTuple):
 
 
 def mistake(document: Document, pointer: Path, message: str, on_key: bool = False) -> Mistake:
+    """A mistake at the value at `pointer`, or at its key with `on_key`."""
     spot = place(document, pointer)
     span = (spot.key if on_key and spot.key else spot.value) if spot else Span(0, 0, 1, 1, 1, 1)
     start, end, line, column, end_line, end_column = span
@@ -108,6 +102,7 @@ def mistake(document: Document, pointer: Path, message: str, on_key: bool = Fals
 
 
 def origin(document: Document, pointer: Path) -> Origin:
+    """The origin of a setting: the place of the value at `pointer`."""
     spot = place(document, pointer)
     line, column = (spot.value.line, spot.value.column) if spot else (1, 1)
     return Origin("setting", document.path, line, column, pointer)

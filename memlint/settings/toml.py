@@ -1,6 +1,6 @@
-"""The table [tool.memlint] of a pyproject.toml as a located document.
+"""Reads the table [tool.memlint] of a pyproject.toml as a document with places.
 
-`tomllib` gives values without places, so the places come from a look at the lines: table headers and `key =`.
+`tomllib` gives values without places, so the places come from a scan of the lines: table headers and `key =`.
 Values inside inline tables and arrays have the place of their key.
 """
 
@@ -26,7 +26,7 @@ _SECTION = ("tool", "memlint")
 
 
 def section(data: bytes, path: str) -> Document | None:
-    """[tool.memlint] of the file; None where it has none. A file that is not TOML has a fatal problem."""
+    """The table as a document; None where the file has none. Invalid TOML becomes a fatal problem of the document."""
     if b"memlint" not in data:
         return None
     decoded = decode(data)
@@ -54,7 +54,7 @@ def _parse(text: str, lines: Lines) -> tuple[Any, Problem | None]:
     except (ValueError, RecursionError) as error:
         at = _ERROR_PLACE.search(str(error))
         starts = lines.starts()
-        # What has no line stands "(at end of document)".
+        # An error without a line is "(at end of document)".
         offset = starts[min(int(at[1]), len(starts)) - 1] + int(at[2]) - 1 if at else len(text)
         offset = min(offset, len(text))
         message = _ERROR_PLACE.sub("", str(error)).strip()
@@ -62,7 +62,7 @@ def _parse(text: str, lines: Lines) -> tuple[Any, Problem | None]:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Dates become text; nothing nests deeper than a YAML document may."""
+    """The value with dates as text; nesting is cut at `depth`, as in YAML documents."""
     if isinstance(value, dict) and depth:
         return {key: _plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list) and depth:
@@ -71,16 +71,16 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _places(text: str, lines: Lines) -> dict[Path, Place]:
-    """Places by path below the section; an array of tables counts its tables."""
+    """The place of each key, by its path below [tool.memlint]; tables of an array of tables are numbered."""
     found: dict[Path, Place] = {(): Place(None, lines.span(0, 0))}
     counts: dict[Path, int] = {}
     table: Path = ()
-    until = ""  # what closes a value that runs over several lines
+    until = ""  # the quotes that end a string of several lines
     depth = 0
     for start in lines.starts():
         line = text[start : text.find("\n", start) if text.find("\n", start) >= 0 else len(text)].rstrip("\r")
         if until or depth > 0:
-            until, depth = _rest(line, until, depth)
+            until, depth = _continues(line, until, depth)
             continue
         match = _LINE.match(line)
         if match is None:
@@ -90,15 +90,15 @@ def _places(text: str, lines: Lines) -> dict[Path, Place]:
             if match["many"]:
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
-            _note(found, _numbered(table, counts), lines, start, match.span("table"), match.span("table"))
+            _record_place(found, _numbered(table, counts), lines, start, match.span("table"), match.span("table"))
             continue
-        until, depth = _rest(match["value"], "", 0)
+        until, depth = _continues(match["value"], "", 0)
         path = (*_numbered(table, counts), *_names(match["key"]))
-        _note(found, path, lines, start, match.span("key"), match.span("value"))
+        _record_place(found, path, lines, start, match.span("key"), match.span("value"))
     return found
 
 
-def _note(
+def _record_place(
     found: dict[Path, Place], path: Path, lines: Lines, start: int, key: tuple[int, int], value: tuple[int, int]
 ) -> None:
     if path[:2] == _SECTION:
@@ -118,8 +118,8 @@ def _numbered(table: Path, counts: dict[Path, int]) -> Path:
     return table
 
 
-def _rest(line: str, until: str, depth: int) -> tuple[str, int]:
-    """Whether the value goes on behind this line: in a long string, or in an open bracket."""
+def _continues(line: str, until: str, depth: int) -> tuple[str, int]:
+    """Whether a value continues on the next line: (the quotes that will end its string, number of open brackets)."""
     if until:
         return ("", depth) if until in line else (until, depth)
     for quotes in ('"""', "'''"):

@@ -1,4 +1,4 @@
-"""The settings of the person who runs memlint: the one place outside of the command line that may name plug-ins."""
+"""The user's own settings file: beside the command line the only place that may load plug-ins."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
 from memlint.rule_selectors import covers
-from memlint.run import Origin
 from memlint.source import comments
-from memlint.source.document import Document, Path, Span
+from memlint.source.document import Document, Span
 from memlint.suppressions.directives import MALFORMED, Directives, Suppression, directives, finding
+from memlint.suppressions.waiver import Waiver
 
 UNUSED = ("SUP001", "suppressions/unused")
 EXPIRED = ("SUP002", "suppressions/expired")
@@ -26,23 +26,8 @@ NEVER = frozenset({"MEM000"})
 Known = Sequence[tuple[str, str]]  # (id, name) of rules
 
 
-class Waiver(Protocol):
-    """A suppression by settings, as `memlint.settings` reads it; compared and hashed by value."""
-
-    @property
-    def rules(self) -> tuple[str, ...]: ...
-    @property
-    def pointer(self) -> Path: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def until(self) -> str: ...
-    @property
-    def origin(self) -> Origin: ...
-
-
 class SuppressionSettings(Protocol):
-    """What suppressions need of a file's settings."""
+    """The part of a config's settings that suppressions read."""
 
     @property
     def require_reason(self) -> bool: ...
@@ -51,9 +36,12 @@ class SuppressionSettings(Protocol):
 
 
 class SuppressionResult(NamedTuple):
-    """`suppressed`: finding and reason. `extra`: what is wrong with the suppressions themselves."""
+    """The findings that stay, those suppressed with the reason, and findings about the suppressions (`extra`).
 
-    kept: tuple[Finding, ...]
+    `used`: the waivers of settings that suppressed something.
+    """
+
+    remaining: tuple[Finding, ...]
     suppressed: tuple[tuple[Finding, str], ...] = ()
     extra: tuple[Finding, ...] = ()
     used: frozenset[Waiver] = frozenset()
@@ -75,38 +63,40 @@ def apply(
     known: Known = (),
     in_force: Known | None = None,
 ) -> SuppressionResult:
-    """Sorts the findings of one file into kept and suppressed.
+    """Sorts the findings of one file into those that stay and those that are suppressed.
 
     `today` is a date, YYYY-MM-DD. `known`: all rules there are; a suppression that names none of them is
     malformed. `in_force`: the rules that ran; a suppression of a rule that did not run is not called unused.
-    Unused waivers are told by `waiver_findings`, once all files are seen.
+    Unused waivers are reported by `waiver_findings`, once all files are seen.
     """
-    said = read_directives(document)
-    scopes = [_scope(document, item) for item in said.suppressions]
+    stated = read_directives(document)
+    scopes = [_scope(document, item) for item in stated.suppressions]
     waivers = [waiver for waiver in settings.waivers if not _is_over(waiver.until, today)]
-    kept: list[Finding] = []
+    remaining: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
     hits: set[tuple[int, str]] = set()
     used: set[Waiver] = set()
     for item in findings:
-        here = {
+        matching = {
             (index, selector): scope.suppression.reason
             for index, scope in enumerate(scopes)
             for selector in scope.suppression.rules
             if _covers(scope, selector, item, document.path)
         }
-        hits.update(here)  # an expired suppression is not unused as well
-        reasons = [why for (index, _), why in here.items() if not _is_over(scopes[index].suppression.until, today)]
+        hits.update(matching)  # an expired suppression is not unused as well
+        reasons = [
+            reason for (index, _), reason in matching.items() if not _is_over(scopes[index].suppression.until, today)
+        ]
         waived = [waiver for waiver in waivers if _waives(waiver, item, document.path)]
         used.update(waived)
         reasons += [waiver.reason for waiver in waived]
         if reasons:
             suppressed.append((item, reasons[0]))
         else:
-            kept.append(item)
+            remaining.append(item)
     judge = _Judge(document, settings, today, known, in_force)
     extra = [found for index, scope in enumerate(scopes) for found in judge.findings(index, scope.suppression, hits)]
-    return SuppressionResult(tuple(kept), tuple(suppressed), (*said.issues, *extra), frozenset(used))
+    return SuppressionResult(tuple(remaining), tuple(suppressed), (*stated.issues, *extra), frozenset(used))
 
 
 _READ: dict[tuple[str, str], Directives] = {}
@@ -126,7 +116,7 @@ def read_directives(document: Document) -> Directives:
 def waiver_findings(
     waivers: Iterable[Waiver], used: frozenset[Waiver], today: str, require_reason: bool = False
 ) -> tuple[Finding, ...]:
-    """What is wrong with the suppressions in settings, after all files they speak about were looked at."""
+    """Findings about suppressions in settings: expired, unused, without reason. Called when all files are done."""
     found: list[Finding] = []
     for waiver in dict.fromkeys(waivers):
         rules, place = ", ".join(waiver.rules), waiver.origin
@@ -141,7 +131,7 @@ def waiver_findings(
 
 
 def mend(text: str, findings: Iterable[Finding]) -> str:
-    """`text` with the changes that the unused and expired suppressions in `findings` ask for."""
+    """`text` without the suppression comments that `findings` call unused or expired."""
     changes = {(item.data["start"], item.data["end"]): item.data["text"] for item in findings if "text" in item.data}
     for (start, end), new in sorted(changes.items(), reverse=True):
         text = text[:start] + new + text[end:]
@@ -195,7 +185,7 @@ def _line_below(text: str, end: int, line: int) -> int:
 
 
 class _Judge(NamedTuple):
-    """Looks at the suppressions of a document themselves."""
+    """Checks the suppressions of one document: malformed, expired, unused, without a reason."""
 
     document: Document
     settings: SuppressionSettings
@@ -234,10 +224,10 @@ class _Judge(NamedTuple):
     ) -> Finding:
         title = "Remove what is not needed from the comment" if left else "Remove the comment"
         found = finding(rule, message, self.document.path, item.comment.span, severity)
-        return found._replace(fixes=(Fix(title, safe=True),), data=_change(self.document.text, item, left))
+        return found._replace(fixes=(Fix(title, safe=True),), data=_removal(self.document.text, item, left))
 
 
-def _change(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str, int | str]:
+def _removal(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str, int | str]:
     """The range to replace and its new text: the comment with its line, or with the space before it."""
     start, end = item.comment.span.start, item.comment.span.end
     if left:

@@ -1,7 +1,7 @@
 """A baseline: the findings that a repository has accepted, counted by file, rule and message key.
 
-Lines are not in it, so moving code changes nothing. It only shrinks: a finding that is gone is not accepted a
-second time, and `shrunk` tells what can leave the file.
+Line numbers are not part of it, so moving lines in a config changes nothing. A finding that is gone is not accepted
+again once `shrink` took it out of the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class BaselineError(Exception):
     """A baseline that cannot be read (exit 2); the message has the place."""
 
 
-class Compared(NamedTuple):
-    """`new` findings count; `accepted` ones do not; `gone` is how many fewer there are than accepted, by key."""
+class BaselineComparison(NamedTuple):
+    """Findings that the baseline does not accept, those it accepts, and how many accepted ones are gone, by key."""
 
     new: tuple[Finding, ...]
     accepted: tuple[Finding, ...]
@@ -33,10 +33,12 @@ class Compared(NamedTuple):
 
 
 def key_of(finding: Finding) -> Key:
+    """What identifies a finding in a baseline: file, rule and message key, without lines."""
     return finding.location.path.replace("\\", "/"), finding.rule, finding.key or finding.message
 
 
 def count(findings: Iterable[Finding]) -> dict[Key, int]:
+    """How many findings have each key."""
     counts: dict[Key, int] = {}
     for finding in findings:
         key = key_of(finding)
@@ -44,30 +46,35 @@ def count(findings: Iterable[Finding]) -> dict[Key, int]:
     return counts
 
 
-def compare(findings: Iterable[Finding], baseline: Mapping[Key, int], files: Iterable[str] | None = None) -> Compared:
-    """Tells new findings from accepted ones. `files`: the ones looked at; nothing is gone from others (None: all)."""
-    left = dict(baseline)
+def compare(
+    findings: Iterable[Finding], baseline: Mapping[Key, int], files: Iterable[str] | None = None
+) -> BaselineComparison:
+    """Separates new findings from accepted ones.
+
+    `files`: the files that were checked (None: all). Findings of other files are not counted as gone.
+    """
+    still_accepted = dict(baseline)
     new: list[Finding] = []
     accepted: list[Finding] = []
     for finding in findings:
         key = key_of(finding)
-        if left.get(key, 0) > 0:
-            left[key] -= 1
+        if still_accepted.get(key, 0) > 0:
+            still_accepted[key] -= 1
             accepted.append(finding)
         else:
             new.append(finding)
     seen = None if files is None else {file.replace("\\", "/") for file in files}
-    gone = {key: number for key, number in left.items() if number and (seen is None or key[0] in seen)}
-    return Compared(tuple(new), tuple(accepted), gone)
+    gone = {key: number for key, number in still_accepted.items() if number and (seen is None or key[0] in seen)}
+    return BaselineComparison(tuple(new), tuple(accepted), gone)
 
 
-def shrunk(baseline: Mapping[Key, int], gone: Mapping[Key, int]) -> dict[Key, int]:
-    """The baseline without what is gone."""
+def shrink(baseline: Mapping[Key, int], gone: Mapping[Key, int]) -> dict[Key, int]:
+    """The baseline without the findings that are gone."""
     return {key: number - gone.get(key, 0) for key, number in baseline.items() if number > gone.get(key, 0)}
 
 
 def advice(gone: Mapping[Key, int]) -> str:
-    """What to say when the baseline can shrink; "" when it cannot."""
+    """A note for the user that the baseline can shrink; "" where it cannot."""
     total = sum(gone.values())
     if not total:
         return ""
@@ -84,12 +91,12 @@ def write(counts: Mapping[Key, int]) -> str:
 
 
 def _as_text(path: str) -> str:
-    """A name of which some bytes are no text has half characters for them (PEP 383): no file can hold those."""
+    """File names that are not UTF-8 contain lone surrogates (PEP 383), which JSON cannot hold: written as escapes."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _as_path(text: str) -> str:
-    """Keys have no other backslashes: `key_of`."""
+    """Undoes `_as_text`. Keys contain no other backslashes: `key_of` replaced them."""
     return text.encode("raw_unicode_escape").decode("raw_unicode_escape", "replace") if "\\" in text else text
 
 
@@ -118,7 +125,7 @@ def _located(data: bytes, path: str) -> Any:
 
 
 def _large(data: bytes, path: str) -> Any:
-    """The bound on configs is none for what memlint wrote itself: 50,000 findings take as much."""
+    """A baseline larger than the limit for configs: 50,000 findings reach it, and memlint wrote the file itself."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

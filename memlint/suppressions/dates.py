@@ -1,4 +1,4 @@
-"""Days as people write them in suppressions and settings."""
+"""Dates in suppressions and settings: YYYY-MM-DD."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # Python 3.11 takes other ISO forms, too
 
 
 def is_date(text: str) -> bool:
-    """Whether `text` is a day of the calendar as YYYY-MM-DD."""
+    """Whether `text` is an existing date, written YYYY-MM-DD."""
     try:
         return bool(re.fullmatch(_DATE, text)) and bool(datetime.date.fromisoformat(text))
     except ValueError:

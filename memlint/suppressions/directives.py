@@ -1,4 +1,4 @@
-"""What `# memlint:` comments say: suppressions, and facts that a config file has no key for.
+"""Parses `# memlint:` comments: suppressions, and facts that a config file has no key for.
 
 # memlint: ignore[MEM001, attention] reason until=2026-12-31    this line, or the key below and all in it
 # memlint: ignore-file[MEM001] reason                           the whole file
@@ -44,7 +44,11 @@ class Suppression(NamedTuple):
 
 
 class Directives(NamedTuple):
-    """`facts`: name -> (value, place), the last word on a name; `companions`: all values of `with`."""
+    """What the comments of one file state.
+
+    `facts`: name -> (value, place); a later comment replaces an earlier one. `companions`: all values of `with`.
+    `issues`: findings about malformed comments.
+    """
 
     facts: Mapping[str, tuple[str, Span]] = {}
     companions: tuple[tuple[str, Span], ...] = ()
@@ -57,7 +61,7 @@ class _Malformed(Exception):
 
 
 def directives(comments: Iterable[Comment], path: str) -> Directives:
-    """Everything that the `# memlint:` comments of the file at `path` say; what they say wrongly is in `issues`."""
+    """Parses the `# memlint:` comments of the file at `path`; malformed ones become `issues`."""
     facts: dict[str, tuple[str, Span]] = {}
     companions: list[tuple[str, Span]] = []
     suppressions: list[Suppression] = []
@@ -82,6 +86,7 @@ def directives(comments: Iterable[Comment], path: str) -> Directives:
 
 
 def finding(rule: tuple[str, str], message: str, path: str, span: Span, severity: str = "warning") -> Finding:
+    """A finding about a suppression. `rule`: (id, name)."""
     start, end, line, column, end_line, end_column = span
     place = Location(path, line, column, end_line, end_column, start, end)
     return Finding(rule[0], rule[1], severity, message, place, key=message)

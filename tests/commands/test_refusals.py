@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memlint import commands
-from memlint.cli import READER_GONE, VERBS, main
+from memlint.cli import EXIT_BROKEN_PIPE, VERBS, main
 from tests.commands.history import LLAMA
 from tests.commands.running import ROOT, memlint, write
 
@@ -232,7 +232,7 @@ def test_a_bug_is_told_as_one_with_what_an_issue_needs(
     assert "\x1b" not in err
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (BrokenPipeError(), READER_GONE)])
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (BrokenPipeError(), EXIT_BROKEN_PIPE)])
 def test_who_stops_memlint_is_told_nothing(
     error: BaseException,
     code: int,

@@ -77,17 +77,17 @@ def test_one_that_changes_while_the_others_are_written_stops_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object
 ) -> None:
     writes = two(tmp_path)
-    beside = module.beside
+    write_temporary = module.write_temporary
     before: dict[str, bytes] = {}
 
     def and_then(path: str, pieces: Iterable[bytes]) -> str:
-        made = beside(path, pieces)
+        made = write_temporary(path, pieces)
         if path.endswith("b"):
             change(tmp_path / "a")  # type: ignore[operator]
             before.update({name: data for name, data in held(tmp_path).items() if not name.startswith(".memlint")})
         return made
 
-    monkeypatch.setattr(module, "beside", and_then)
+    monkeypatch.setattr(module, "write_temporary", and_then)
 
     with pytest.raises(Refused, match=r"a: .*nothing was written"):
         write_all(writes, [str(tmp_path)])

@@ -14,7 +14,7 @@ from memlint.findings import Finding, Location
 from memlint.lint import merge_reports as merging
 from memlint.lint import packed_reports as packed
 from memlint.lint.merge_reports import merge_reports
-from memlint.lint.packed_reports import BLOCK, MANY, Packed
+from memlint.lint.packed_reports import BLOCK, MANY, PackedSequence
 from memlint.report.model import FileReport
 from memlint.report.outputs import OUTPUTS
 
@@ -28,7 +28,7 @@ def finding(path: str, line: int, message: str = "x", **more: object) -> Finding
 
 @pytest.mark.parametrize("number", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
 def test_what_was_packed_comes_back(number: int) -> None:
-    items = Packed(range(number))
+    items = PackedSequence(range(number))
 
     assert list(items) == list(items) == list(range(number))
     assert len(items) == number
@@ -43,8 +43,8 @@ def test_what_was_packed_comes_back(number: int) -> None:
 def test_what_cannot_be_pickled_is_kept_as_it_is() -> None:
     things = [(index, lambda: None) for index in range(2 * BLOCK + 1)]
 
-    assert list(Packed(things)) == things
-    assert Packed(things)[BLOCK] is things[BLOCK]
+    assert list(PackedSequence(things)) == things
+    assert PackedSequence(things)[BLOCK] is things[BLOCK]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -121,7 +121,7 @@ def test_a_packed_report_takes_little_memory() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        kept = Packed(
+        kept = PackedSequence(
             FileReport(
                 f"f{i}", "trainer", (finding(f"f{i}", i % 9, f"{i} GiB needed"),), texts={f"f{i}": f"# {i}\n{text}"}
             )

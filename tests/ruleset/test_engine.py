@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memlint.expressions.facts import Facts
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
-from memlint.ruleset.engine import INTERNAL_ERROR, Analysis, Engine, _weight, analyse
+from memlint.ruleset.engine import INTERNAL_ERROR, Analysis, Engine, _confidence_and_severity, analyse
 from memlint.ruleset.rule import Hit, Rule
 from memlint.ruleset.rule_file import parse_rule
 from memlint.run import Origin, Run
@@ -140,9 +140,9 @@ def test_an_inferred_model_lowers_error_to_warning() -> None:
     assert analysis.parsed is not None
     inferred = analysis.runs[0]._replace(origins={"model.architecture": Origin("inferred")})
 
-    assert _weight(rule("model.layers > 2"), inferred) == ("medium", "warning")
-    assert _weight(rule("config.bf16 and sequence.length > 2"), inferred) == ("medium", "warning")
-    assert _weight(rule("model.layers > 2"), analysis.runs[0]) == ("high", "error")
+    assert _confidence_and_severity(rule("model.layers > 2"), inferred) == ("medium", "warning")
+    assert _confidence_and_severity(rule("config.bf16 and sequence.length > 2"), inferred) == ("medium", "warning")
+    assert _confidence_and_severity(rule("model.layers > 2"), analysis.runs[0]) == ("high", "error")
 
 
 def test_an_inferred_model_says_nothing_about_what_the_keys_alone_decide() -> None:
@@ -150,8 +150,8 @@ def test_an_inferred_model_says_nothing_about_what_the_keys_alone_decide() -> No
     inferred = analysis.runs[0]._replace(origins={"model.architecture": Origin("inferred")})
 
     keys = 'config.bf16 and number(config.cutoff_len) in [1, 2] and version("transformers") >= "4.57"'
-    assert _weight(rule(keys), inferred) == ("high", "error")
-    assert _weight(rule("parallelism.world_size > 8"), inferred) == ("high", "error")
+    assert _confidence_and_severity(rule(keys), inferred) == ("high", "error")
+    assert _confidence_and_severity(rule("parallelism.world_size > 8"), inferred) == ("high", "error")
 
 
 def test_findings_come_in_the_order_of_places_and_once() -> None:

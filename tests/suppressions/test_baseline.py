@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from memlint.findings import Finding, Location
 from memlint.source.encoding import MAX_BYTES
-from memlint.suppressions.baseline import BaselineError, advice, compare, count, read, shrunk, write
+from memlint.suppressions.baseline import BaselineError, advice, compare, count, read, shrink, write
 
 
 def finding(path: str = "a.yaml", rule: str = "MEM001", key: str = "k", line: int = 1) -> Finding:
@@ -30,7 +30,7 @@ def test_what_is_written_is_read_and_accepts_all(findings: list[Finding]) -> Non
 def test_a_baseline_only_shrinks(before: list[Finding], after: list[Finding]) -> None:
     baseline = count(before)
     compared = compare(after, baseline)
-    smaller = shrunk(baseline, compared.gone)
+    smaller = shrink(baseline, compared.gone)
 
     assert len(compared.new) + len(compared.accepted) == len(after)
     assert smaller == count(compared.accepted)

@@ -7,10 +7,11 @@ import pytest
 from memlint.findings import Finding
 from memlint.ruleset.places import location
 from memlint.run import Origin
-from memlint.settings import FileSettings, Waiver
+from memlint.settings import FileSettings
 from memlint.source import Document, comments, load
 from memlint.suppressions.apply import SuppressionResult, apply, mend, waiver_findings
 from memlint.suppressions.directives import directives
+from memlint.suppressions.waiver import Waiver
 
 TODAY = "2026-11-21"
 KNOWN = [("MEM001", "memory/over-the-card"), ("MEM002", "memory/tight"), ("ATT001", "attention/eager")]
@@ -44,7 +45,7 @@ def rules(found: tuple[Finding, ...]) -> list[str]:
 def test_a_comment_on_the_line(selector: str) -> None:
     found = outcome(f"a: 1  # memlint: ignore[{selector}] we know\nb: 2\n", ("MEM001", "a"), ("MEM001", "b"))
 
-    assert [item.location.line for item in found.kept] == [2]
+    assert [item.location.line for item in found.remaining] == [2]
     assert [reason for _, reason in found.suppressed] == ["we know"]
     assert rules(found.extra) == (["SUP001"] if "ATT" in selector else [])
 
@@ -52,14 +53,14 @@ def test_a_comment_on_the_line(selector: str) -> None:
 def test_another_rule_on_the_line_stays() -> None:
     found = outcome("a: 1  # memlint: ignore[MEM001]\n", ("MEM001", "a"), ("MEM002", "a"))
 
-    assert rules(found.kept) == ["MEM002"]
+    assert rules(found.remaining) == ["MEM002"]
 
 
 def test_a_comment_above_a_key_covers_what_is_in_it() -> None:
     text = "# memlint: ignore[MEM001]\n\n# more\na:\n  b: 1\n  c: [1,\n    2]\nd: 1\n"
     found = outcome(text, ("MEM001", "a"), ("MEM001", "a", "b"), ("MEM001", "a", "c", 1), ("MEM001", "d"))
 
-    assert [item.location.pointer for item in found.kept] == [("d",)]
+    assert [item.location.pointer for item in found.remaining] == [("d",)]
     assert found.extra == ()
 
 
@@ -67,13 +68,13 @@ def test_a_comment_above_a_list_item_covers_the_item() -> None:
     text = "l:\n# memlint: ignore[MEM001]\n- a: 1\n  b: 2\n- a: 1\n"
     found = outcome(text, ("MEM001", "l", 0, "b"), ("MEM001", "l", 1, "a"))
 
-    assert [item.location.pointer for item in found.kept] == [("l", 1, "a")]
+    assert [item.location.pointer for item in found.remaining] == [("l", 1, "a")]
 
 
 def test_a_block_scalar_does_not_reach_into_the_next_key() -> None:
     found = outcome("# memlint: ignore[MEM001]\na: |\n  x\nb: 1\n", ("MEM001", "a"), ("MEM001", "b"))
 
-    assert [item.location.pointer for item in found.kept] == [("b",)]
+    assert [item.location.pointer for item in found.remaining] == [("b",)]
 
 
 @pytest.mark.parametrize("literal", ["", "    x\n", "    x\n\n    y\n"])
@@ -81,7 +82,7 @@ def test_a_block_that_ends_in_a_literal_is_covered_whole(literal: str) -> None:
     text = f"# memlint: ignore[MEM001]\na:\n  b: 1\n  c: |\n{literal}d: 1\n"
     found = outcome(text, ("MEM001", "a", "b"), ("MEM001", "a", "c"), ("MEM001", "d"))
 
-    assert [item.location.pointer for item in found.kept] == [("d",)]
+    assert [item.location.pointer for item in found.remaining] == [("d",)]
 
 
 def test_a_comment_for_the_file() -> None:
@@ -89,18 +90,18 @@ def test_a_comment_for_the_file() -> None:
         "a: 1\nb: 2\n# memlint: ignore-file[MEM001] all of it\n", ("MEM001", "a"), ("MEM001",), ("ATT001", "b")
     )
 
-    assert rules(found.kept) == ["ATT001"]
+    assert rules(found.remaining) == ["ATT001"]
     assert len(found.suppressed) == 2
 
 
 def test_text_that_looks_like_a_comment_suppresses_nothing() -> None:
     found = outcome("a: 'x # memlint: ignore[MEM001]'\n", ("MEM001", "a"))
 
-    assert (rules(found.kept), found.extra) == (["MEM001"], ())
+    assert (rules(found.remaining), found.extra) == (["MEM001"], ())
 
 
 def test_our_own_bug_is_never_suppressed() -> None:
-    assert rules(outcome("a: 1  # memlint: ignore[all]\n", ("MEM000", "a"), known=()).kept) == ["MEM000"]
+    assert rules(outcome("a: 1  # memlint: ignore[all]\n", ("MEM000", "a"), known=()).remaining) == ["MEM000"]
 
 
 @pytest.mark.parametrize("name", ["b.yaml", "0.yaml"])
@@ -108,8 +109,8 @@ def test_a_finding_in_another_file_stays(name: str) -> None:
     read = document("a: 1  # memlint: ignore[all]\n")
     elsewhere = at(document("a: 1\n", name), "a")
 
-    assert apply([elsewhere], read, FileSettings(), TODAY).kept == (elsewhere,)
-    assert apply([elsewhere], read, FileSettings(waivers=(waiver(),)), TODAY).kept == (elsewhere,)
+    assert apply([elsewhere], read, FileSettings(), TODAY).remaining == (elsewhere,)
+    assert apply([elsewhere], read, FileSettings(waivers=(waiver(),)), TODAY).remaining == (elsewhere,)
 
 
 @pytest.mark.parametrize("pointer", [("a",), ("c",), ("b", "c", "d"), ("b",)])
@@ -117,7 +118,7 @@ def test_a_waiver_covers_its_pointer_and_none_beside_it(pointer: tuple[str, ...]
     read = document("a: 1\nb:\n  c: 2\n")
     found = apply([at(read, "b", "c")], read, FileSettings(waivers=(waiver(pointer),)), TODAY)
 
-    assert rules(found.kept) == ([] if pointer == ("b",) else ["MEM001"])
+    assert rules(found.remaining) == ([] if pointer == ("b",) else ["MEM001"])
 
 
 def test_what_a_comment_says_comes_before_what_settings_say() -> None:
@@ -140,7 +141,7 @@ def test_a_suppression_s_own_findings_have_id_and_name() -> None:
 def test_a_suppression_holds_until_its_day(until: str, kept: list[str], extra: list[str]) -> None:
     found = outcome(f"a: 1  # memlint: ignore[MEM001] reason until={until}\n", ("MEM001", "a"))
 
-    assert (rules(found.kept), rules(found.extra)) == (kept, extra)
+    assert (rules(found.remaining), rules(found.extra)) == (kept, extra)
 
 
 def test_an_unused_suppression_is_found_unless_the_rule_did_not_run() -> None:
@@ -224,7 +225,7 @@ def test_settings_suppress_below_a_pointer() -> None:
     settings = FileSettings(waivers=(waiver(("z", "list", "0")),))
     found = apply(findings, read, settings, TODAY)
 
-    assert [item.location.pointer for item in found.kept] == [("z", "b")]
+    assert [item.location.pointer for item in found.remaining] == [("z", "b")]
     assert found.suppressed == ((findings[0], "known"),)
     assert found.used == {settings.waivers[0]}
     assert waiver_findings(settings.waivers, found.used, TODAY) == ()
@@ -272,4 +273,4 @@ def test_the_bounds_of_what_a_comment_may_say(said: str, issue: str) -> None:
 def test_a_comment_covers_a_block_to_its_last_line_and_no_further() -> None:
     text = "x: 0\n# memlint: ignore[MEM001]\na:\n  b: 1\n  c: 2\n\n\nd: 1\n"
     found = outcome(text, ("MEM001", "x"), ("MEM001", "a", "c"), ("MEM001", "d"))
-    assert [item.location.pointer for item in found.kept] == [("x",), ("d",)]
+    assert [item.location.pointer for item in found.remaining] == [("x",), ("d",)]

@@ -50,7 +50,7 @@ def _run(run: RunDiff) -> dict[str, Any]:
                 "before": change.before,
                 "after": change.after,
                 "place": change.place,
-                "alone_delta_bytes": change.alone,
+                "alone_delta_bytes": change.own_effect,
             }
             for change in run.changes
         ],

@@ -1,4 +1,4 @@
-"""What a branch changes, as values: the runs before and after, why they differ, findings that come and go."""
+"""The result of `memlint diff` as values: runs before and after, why they differ, new and resolved findings."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from memlint.report.model import RunReport
 RANK = {"fits": 0, "tight": 1, "out_of_memory": 2}
 
 
-class Change(NamedTuple):
-    """One setting that differs. `alone`: bytes that it alone adds to the peak of the run before; None: not known."""
+class ValueChange(NamedTuple):
+    """One key that differs. `own_effect`: bytes that it alone adds to the peak of the old run; None: unknown."""
 
     name: str
     before: str
     after: str
     place: str
-    alone: int | None = None
+    own_effect: int | None = None
 
 
 class RunDiff(NamedTuple):
+    """One run before and after; None where it does not exist."""
+
     before: RunReport | None
     after: RunReport | None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ValueChange, ...] = ()
 
     @property
     def delta(self) -> int | None:
-        """Bytes that the peak on the card grows by."""
+        """The change of the peak on the GPU in bytes; None if either side has no estimate."""
         before, after = _device(self.before), _device(self.after)
         return None if before is None or after is None else after - before
 
     @property
     def is_unknown(self) -> bool:
-        """A run that changes and that nobody can estimate: worth saying, as silence would look like "no change"."""
+        """Whether a run changed and cannot be estimated; reported, as silence would look like "no change"."""
         sides = (self.before, self.after)
         return bool(self.changes) and all(
             side is not None and side.estimate.device_bytes is None and side.purpose != "partial" for side in sides
@@ -43,7 +45,7 @@ class RunDiff(NamedTuple):
 
     @property
     def trend(self) -> str:
-        """worse, better or same, by the verdict; a new run that does not fit is worse."""
+        """Either "worse", "better" or "same", by the verdict; a new run that does not fit is worse."""
         before = RANK.get(self.before.estimate.verdict) if self.before else 0
         after = RANK.get(self.after.estimate.verdict) if self.after else None
         if before is None or after is None or before == after:
@@ -52,7 +54,10 @@ class RunDiff(NamedTuple):
 
 
 class FileDiff(NamedTuple):
-    """`status`: added, removed, renamed, changed, affected (another file changed: `via`)."""
+    """One config before and after.
+
+    `status`: added, removed, renamed, changed, or affected: another file that it reads (`via`) changed.
+    """
 
     path: str
     status: str
@@ -66,18 +71,19 @@ class FileDiff(NamedTuple):
 
     @property
     def is_regression(self) -> bool:
-        """A verdict that gets worse, or an error that was not there."""
+        """Whether a verdict gets worse or there is a new error."""
         return any(run.trend == "worse" for run in self.runs) or any(item.severity == "error" for item in self.new)
 
     @property
-    def says_something(self) -> bool:
+    def is_worth_reporting(self) -> bool:
+        """Whether findings, a peak or a verdict changed, or the config is new or gone."""
         return bool(
             self.new or self.resolved or any(run.delta or run.trend != "same" or run.is_unknown for run in self.runs)
         ) or (self.status in ("added", "removed"))
 
 
 class DiffReport(NamedTuple):
-    """`files` that a reader should see first come first. `base` and `head` are what people call them."""
+    """All compared files, most important first. `base`, `head`: the two sides by the names that the user gave."""
 
     base: str
     head: str
@@ -97,7 +103,7 @@ def components(estimate: Estimate) -> Mapping[str, int]:
 
 
 def moved(run: RunDiff) -> Iterator[tuple[str, int, int]]:
-    """Components at the peak that differ, the one that moved most first: (name, before, after)."""
+    """(name, bytes before, bytes after) of the components at the peak that differ, largest change first."""
     if run.before is None or run.after is None:
         return
     before, after = components(run.before.estimate), components(run.after.estimate)
@@ -106,5 +112,5 @@ def moved(run: RunDiff) -> Iterator[tuple[str, int, int]]:
 
 
 def importance(file: FileDiff) -> tuple[bool, int, str]:
-    """Regressions first, then what grew most."""
+    """A sort key: regressions first, then the largest growth of a peak."""
     return not file.is_regression, -max((run.delta or 0 for run in file.runs), default=0), file.path

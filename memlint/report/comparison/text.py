@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.findings import Finding
-from memlint.report.comparison.model import Change, DiffReport, FileDiff, RunDiff, moved
+from memlint.report.comparison.model import DiffReport, FileDiff, RunDiff, ValueChange, moved
 from memlint.report.model import RunReport
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.text import describe_fix
@@ -85,11 +85,11 @@ def unknown_text(run: RunReport) -> str:
     return one_line(f"{missing[0].field}: {missing[0].reason}") if missing else "unknown"
 
 
-def change_text(change: Change) -> str:
+def change_text(change: ValueChange) -> str:
     """ "micro_batch 2 -> 8 (train.yaml:15; alone +12.30 GiB)"."""
     place = [change.place] if change.place else []
-    if change.alone is not None and abs(change.alone) >= NEGLIGIBLE:
-        place.append(f"alone {signed(change.alone)} GiB")
+    if change.own_effect is not None and abs(change.own_effect) >= NEGLIGIBLE:
+        place.append(f"alone {signed(change.own_effect)} GiB")
     note = f" ({'; '.join(place)})" if place else ""
     return one_line(f"{change.name} {change.before} -> {change.after}{note}")
 
