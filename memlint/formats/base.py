@@ -43,7 +43,7 @@ class Issue(NamedTuple):
     related: tuple[tuple[str, Path, str], ...] = ()  # (file, pointer, label)
 
 
-class Missing(NamedTuple):
+class MissingFile(NamedTuple):
     """Why a referenced file could not be read: missing, outside, cyclic, unreadable, not-a-file, url."""
 
     code: str
@@ -99,7 +99,7 @@ class Context(NamedTuple):
     `launches` where a config leaves its engine or the number of GPUs open.
     """
 
-    read: Callable[[str, str], Document | Missing]
+    read: Callable[[str, str], Document | MissingFile]
     find_model: Callable[[str, str], Resolution]
     gpu: Gpu | None = None
     gpu_origin: Origin = Origin("unknown")

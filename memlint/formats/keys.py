@@ -43,7 +43,7 @@ class Given(Protocol):
         """Where `get(key)` comes from."""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One change that a plan asks a file to say.
 
     `value`: what `field` becomes. `changes`: everything that changes with it. `section`: the mapping that the file has
@@ -59,9 +59,9 @@ class Change(NamedTuple):
 
 Written = Mapping[str, Any]  # key -> its new value; None takes the key away
 Read = Callable[[Fields, Any], None]  # (fields, the format's view of its file)
-Write = Callable[[Change], "Written | None"]  # None: the file has no way to say it
+Write = Callable[[FieldChange], "Written | None"]  # None: the file has no way to say it
 When = Callable[[Any], bool]  # the format's view of its file -> whether the key counts
-CanWrite = Callable[[Change], bool]
+CanWrite = Callable[[FieldChange], bool]
 
 
 class Key(NamedTuple):
@@ -164,7 +164,7 @@ class Key(NamedTuple):
         """The spelling under which `section` has the key."""
         return next((name for name in self.names if _has(section, name)), None)
 
-    def spelling(self, change: Change) -> str:
+    def spelling(self, change: FieldChange) -> str:
         """The name under which the file says the key: the one that it has, else the one that the release knows."""
         given = self.given(change.section)
         if given is not None or self.since is None:
@@ -172,7 +172,7 @@ class Key(NamedTuple):
         framework, release = self.since
         return self.older[0] if () < getattr(change.run.stack, framework) < release else self.name
 
-    def written(self, change: Change) -> Written | None:
+    def written(self, change: FieldChange) -> Written | None:
         """The keys that say the change, each with its new value; None where it cannot be said through this one."""
         if self.can_write is not None and not self.can_write(change):
             return None
@@ -265,7 +265,7 @@ class Keys:
             else:
                 _read_plainly(row, fields, given)
 
-    def write(self, change: Change) -> Written | None:
+    def write(self, change: FieldChange) -> Written | None:
         """The keys that say `change`, each with its new value; None where this framework has no way to say it."""
         for row in self._by_field.get(change.field, ()):
             written = row.written(change)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from memlint._record import NamedTuple
-from memlint.formats.base import Issue, Missing
+from memlint.formats.base import Issue, MissingFile
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
 
@@ -56,27 +56,27 @@ def _folders(from_path: str, root: str) -> list[str]:
     return folders
 
 
-def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | Missing:
+def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | MissingFile:
     """The real path of the first candidate that is a file, or why there is none. `root` is a real path."""
     refused = _refuse(reference)
     if refused:
         return refused
     tried = candidates(reference, from_path, cwd, root)
     if not tried:
-        return Missing("outside", f"`{_short(reference)}` lies outside of {root}")
+        return MissingFile("outside", f"`{_short(reference)}` lies outside of {root}")
     folder = ""
     for place in tried:
         real = files.realpath(place)
         if files.is_file(real):
             if inside(real, root):
                 return real
-            return Missing(
+            return MissingFile(
                 "outside", f"`{_short(reference)}` is a link that leads outside of {root}", _shown(tried, cwd)
             )
         folder = folder or (place if files.exists(real) else "")
     if folder:
-        return Missing("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
-    return Missing("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
+        return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
+    return MissingFile("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
 
 
 def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
@@ -85,33 +85,33 @@ def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
     return tuple(place[len(below) :] if place.startswith(below) else place for place in places)
 
 
-def _refuse(reference: str) -> Missing | None:
+def _refuse(reference: str) -> MissingFile | None:
     if _URL.match(reference):
-        return Missing("url", f"`{_short(reference)}` is a URL: memlint opens files only")
+        return MissingFile("url", f"`{_short(reference)}` is a URL: memlint opens files only")
     if reference.startswith("~"):
-        return Missing("outside", f"`{_short(reference)}` is in a home folder, outside of the linted files")
+        return MissingFile("outside", f"`{_short(reference)}` is in a home folder, outside of the linted files")
     if not reference.strip() or "\0" in reference or len(reference) > MAX_REFERENCE:
-        return Missing("missing", f"`{_short(reference)}` is not a file name")
+        return MissingFile("missing", f"`{_short(reference)}` is not a file name")
     return None
 
 
-def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document | Missing]:
+def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document | MissingFile]:
     """`Context.read` over `files`: resolves, refuses cycles over all its calls, and reads."""
     parents: dict[str, str] = {}
 
-    def read(reference: str, from_path: str) -> Document | Missing:
+    def read(reference: str, from_path: str) -> Document | MissingFile:
         base = posixpath.normpath(posixpath.join(cwd, from_path))
         target = resolve(reference, base, cwd, root, files)
-        if isinstance(target, Missing):
+        if isinstance(target, MissingFile):
             return target
         source = files.realpath(base)
         if _leads_to(parents, source, target):
-            return Missing("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
+            return MissingFile("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
         parents[target] = source
         try:
             return files.read(target)
         except OSError as error:
-            return Missing("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
+            return MissingFile("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
 
     return read
 
@@ -127,7 +127,7 @@ def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
     return False
 
 
-def issue(missing: Missing, path: str, pointer: Path) -> Issue:
+def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
     """What a format says about a reference it could not follow, with the places that were tried."""
     where = "; tried " + ", ".join(missing.tried) if missing.tried else ""
     code = f"{missing.code}-reference"

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.fields import value_at
-from memlint.formats.keys import Change, Keys
+from memlint.formats.keys import FieldChange, Keys
 from memlint.formats.section_keys import path_of
 from memlint.run import Run
 from memlint.source.document import Path
@@ -17,7 +17,7 @@ def said_by(keys: Keys, section: Mapping[str, Any], run: Run, changes: Mapping[s
     """Every dotted key that has to change for `changes`, with its new value; None where one cannot be said."""
     found: dict[str, Any] = {}
     for field, value in changes.items():
-        said = keys.write(Change(field, value, changes, section, run))
+        said = keys.write(FieldChange(field, value, changes, section, run))
         if said is None:
             return None
         found.update(said)

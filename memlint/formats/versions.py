@@ -85,7 +85,7 @@ def _trl_beside(transformers: Version, known: Evidence | None) -> dict[str, Evid
     return {"trl": Evidence(release, "", Origin("inferred", detail=detail))}
 
 
-class Release(NamedTuple):
+class LlamaFactoryRelease(NamedTuple):
     """A release of LLaMA-Factory and what its packaging asks for (setup.py, requirements.txt, pyproject.toml)."""
 
     version: Version
@@ -96,12 +96,12 @@ class Release(NamedTuple):
 _PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
 
 
-def _release(version: Version, oldest_transformers: Version, *newest: Version) -> Release:
-    return Release(version, oldest_transformers, dict(zip(_PACKAGES, newest, strict=True)))
+def _release(version: Version, oldest_transformers: Version, *newest: Version) -> LlamaFactoryRelease:
+    return LlamaFactoryRelease(version, oldest_transformers, dict(zip(_PACKAGES, newest, strict=True)))
 
 
 # Newest first. Up to 0.8.3 nothing was bounded from above: what was current when each was released; torch likewise.
-LLAMAFACTORY: tuple[Release, ...] = (
+LLAMAFACTORY: tuple[LlamaFactoryRelease, ...] = (
     _release((0, 9, 5), (4, 55), (5, 8), (2, 13), (0, 18), (1, 11), (0, 24), (0, 18)),
     _release((0, 9, 4), (4, 51), (4, 57), (2, 9), (0, 17), (1, 11), (0, 24), (0, 16)),
     _release((0, 9, 3), (4, 45), (4, 52), (2, 7), (0, 15), (1, 7), (0, 9), (0, 16)),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from memlint.errors import UsageError
-from memlint.formats.base import Context, Missing, nothing_launched
+from memlint.formats.base import Context, MissingFile, nothing_launched
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
@@ -142,7 +142,7 @@ def _companions(
     read = workspace.context().read
     for name in names:
         companion = read(name, document.path)
-        if isinstance(companion, Missing):
+        if isinstance(companion, MissingFile):
             if must_exist:
                 raise UsageError(f"--with {name}: {companion.message}")
             continue

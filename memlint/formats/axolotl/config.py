@@ -17,7 +17,7 @@ from memlint.formats.training_arguments import Arguments, read_arguments
 from memlint.run import UNKNOWN, Origin
 
 
-class Config(NamedTuple):
+class AxolotlConfig(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
     `placeholders`: keys whose value something else fills in. `version_evidence`: the key that bounds `versions`.
@@ -100,7 +100,7 @@ class Config(NamedTuple):
             fields.put(name, value, self.own.origin(key))
 
 
-def config_of(section: Section, context: Context, keys: Keys) -> Config:
+def config_of(section: Section, context: Context, keys: Keys) -> AxolotlConfig:
     """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out of `own`."""
     given = section.value
     placeholders = frozenset(key for key, value in given.items() if isinstance(key, str) and interpolated(value))
@@ -109,7 +109,7 @@ def config_of(section: Section, context: Context, keys: Keys) -> Config:
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
     own = read_arguments(plain, keys.defaults, named)
     hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, keys, context, versions))
-    return Config(plain, own, hf, context, versions, placeholders, version_evidence)
+    return AxolotlConfig(plain, own, hf, context, versions, placeholders, version_evidence)
 
 
 _EMULATES_BF16: Version = (2, 3)
@@ -196,10 +196,10 @@ def _options(value: Any) -> Any:
     return value
 
 
-def uses_fsdp(config: Config) -> bool:
+def uses_fsdp(config: AxolotlConfig) -> bool:
     """loaders/model.py:154, is_fsdp_enabled."""
     return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
 
 
-def default_origin(config: Config, detail: str = "") -> Origin:
+def default_origin(config: AxolotlConfig, detail: str = "") -> Origin:
     return Origin("default", detail=f"{config.own.source}: {detail}" if detail else config.own.source)

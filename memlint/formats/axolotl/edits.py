@@ -15,7 +15,7 @@ from memlint.formats.axolotl.parallel import shipped_deepspeed
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, placed, repeats
 from memlint.formats.fields import interpolated
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -55,7 +55,7 @@ def _written(config: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) ->
     """Axolotl's keys that say `changes`; None where one has no key, or a template fills that key in."""
     written: dict[str, Any] = {}
     for field in sorted(filter(KEYS.says, changes), key=_rank):
-        said = KEYS.write(Change(field, changes[field], changes, config, run))
+        said = KEYS.write(FieldChange(field, changes[field], changes, config, run))
         if said is None or any(interpolated(config.get(key)) for key in said):
             return None
         written |= said

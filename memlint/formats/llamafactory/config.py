@@ -18,7 +18,7 @@ from memlint.run import UNKNOWN, Origin
 Version = tuple[int, ...]
 
 
-class Config(NamedTuple):
+class LlamaFactoryConfig(NamedTuple):
     """One file. `own` reads LLaMA-Factory's keys, `hf` those of transformers' TrainingArguments.
 
     `model` is the name of the model, "" where nobody says it; `architecture` is None where it is not known, and
@@ -90,14 +90,14 @@ class Config(NamedTuple):
         fields.put(name, UNKNOWN if key in self.held else value, self.origin(key))
 
 
-def config(section: Section, context: Context, role: str, table: Keys) -> Config:
+def config(section: Section, context: Context, role: str, table: Keys) -> LlamaFactoryConfig:
     """The view of a v0 file; interpolated values are left out of it and named in `held`. `table`: the v0 keys."""
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
     versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
     own = read_arguments(plain, _defaults(table), named)
-    return Config(
+    return LlamaFactoryConfig(
         plain, own, arguments(plain, versions), context, versions, held, role=role, version_origins=version_origins
     )
 
@@ -114,7 +114,7 @@ def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:
     return Origin("default", detail=f"{named}: {detail}" if detail else named)
 
 
-def trains(config: Config) -> bool:
+def trains(config: LlamaFactoryConfig) -> bool:
     """Whether something trains: the file is not for inference or export."""
     return config.training
 
@@ -122,7 +122,7 @@ def trains(config: Config) -> bool:
 def tunes(*kinds: str) -> When:
     """Whether the model trains in one of these ways (`finetuning_type`)."""
 
-    def holds(config: Config) -> bool:
+    def holds(config: LlamaFactoryConfig) -> bool:
         return config.training and config.tuning in kinds
 
     return holds

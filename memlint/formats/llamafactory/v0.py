@@ -8,7 +8,7 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
-from memlint.formats.llamafactory.config import Config, config, default_origin
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, config, default_origin
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
@@ -48,7 +48,9 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     return finish(fields, view, companions, _schema_issues(view, document))
 
 
-def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issues: tuple[Issue, ...]) -> Parsed:
+def finish(
+    fields: Fields, view: LlamaFactoryConfig, companions: tuple[Companion, ...], issues: tuple[Issue, ...]
+) -> Parsed:
     """The run with everything that was said about it."""
     if view.role == "export":
         _exported(fields, view)
@@ -61,14 +63,14 @@ def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issu
     return Parsed(NAME, (run,), (*issues, *fields.issues), tuple(files), raw, places)
 
 
-def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
+def _schema_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
     """Schema violations; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
     return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
 
 
-def _is_declared(view: Config, issue: Issue) -> bool:
+def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
@@ -79,7 +81,7 @@ def _is_declared(view: Config, issue: Issue) -> bool:
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
 
 
-def _with_severity(view: Config, issue: Issue) -> Issue:
+def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
     """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
     compared with one name, lets the run start."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
@@ -94,7 +96,7 @@ def _with_severity(view: Config, issue: Issue) -> Issue:
     return issue
 
 
-def _interpolation(view: Config, key: str, value: str) -> Issue:
+def _interpolation(view: LlamaFactoryConfig, key: str, value: str) -> Issue:
     if "${" in value:
         message = (
             f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
@@ -105,7 +107,7 @@ def _interpolation(view: Config, key: str, value: str) -> Issue:
     return view.section.issue("interpolation", message, key, severity="warning")
 
 
-def apply_stack(fields: Fields, view: Config) -> None:
+def apply_stack(fields: Fields, view: LlamaFactoryConfig) -> None:
     """LLaMA-Factory pins the libraries below it (pyproject.toml): the newest that it allows is assumed."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     fields.behave(*BEHAVIOUR)
@@ -118,7 +120,7 @@ def apply_stack(fields: Fields, view: Config) -> None:
     fields.put("stack.framework_version", release, view.version_origins.get("llamafactory", origin))
 
 
-def apply_inference(fields: Fields, view: Config) -> None:
+def apply_inference(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Chat and API answer one request; `do_predict` and `do_eval` go through the evaluation loop."""
     if view.hf.flag("do_predict") or view.hf.flag("do_eval"):
         size = view.hf.integer("per_device_eval_batch_size")
@@ -129,7 +131,7 @@ def apply_inference(fields: Fields, view: Config) -> None:
     fields.infer("checkpointing.mode", "none", "nothing trains")
 
 
-def _exported(fields: Fields, view: Config) -> None:
+def _exported(fields: Fields, view: LlamaFactoryConfig) -> None:
     """No step runs, and no card has to hold the model (hparams/parser.py:694-699, train/tuner.py: export_model)."""
     reason = "an export merges and saves weights: no step runs"
     if not is_v1(view.section.value):

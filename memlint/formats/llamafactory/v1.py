@@ -9,8 +9,8 @@ from memlint.formats.accelerate.format import recognise as recognise_accelerate
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, interpolated, root
 from memlint.formats.hardware import apply_hardware
-from memlint.formats.llamafactory.config import Config
-from memlint.formats.llamafactory.keys_v1 import KEYS, Layout
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.llamafactory.keys_v1 import KEYS, V1Config
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
     Companion,
@@ -30,7 +30,7 @@ from memlint.source.document import Document
 def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
     view = find_model(_view(document, context, role))
-    layout = Layout(view)
+    layout = V1Config(view)
     fields = Fields()
     apply_stack(fields, view)
     apply_hardware(fields, context)
@@ -52,7 +52,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     return Parsed(NAME, (run,), issues, files, raw, places)
 
 
-def _absent(fields: Fields, view: Config) -> None:
+def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
     """What the v1 layout has no key for."""
     for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
         fields.put(name, False, view.own.default_origin)
@@ -76,7 +76,7 @@ def _with_severity(issue: Issue, context: Context) -> Issue | None:
     return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
-def _view(document: Document, context: Context, role: str) -> Config:
+def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig:
     """v1's keys seen through the v0 view: `model` stands for `model_name_or_path`."""
     section = root(document)
     held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
@@ -90,10 +90,10 @@ def _view(document: Document, context: Context, role: str) -> Config:
         defaults["model_name_or_path"] = value["model"]
     plain = section._replace(value=value)
     own = read_arguments(plain, defaults, named)
-    return Config(plain, own, read_arguments(plain, {}, named), context, versions, held, role=role)
+    return LlamaFactoryConfig(plain, own, read_arguments(plain, {}, named), context, versions, held, role=role)
 
 
-def _accumulation(fields: Fields, view: Config) -> None:
+def _accumulation(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Micro batches a step: the global batch over what all ranks take at once (v1/core/utils/batching.py)."""
     size, micro = view.own.integer("global_batch_size"), fields.get("batch.micro_batch_size")
     ranks = fields.get("parallelism.data_parallel_size")
@@ -106,7 +106,7 @@ def _accumulation(fields: Fields, view: Config) -> None:
         fields.unknown("batch.gradient_accumulation_steps", "it follows from the number of GPUs")
 
 
-def _companions(fields: Fields, layout: Layout) -> tuple[Companion, ...]:
+def _companions(fields: Fields, layout: V1Config) -> tuple[Companion, ...]:
     """The files that `dist_config` (v1/plugins/trainer_plugins/distributed) and the launcher name."""
     view = layout.config
     if layout.word("dist_config.name") == "deepspeed":
@@ -118,7 +118,7 @@ def _companions(fields: Fields, layout: Layout) -> tuple[Companion, ...]:
     return tuple(Companion("accelerate", document, document.value) for document in launched)
 
 
-def _deepspeed_arguments(view: Config) -> Arguments:
+def _deepspeed_arguments(view: LlamaFactoryConfig) -> Arguments:
     """v1 fills `auto` itself: bf16 where the file leaves it open (v1/plugins/model_plugins/deepspeed_utils.py:55)."""
     filled: Mapping[str, Any] = {
         "bf16": True,

@@ -10,33 +10,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Key, Keys, Written
+from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.trainer import model, parallel, training
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.recognise import is_trl
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 
 
-def _is_trl(change: Change) -> bool:
+def _is_trl(change: FieldChange) -> bool:
     """Whether TRL reads the file: only it makes adapters and quantization of its keys (get_peft_config,
     get_quantization_config); a script of its own may declare fewer keys."""
     return is_trl(change.section)
 
 
-def _trains_quantized(change: Change) -> bool:
+def _trains_quantized(change: FieldChange) -> bool:
     """TRL's scripts make adapters where `use_peft` asks for them, and 4 bits alone cannot train."""
     adapts = change.changes.get("method.kind") == "lora" or bool(change.section.get("use_peft"))
     return _is_trl(change) and (change.value != 4 or adapts)
 
 
-def _write_targets(change: Change) -> Written | None:
+def _write_targets(change: FieldChange) -> Written | None:
     """TRL takes a list of names; a single one is written as it is (model_config.py, __post_init__)."""
     names = list(change.value) if isinstance(change.value, (tuple, list)) else []
     key = OWN_KEYS["lora_target_modules"].spelling(change)
     return {key: names[0] if len(names) == 1 else names} if names else None
 
 
-def _write_length(change: Change) -> Written | None:
+def _write_length(change: FieldChange) -> Written | None:
     """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
     row = OWN_KEYS["max_length"]
     if row.spelled(change.value) is None:
@@ -49,12 +49,12 @@ def _write_length(change: Change) -> Written | None:
 _OFFLOADING = {"sft": (0, 19), "pt": (0, 19), "dpo": (0, 29), "rm": (0, 29), "kto": (1, 16)}
 
 
-def _offloads_activations(change: Change) -> bool:
+def _offloads_activations(change: FieldChange) -> bool:
     since = _OFFLOADING.get(change.run.method.stage)
     return since is not None and change.run.stack.trl >= since
 
 
-def _read_activation_offloading(fields: Fields, config: Config) -> None:
+def _read_activation_offloading(fields: Fields, config: TrainerConfig) -> None:
     if config.is_on("activation_offloading"):
         fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))
 

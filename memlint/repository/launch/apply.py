@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Advice
 from memlint.findings import Finding
-from memlint.formats.base import Context, Launch, Missing, Parsed
+from memlint.formats.base import Context, Launch, MissingFile, Parsed
 from memlint.formats.fields import as_int
 from memlint.run import LAUNCH, Origin, Run
 from memlint.source.document import Document
@@ -68,7 +68,7 @@ def _read(launch: Launch, path: str, context: Context, sharded: bool) -> tuple[D
         from memlint.formats.engine_files import claims, deepspeed_file, launch_file  # where a command names a file
 
         reader = launch_file if name == launch.config_file else deepspeed_file
-        if isinstance(document, Missing) or not claims(reader, document):
+        if isinstance(document, MissingFile) or not claims(reader, document):
             return None
         if not launch.gpus and launch.is_beyond(as_int(document.value.get("num_processes")) or 0):
             return None
