@@ -10,9 +10,9 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, interpolated
 from memlint.formats.keys import Keys, When
+from memlint.formats.llamafactory.releases import llamafactory_versions
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, arguments, read_arguments
-from memlint.formats.versions import llamafactory_versions
 from memlint.run import UNKNOWN, Origin
 
 Version = tuple[int, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from memlint.formats.keys import Key, Keys, Write
 from memlint.formats.llamafactory.config import trains, tunes
+from memlint.formats.llamafactory.loss import read_loss, read_preference, write_loss
 from memlint.formats.llamafactory.method import (
     freezes,
     has_reward_model,
@@ -52,12 +53,10 @@ from memlint.formats.llamafactory.training import (
     read_beams,
     read_checkpointing,
     read_inference_dtype,
-    read_loss,
     read_low_rank,
     read_max_new_tokens,
     read_packing,
     read_pixels,
-    read_preference,
     read_samples,
     read_server,
     read_shift_attention,
@@ -66,7 +65,6 @@ from memlint.formats.llamafactory.training import (
     write_attention,
     write_checkpointing,
     write_evaluation,
-    write_loss,
     write_offloaded_checkpoints,
     write_optimizer,
 )

@@ -9,6 +9,7 @@ from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config, default_origin
+from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
@@ -19,13 +20,11 @@ from memlint.formats.llamafactory.parallel import (
     apply_unused_parameters,
 )
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin
 from memlint.source.document import Document
 
 NAME = "llamafactory"
-_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
 PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 
@@ -45,7 +44,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     if not view.training:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)
-    return finish(fields, view, companions, _schema_issues(view, document))
+    return finish(fields, view, companions, v0_issues(view, document))
 
 
 def finish(
@@ -61,50 +60,6 @@ def finish(
     raw: dict[str, Any] = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
     return Parsed(NAME, (run,), (*issues, *fields.issues), tuple(files), raw, places)
-
-
-def _schema_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
-    """Schema violations; an interpolation is none, but nothing can be said about its value."""
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
-    held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
-
-
-def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
-    """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
-    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
-        return False
-    declared = next(filter(None, (view.context.declared(key, below) for below in _ARGUMENTS)), "")
-    if issue.code == "unknown-key":
-        return bool(declared)
-    return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
-
-
-def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
-    """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
-    compared with one name, lets the run start."""
-    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    value = view.section.value.get(key) if isinstance(key, str) else None
-    if issue.code not in ("bad-value", "wrong-type") or not isinstance(value, str):
-        return issue
-    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
-    if properties.get(key, {}).get("$ref") == "#/$defs/flag":
-        return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
-    if key == "export_device":
-        return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
-    return issue
-
-
-def _interpolation(view: LlamaFactoryConfig, key: str, value: str) -> Issue:
-    if "${" in value:
-        message = (
-            f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
-            "`resolve=True` (hparams/parser.py:120), the text arrives as it stands"
-        )
-    else:
-        message = f"`{key}: {value[:60]}` looks like a template's variable; its value is not known here"
-    return view.section.issue("interpolation", message, key, severity="warning")
 
 
 def apply_stack(fields: Fields, view: LlamaFactoryConfig) -> None:

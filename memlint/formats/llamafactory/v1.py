@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.accelerate.format import recognise as recognise_accelerate
-from memlint.formats.base import Context, Issue, Parsed
+from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, interpolated, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.llamafactory.issues import v1_issues
 from memlint.formats.llamafactory.keys_v1 import KEYS, V1Config
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
@@ -20,10 +21,10 @@ from memlint.formats.llamafactory.parallel import (
     deepspeed_companion,
     read_world,
 )
+from memlint.formats.llamafactory.releases import NEWEST
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
-from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, read_arguments
-from memlint.formats.versions import NEWEST
 from memlint.source.document import Document
 
 
@@ -46,9 +47,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     files = (document, *(c.document for c in companions if c.document is not document))
     raw = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v1", context.versions)
-    judged = (_with_severity(issue, context) for issue in found)
-    issues = (*(issue for issue in judged if issue is not None), *fields.issues)
+    issues = (*v1_issues(view, document), *fields.issues)
     return Parsed(NAME, (run,), issues, files, raw, places)
 
 
@@ -57,23 +56,6 @@ def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
     for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
         fields.put(name, False, view.own.default_origin)
     fields.infer("evaluation.enabled", False, "the v1 trainer does not evaluate")
-
-
-_CONFIG = "llamafactory/v1/config"
-
-
-def _with_severity(issue: Issue, context: Context) -> Issue | None:
-    """v1 is no release of its own and its keys still move: the schema is that of the newest commit. A copy of
-    LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
-    and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
-    key = issue.pointer[0] if issue.pointer else ""
-    if isinstance(key, str) and context.declared("model", _CONFIG):
-        theirs = bool(context.declared(key, _CONFIG))
-        return None if theirs and (issue.code == "unknown-key" or key.endswith("_config")) else issue
-    if issue.pointer == ("template",):
-        message = "`template` is gone after llamafactory 0.9.5: the model's own chat template is used"
-        return issue._replace(code="removed-key", message=message, severity="info")
-    return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
 def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig:

@@ -23,10 +23,10 @@ from memlint.formats.trainer.model import model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
+from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
-from memlint.formats.versions import trainer_versions
 from memlint.formats.vision_towers import apply_towers
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path

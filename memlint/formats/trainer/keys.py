@@ -11,7 +11,7 @@ from typing import Any
 
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Key, Keys, Written
-from memlint.formats.trainer import model, parallel, training
+from memlint.formats.trainer import method, model, parallel, training
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.recognise import is_trl
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
@@ -168,7 +168,7 @@ _ADAPTER = (
         about="Train a LoRA adapter: gradients and optimizer state exist for its parameters alone.",
         values={True: "lora", False: "full"},
         can_write=_is_trl,
-        read=model.read_method,
+        read=method.read_method,
     ),
     Key(
         *("use_lora", "flag", "method.kind"),
@@ -200,7 +200,7 @@ _ADAPTER = (
         older=("lora_rank",),
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
@@ -209,7 +209,7 @@ _ADAPTER = (
         of="ModelConfig",
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
@@ -218,15 +218,15 @@ _ADAPTER = (
         of="ModelConfig",
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
         *("lora_target_modules", "words", "method.targets"),
         about="The linear layers that get an adapter. `all-linear` means every one but the head.",
         older=("target_modules", "lora_target"),
-        when=model.trains_adapter,
-        read=model.read_targets,
+        when=method.trains_adapter,
+        read=method.read_targets,
         can_add=_is_trl,
         write=_write_targets,
     ),
@@ -235,7 +235,7 @@ _ADAPTER = (
         about="Modules trained in full beside the adapter, each a second copy with gradients and optimizer state.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -243,7 +243,7 @@ _ADAPTER = (
         about="Modules that get no adapter although `lora_target_modules` names them.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -252,7 +252,7 @@ _ADAPTER = (
         values={"none": "none", "all": "all", "lora_only": "lora_only"},
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -260,7 +260,7 @@ _ADAPTER = (
         about="Parameters that get an adapter without being a linear layer, such as the experts' weights.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -269,7 +269,7 @@ _ADAPTER = (
         values=_TRUE,
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -278,7 +278,7 @@ _ADAPTER = (
         values=_TRUE,
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
 )

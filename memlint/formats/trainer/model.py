@@ -1,11 +1,11 @@
-"""Model, dtype, attention, quantization and adapter of a Trainer file, where a key's meaning hangs on others."""
+"""Model, dtype, attention and quantization of a Trainer file, where a key's meaning hangs on others."""
 
 from __future__ import annotations
 
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_bool, as_int, as_words
+from memlint.formats.fields import Fields, as_bool, as_int
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
+from memlint.formats.trainer.method import training_mode, training_mode_key
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT
 from memlint.run import Origin
 
@@ -119,8 +119,8 @@ def _four_bit_key(config: TrainerConfig) -> str:
         return "lora_rank"
     if as_int(config.section.value.get("bits")) == 4:
         return "bits"
-    if _mode(config) == "qlora":
-        return _mode_key(config)
+    if training_mode(config) == "qlora":
+        return training_mode_key(config)
     return next((key for key in ("load_in_4bit", "use_qlora") if config.is_on(key)), "")
 
 
@@ -154,57 +154,3 @@ def _read_four_bits(fields: Fields, config: TrainerConfig, key: str) -> None:
         dtype, where = config.text("dtype")
         if dtype in DTYPES:
             fields.put("model.quantization.storage_dtype", DTYPES[dtype], config.section.origin(where))
-
-
-def read_method(fields: Fields, config: TrainerConfig) -> None:
-    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
-    key = _adapter_key(config)
-    if not key:
-        fields.put("method.kind", "full", config.args.origin("use_peft"))
-        return
-    fields.put("method.kind", "lora", config.section.origin(key))
-    fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
-
-
-def trains_adapter(config: TrainerConfig) -> bool:
-    return bool(_adapter_key(config))
-
-
-def _adapter_key(config: TrainerConfig) -> str:
-    """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
-    value = config.section.value
-    for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):
-        wants = as_bool(value.get(key))
-        if wants is not None:
-            return key if wants else ""
-    if _mode(config):
-        return _mode_key(config) if _mode(config) in ("lora", "qlora") else ""
-    if config.is_on("full_finetune"):
-        return ""
-    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
-
-
-def _mode(config: TrainerConfig) -> str:
-    """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
-    word = config.text("train_mode")[0].lower()
-    return word if word in ("full", "lora", "qlora") else ""
-
-
-def _mode_key(config: TrainerConfig) -> str:
-    return "train_mode" if "train_mode" in config.section.value else "method"
-
-
-def read_targets(fields: Fields, config: TrainerConfig) -> None:
-    """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
-    key = config.args.written("lora_target_modules") or ""
-    words = as_words(config.section.value.get(key)) if key else ()
-    if words:
-        fields.put("method.targets", words, config.section.origin(key))
-    elif config.first("lora_rank", "bits") and not config.first("lora_r"):
-        fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
-    else:
-        family = getattr(config.architecture, "family", "")
-        targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)
-        fields.put(
-            "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
-        )
