@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from memlint.errors import UsageError
-from memlint.formats.base import Context, MissingFile, nothing_launched
+from memlint.formats.base import Context, MissingFile, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
@@ -48,7 +48,7 @@ def context_facts(
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
     if stated.isolated or "companions" in settings.origins:  # `with: []`: nothing but the config takes part
-        facts |= {"launches": nothing_launched, "launchers": nothing_launched}
+        facts |= {"launch_commands": no_launches, "launch_files": no_launches}
     return facts
 
 

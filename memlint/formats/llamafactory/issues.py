@@ -22,7 +22,7 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
         return False
-    declared = next(filter(None, (view.context.declared(key, below) for below in _V0_ARGUMENTS)), "")
+    declared = next(filter(None, (view.context.field_annotations(key, below) for below in _V0_ARGUMENTS)), "")
     if issue.code == "unknown-key":
         return bool(declared)
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
@@ -69,8 +69,8 @@ def _v1_issue(issue: Issue, context: Context) -> Issue | None:
     LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
     and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
     key = issue.pointer[0] if issue.pointer else ""
-    if isinstance(key, str) and context.declared("model", _V1_ARGUMENTS):
-        theirs = bool(context.declared(key, _V1_ARGUMENTS))
+    if isinstance(key, str) and context.field_annotations("model", _V1_ARGUMENTS):
+        theirs = bool(context.field_annotations(key, _V1_ARGUMENTS))
         return None if theirs and (issue.code == "unknown-key" or key.endswith("_config")) else issue
     if issue.pointer == ("template",):
         message = "`template` is gone after llamafactory 0.9.5: the model's own chat template is used"

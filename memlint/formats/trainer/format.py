@@ -64,7 +64,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def stands(rule: str, document: Document, context: Context) -> bool:
     """Whether what `rule` found stands: a script that loads YAML itself gives the arguments that it likes."""
-    return rule not in _OF_PARSERS or document.syntax == "json" or not context.own_reader()
+    return rule not in _OF_PARSERS or document.syntax == "json" or not context.loads_own_yaml()
 
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:

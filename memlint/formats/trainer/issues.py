@@ -40,7 +40,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
 
 def _is_read_by_a_script(config: TrainerConfig) -> bool:
     """Whether a script of the repository loads the YAML itself, without a parser."""
-    return config.section.document.syntax != "json" and config.context.own_reader()
+    return config.section.document.syntax != "json" and config.context.loads_own_yaml()
 
 
 def is_record(value: Any) -> bool:
@@ -88,14 +88,14 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
     scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
-    if scripts_may and config.context.declared(issue.pointer[0]):
+    if scripts_may and config.context.field_annotations(issue.pointer[0]):
         return None
     return issue._replace(severity="warning" if framework in config.stated else "info")
 
 
 def _converts(config: TrainerConfig) -> bool:
     """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
-    return bool(config.trl) and "TrlParser" in config.context.parsers()
+    return bool(config.trl) and "TrlParser" in config.context.argument_parsers()
 
 
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
@@ -130,7 +130,7 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     for key in section.value:
         if isinstance(key, str) and key not in known:
             near = _slip_of(key, known, section.value)
-            if near and _fits(near, section.value[key]) and not config.context.declared(key):
+            if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
 
