@@ -156,10 +156,11 @@ class Parsed(NamedTuple):
 class Format(Protocol):
     """The names that a format module has.
 
-    Three more are optional: `dialect(context) -> str`, where releases read YAML differently; `reads_releases(run) ->
-    bool`, whether releases other than those in force would read the files as another run (without it every question
-    about another release reads them again); `stands(rule, document, context) -> bool`, whether what the rule of that
-    id found is to be said of this file.
+    Three more are optional:
+    `dialect(context) -> str`: the YAML dialect, where it depends on the release.
+    `reads_releases(run) -> bool`: whether another release would read the files as another run; without this function
+    the files are read again for every release that is asked about.
+    `rule_applies(rule, document, context) -> bool`: whether that rule's findings are reported for this file.
     """
 
     NAME: str  # "llamafactory"

@@ -1,9 +1,9 @@
-"""Where a file that a config names may be: the working directory, the config's folder, then its ancestors.
+"""Finds a file that a config names: in the working directory, the config's folder, then the folders above it.
 
 Launchers start from anywhere, so a relative `deepspeed: examples/deepspeed/ds_z3_config.json` is usually
 relative to the repository and not to the file. In 77 of 78 public LLaMA-Factory configs that name another
-file, it is found in that order. Nothing outside of the root is ever opened, and no URL. This module does no
-I/O of its own: it is given `Files`.
+file, it is found in that order. No URL and nothing outside of the root is ever opened. This module does no
+I/O of its own: all of it goes through `Files`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Files(NamedTuple):
-    """The file system as references see it. `read` may raise OSError; paths are absolute and posix."""
+    """The file system functions that this module uses. Paths are absolute and posix; `read` may raise OSError."""
 
     is_file: Callable[[str], bool]
     exists: Callable[[str], bool]
@@ -80,7 +80,7 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
 
 
 def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-    """Places as people know them: below the working directory without it."""
+    """Paths as messages show them: relative to the working directory where they are below it."""
     below = cwd.rstrip("/") + "/"
     return tuple(place[len(below) :] if place.startswith(below) else place for place in places)
 
@@ -117,7 +117,7 @@ def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document |
 
 
 def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
-    """Whether `target` is `start` or one of the files that led to `start`."""
+    """Whether `target` is `start` or one of the files whose references led to `start`."""
     seen = set()
     while start and start not in seen:
         if start == target:
@@ -128,7 +128,7 @@ def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
 
 
 def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
-    """What a format says about a reference it could not follow, with the places that were tried."""
+    """The issue about a reference that could not be followed, with the paths that were tried."""
     where = "; tried " + ", ".join(missing.tried) if missing.tried else ""
     code = f"{missing.code}-reference"
     return Issue(code, missing.message + where, path, pointer, ISSUES[code].severity)

@@ -1,7 +1,8 @@
-"""Framework versions that a file gives away: the newest releases whose arguments still have its keys.
+"""Bounds on a framework's version that follow from a file's keys: the newest release that still has each key.
 
 HfArgumentParser and TrlParser refuse a key that no argument has (transformers 5.23 hf_argparser.py, parse_dict), so a
-file with `max_seq_length` cannot be for the TRL of today. Versions that somebody states are never second-guessed.
+file with `max_seq_length` cannot be for the TRL of today. A version that the user or the repository states always
+comes first.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
 
 
 class Evidence(NamedTuple):
-    """`version`: the newest release that has `key`."""
+    """What a key proves about a framework: `version` is the newest release that still has `key`."""
 
     version: Version
     key: str
@@ -31,7 +32,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(section: Section, schema: str, frameworks: Iterable[str]) -> dict[str, Evidence]:
-    """The oldest bound per framework that the section's keys set; nothing for a framework that none bounds."""
+    """The lowest such bound by framework; a framework without a bound is left out."""
     found: dict[str, Evidence] = {}
     removed = _removed(schema)
     for key in section.value.keys() & removed.keys():

@@ -91,12 +91,14 @@ class Engine:
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
-        stands = getattr(format_, "stands", None)
+        rule_applies = getattr(format_, "rule_applies", None)
         for index, estimate in enumerate(estimates):
             under = self._under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             judged = self._judge(format_, parsed, index, estimate, facts, fixes)
-            found.extend(one for one in judged if stands is None or stands(one.finding.rule, document, context))
+            found.extend(
+                one for one in judged if rule_applies is None or rule_applies(one.finding.rule, document, context)
+            )
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
         return Analysis(document, format_, recognition, parsed, estimates, _ordered(found))

@@ -122,17 +122,17 @@ def half_precision(own: Arguments, context: Context, torch: Version) -> tuple[st
     2.3 on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file
     that gives no `bf16` means `auto`, one that leaves it empty means none.
     """
-    said: Any = own.section.value.get("bf16", "auto")
-    said = as_bool(said) if as_bool(said) is not None else said
-    if own.flag("fp16") and said in ("auto", None, False):
+    bf16: Any = own.section.value.get("bf16", "auto")
+    bf16 = as_bool(bf16) if as_bool(bf16) is not None else bf16
+    if own.flag("fp16") and bf16 in ("auto", None, False):
         return "float16", "fp16"
-    if said == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
-        unsaid = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
-        said = None
-        if unsaid:
+    if bf16 == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
+        undecided = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
+        bf16 = None
+        if undecided:
             return "float16", "bf16"
-    if said or own.flag("bfloat16"):
-        return "bfloat16", "bf16" if said else "bfloat16"
+    if bf16 or own.flag("bfloat16"):
+        return "bfloat16", "bf16" if bf16 else "bfloat16"
     return "", "bf16"
 
 

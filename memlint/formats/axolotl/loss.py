@@ -72,8 +72,8 @@ def write_loss(change: FieldChange) -> Written | None:
         return None
     plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if change.value == "liger" else (_CUT, _LOSSES[0])
     named = plugins or []
-    said = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
-    return said if plugin in named else {**said, "plugins": [*named, plugin]}
+    keys = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
+    return keys if plugin in named else {**keys, "plugins": [*named, plugin]}
 
 
 def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:

@@ -219,12 +219,12 @@ _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 def _fused_projections(config: AxolotlConfig) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
-    said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
+    kernels = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
     if config.family in families.WITHOUT_LORA_KERNELS:
         return ()
-    if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
-        return tuple(group for group, value in said.items() if value)
-    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(said)
+    if any(value is not None for value in kernels.values()) or config.own.written("lora_embedding_kernel"):
+        return tuple(group for group, value in kernels.items() if value)
+    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(kernels)
 
 
 def _without_kernels(config: AxolotlConfig) -> bool:
@@ -256,12 +256,12 @@ def write_adapter(change: FieldChange) -> Written | None:
     if any(config.get(key) for key in _WITHOUT_ADAPTERS):
         return None
     four_bits = quantized["bits"] == 4
-    said: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
-    said |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
-    said |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
+    keys: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
+    keys |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
+    keys |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
     if kind is None:
-        return said if targets is None else None
-    return {**said, **_target_keys(targets)} if _takes_an_adapter(config) else None
+        return keys if targets is None else None
+    return {**keys, **_target_keys(targets)} if _takes_an_adapter(config) else None
 
 
 def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:

@@ -148,9 +148,9 @@ def _with_module_rules(found: Quantization, config: AxolotlConfig) -> Quantizati
 
 def _skipped(config: AxolotlConfig, bits: float) -> tuple[str, ...]:
     """Modules that are left as they are (loaders/model.py:782-814, _set_quantization_config)."""
-    said = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
-    if bits == 4 and isinstance(said, list):
-        return tuple(str(name) for name in said[:_MOST_SKIPPED])
+    skipped = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
+    if bits == 4 and isinstance(skipped, list):
+        return tuple(str(name) for name in skipped[:_MOST_SKIPPED])
     own = families.NOT_QUANTIZED.get(config.family)
     return own.modules if own is not None and config.release >= own.since and bits in own.bits else ()
 

@@ -11,7 +11,7 @@ from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.model import fsdp_version
 from memlint.formats.base import Issue, MissingFile
-from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.references import issue as reference_issue
@@ -72,13 +72,13 @@ def apply_launch_file(fields: Fields, config: AxolotlConfig) -> tuple[UsedSectio
     found = []
     for document in config.context.companions:
         section = root(document, "companion")
-        if claims(launch_file, document):
+        if recognises(launch_file, document):
             fields.issues.extend(launch_file.accelerate_issues(section, config.context))
             launch_file.apply_world(fields, section)
             named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
             found.append(UsedSection("accelerate", section))
             found += [UsedSection("deepspeed", named)] if named is not None else []
-        elif claims(deepspeed_file, document) and not config.own.get("deepspeed"):
+        elif recognises(deepspeed_file, document) and not config.own.get("deepspeed"):
             _apply_deepspeed(fields, config, section)
             found.append(UsedSection("deepspeed", section))
     return tuple(found)

@@ -18,11 +18,11 @@ def apply_stack(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     fields.behave(*BEHAVIOUR)
     origin = config.version_evidence or default_origin(config, "what its packaging allows")
-    said = config.context.version_origins
+    origins = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
-        where = said.get(name, Origin("setting")) if name in config.context.versions else origin
+        where = origins.get(name, Origin("setting")) if name in config.context.versions else origin
         fields.put(f"stack.{name}", tuple(config.versions[name]), where)
-    where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
+    where = origins.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
     fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
     # utils/__init__.py:81, set_pytorch_cuda_alloc_conf (0.5 to 0.6: train.py:60), unless the environment says otherwise
     segments = config.release >= _SETS_EXPANDABLE_SEGMENTS and config.versions["torch"] >= (2, 2)
@@ -82,8 +82,8 @@ def _has_penalty(config: AxolotlConfig) -> bool:
     """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
     if config.rl not in ("grpo", "gdpo"):
         return True
-    said = config.below("trl").get("beta")
-    beta = as_number(config.own.get("rl_beta") if said is None else said)
+    written = config.below("trl").get("beta")
+    beta = as_number(config.own.get("rl_beta") if written is None else written)
     return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
 
@@ -146,10 +146,10 @@ def read_checkpointing(fields: Fields, config: AxolotlConfig) -> None:
     on = config.own.flag(key) or word in _OFFLOADING
     config.put(fields, "checkpointing.mode", key, "full" if on else "none")
     kwargs = config.below("gradient_checkpointing_kwargs")
-    said = as_bool(kwargs.get("use_reentrant"))
-    where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
+    option = as_bool(kwargs.get("use_reentrant"))
+    where = config.own.origin("gradient_checkpointing_kwargs" if option is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
-    reentrant = (plain if said is None else said) and config.family not in families.NEVER_REENTRANT
+    reentrant = (plain if option is None else option) and config.family not in families.NEVER_REENTRANT
     fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
@@ -180,9 +180,11 @@ def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
     if fields.get("checkpointing.mode") != "full" or not (asked or word in _OFFLOADING):
         return
     config.put(fields, "checkpointing.offload", key, True)
-    said = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
+    reentrant = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
     wrapped = not config.adapter and asked != "hidden_states" and config.release >= _OFFLOADS_BY_HOOKS
-    if wrapped or (asked == "hidden_states" and said is None):  # validation.py:1660; torch's wrapper is never reentrant
+    if wrapped or (
+        asked == "hidden_states" and reentrant is None
+    ):  # validation.py:1660; torch's wrapper is never reentrant
         config.put(fields, "checkpointing.reentrant", key, False)
 
 

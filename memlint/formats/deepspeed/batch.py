@@ -119,9 +119,9 @@ def _compare(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: str, a
     here, there = as_number(view.raw(key)), args.number(argument)
     if here is None or there is None or here == there or args.flag("auto_find_batch_size"):
         return
-    said = "" if args.written(argument) else " (its default)"
+    note = "" if args.written(argument) else " (its default)"
     message = (
-        f"`{key}: {view.raw(key)}` contradicts `{argument}: {args.get(argument)}`{said}: "
+        f"`{key}: {view.raw(key)}` contradicts `{argument}: {args.get(argument)}`{note}: "
         'transformers raises ValueError; write "auto" here'
     )
     _refuse(fields, view, key, message, _related(args, argument))
@@ -169,8 +169,8 @@ def _compare_step(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: s
     here = view.integer(key)
     if here is None or here == steps or {here, steps} <= {0, 1}:
         return
-    said = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
-    message = f'`{key}: {here}` contradicts {said}: transformers raises ValueError; write "auto" here'
+    other = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
+    message = f'`{key}: {here}` contradicts {other}: transformers raises ValueError; write "auto" here'
     _refuse(fields, view, key, message, _related(args, argument))
 
 

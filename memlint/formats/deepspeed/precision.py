@@ -18,14 +18,14 @@ def enabled_half(fields: Fields, view: DeepSpeedConfig) -> tuple[str, Origin]:
     for key, dtype in _HALVES:
         enabled = f"{key}.enabled"
         if view.is_auto(enabled) or (view.raw(key) is None and view.arguments is not None):
-            if view.arguments is not None and _asked(view, key):
+            if view.arguments is not None and _is_requested(view, key):
                 return dtype, view.arguments.origin(key)
         elif view.flag(enabled):
             return dtype, view.origin(enabled)
     return "", view.origin("bf16")
 
 
-def _asked(view: DeepSpeedConfig, key: str) -> bool:
+def _is_requested(view: DeepSpeedConfig, key: str) -> bool:
     """`bf16: auto` becomes `bf16 or bf16_full_eval` (transformers 5.23 integrations/deepspeed.py:172)."""
     return view.arguments is not None and (view.arguments.flag(key) or view.arguments.flag(f"{key}_full_eval"))
 
@@ -119,13 +119,12 @@ def _contradictions(fields: Fields, view: DeepSpeedConfig) -> None:
     args = view.arguments
     for key, _ in _HALVES:
         enabled = f"{key}.enabled"
-        said = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
-        if args is None or said is None or said == _asked(view, key):
+        enabled_here = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
+        if args is None or enabled_here is None or enabled_here == _is_requested(view, key):
             continue
-        word, asked = str(said).lower(), str(not said).lower()
-        message = (
-            f"`{key}.enabled: {word}` here and `{key}: {asked}` in the training arguments: transformers refuses both"
-        )
-        place = (args.section.document.path, (*args.section.pointer, args.written(key) or key), f"`{key}`: {asked}")
+        word, requested = str(enabled_here).lower(), str(not enabled_here).lower()
+        theirs = f"`{key}: {requested}` in the training arguments"
+        message = f"`{key}.enabled: {word}` here and {theirs}: transformers refuses both"
+        place = (args.section.document.path, (*args.section.pointer, args.written(key) or key), f"`{key}`: {requested}")
         related = (place,) if args.written(key) else ()
         fields.issues.append(view.section.issue("conflict", message, key, "enabled", related=related))

@@ -92,8 +92,8 @@ def read_tensor_parallel(fields: Fields, view: DeepSpeedConfig) -> None:
 def read_overlap(fields: Fields, view: DeepSpeedConfig) -> None:
     """`overlap_comm` unset means on at stage 3 only (zero/config.py, overlap_comm_valid)."""
     key = f"{ZERO}.overlap_comm"
-    said = as_bool(view.raw(key))
-    on = fields.get("parallelism.zero.stage") == 3 if said is None else said
+    written = as_bool(view.raw(key))
+    on = fields.get("parallelism.zero.stage") == 3 if written is None else written
     fields.put("parallelism.zero.overlap_comm", on, view.origin(key))
 
 
@@ -158,5 +158,5 @@ def _device_written(change: FieldChange, part: str) -> Written | None:
     if change.value not in DEVICES:
         return None
     zero = change.section.get(ZERO)
-    speaks = isinstance(zero, dict) and any(key in zero for key in (part, "cpu_offload", "cpu_offload_params"))
-    return {f"{ZERO}.{part}.device": change.value} if change.value != "none" or speaks else {}
+    mentions_device = isinstance(zero, dict) and any(key in zero for key in (part, "cpu_offload", "cpu_offload_params"))
+    return {f"{ZERO}.{part}.device": change.value} if change.value != "none" or mentions_device else {}

@@ -13,8 +13,8 @@ _V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Fact
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
-    held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
+    unresolved = (_interpolation(view, key, document.value[key]) for key in sorted(view.unresolved))
+    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *unresolved)
 
 
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:

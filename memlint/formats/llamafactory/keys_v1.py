@@ -173,11 +173,11 @@ def _read_precision(fields: Fields, layout: V1Config) -> None:
 
 def _read_attention(fields: Fields, layout: V1Config) -> None:
     own = layout.config.own
-    said = own.word("flash_attn")
-    if said in _ATTENTION:
-        layout.put(fields, "attention.implementation", "flash_attn", said)
+    requested = own.word("flash_attn")
+    if requested in _ATTENTION:
+        layout.put(fields, "attention.implementation", "flash_attn", requested)
     else:
-        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
+        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {requested}`")
 
 
 def _read_checkpointing(fields: Fields, layout: V1Config) -> None:

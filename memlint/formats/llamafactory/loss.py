@@ -53,7 +53,7 @@ def write_loss(change: FieldChange) -> Written | None:
 def _loss_kind(fields: Fields, config: LlamaFactoryConfig) -> None:
     if config.own.flag("enable_liger_kernel"):
         _liger(fields, config)
-    elif "enable_liger_kernel" in config.held:
+    elif "enable_liger_kernel" in config.unresolved:
         fields.unknown("loss.kind", "`enable_liger_kernel` is an interpolation")
     elif config.hf.flag("use_liger_kernel"):
         _liger_of_the_trainer(fields, config)

@@ -40,7 +40,7 @@ def write_kind(change: FieldChange) -> Written | None:
 
 def read_alpha(fields: Fields, config: LlamaFactoryConfig) -> None:
     """hparams/finetuning_args.py:587: `lora_alpha or lora_rank * 2`."""
-    if config.own.integer("lora_alpha") or "lora_alpha" in config.held:
+    if config.own.integer("lora_alpha") or "lora_alpha" in config.unresolved:
         config.put(fields, "method.alpha", "lora_alpha", config.whole("lora_alpha"))
     else:
         origin = default_origin(config.versions, "lora_alpha = 2 * lora_rank")

@@ -18,7 +18,7 @@ _DEQUANTIZED = ("mxfp4", "fp8")
 def find_model(config: LlamaFactoryConfig) -> LlamaFactoryConfig:
     """`config` with the model's name and architecture, and where that came from."""
     name = config.text("model_name_or_path") or config.context.model_name
-    if not name or "model_name_or_path" in config.held:
+    if not name or "model_name_or_path" in config.unresolved:
         reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
@@ -72,7 +72,7 @@ def _quantization(config: LlamaFactoryConfig, fields: Fields) -> tuple[Quantizat
                 fields, config, f"the checkpoint is {stored.method}-quantised already: `quantization_bit` is ignored"
             )
         return _prequantized(stored), Origin("catalog", detail=f"the checkpoint is stored as {stored.method}")
-    if "quantization_bit" in config.held:
+    if "quantization_bit" in config.unresolved:
         return Quantization(), Origin("unknown", detail="`quantization_bit` is an interpolation")
     if bits is None:
         return Quantization(), origin

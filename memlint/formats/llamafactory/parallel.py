@@ -105,7 +105,7 @@ def apply_engine(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion,
         return apply_companion(fields, config, found, config.hf)
     if config.hf.get("fsdp"):
         return _fsdp(fields, config)
-    if "deepspeed" in config.held:
+    if "deepspeed" in config.unresolved:
         fields.unknown("parallelism.zero.stage", "`deepspeed` is an interpolation")
     return ()
 

@@ -42,13 +42,13 @@ NEWEST: Mapping[str, Version] = {**LLAMAFACTORY[0].newest, "llamafactory": LLAMA
 
 
 def llamafactory_versions(
-    section: Section, schema: str, said: Mapping[str, Version]
+    section: Section, schema: str, stated: Mapping[str, Version]
 ) -> tuple[dict[str, Version], dict[str, Origin]]:
     """Versions by framework for a LLaMA-Factory file: what is stated, else what its newest fitting release allows."""
-    given_away = evidence(section, schema, ("transformers", "llamafactory"))
-    found = {name: one for name, one in given_away.items() if name not in said}
-    bound = said.get("llamafactory") or (found["llamafactory"].version if "llamafactory" in found else None)
-    below = said.get("transformers") or (found["transformers"].version if "transformers" in found else None)
+    from_keys = evidence(section, schema, ("transformers", "llamafactory"))
+    found = {name: one for name, one in from_keys.items() if name not in stated}
+    bound = stated.get("llamafactory") or (found["llamafactory"].version if "llamafactory" in found else None)
+    below = stated.get("transformers") or (found["transformers"].version if "transformers" in found else None)
     release = next(
         (
             one
@@ -61,6 +61,6 @@ def llamafactory_versions(
     if below is not None and below < versions["transformers"]:
         versions["transformers"] = below
     if release is LLAMAFACTORY[0] or not found:
-        return {**versions, **said}, {}
+        return {**versions, **stated}, {}
     why = found.get("llamafactory") or found["transformers"]
-    return {**versions, **said}, {name: why.origin for name in versions if name not in said}
+    return {**versions, **stated}, {name: why.origin for name in versions if name not in stated}

@@ -18,7 +18,7 @@ def read_packing(fields: Fields, config: LlamaFactoryConfig) -> None:
     packing = neat or (config.stage == "pt" if as_bool(written) is None else bool(as_bool(written)))
     if neat:
         config.put(fields, "sequence.packing", "neat_packing", True)
-    elif as_bool(written) is not None or "packing" in config.held:
+    elif as_bool(written) is not None or "packing" in config.unresolved:
         config.put(fields, "sequence.packing", "packing", packing)
     else:
         fields.put("sequence.packing", packing, default_origin(config.versions, f"stage {config.stage}"))
@@ -79,31 +79,31 @@ ATTENTION: Mapping[str, str] = {
 
 def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
-    said = config.own.word("flash_attn")
+    requested = config.own.word("flash_attn")
     origin = config.own.origin("flash_attn")
-    if "flash_attn" in config.held:
+    if "flash_attn" in config.unresolved:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
     elif config.own.flag("use_unsloth") and config.training:
         fields.infer("attention.implementation", "sdpa", "Unsloth brings its own memory-efficient attention")
     elif config.family in own_families.LOADS_FLASH_3:
         detail = "LLaMA-Factory loads FlashAttention 3 kernels for gpt-oss (model_utils/attention.py:34)"
         fields.infer("attention.implementation", "flash_attention_3", detail)
-    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and said == "auto":
+    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and requested == "auto":
         reason = "gemma2 gets flash_attention_2 where flash-attn is installed, else eager (model_utils/attention.py:46)"
         fields.unknown("attention.implementation", reason)
-    elif config.family in own_families.EAGER_UNLESS_FLASH and said in ("auto", "sdpa"):
+    elif config.family in own_families.EAGER_UNLESS_FLASH and requested in ("auto", "sdpa"):
         fields.infer("attention.implementation", "eager", "LLaMA-Factory forces eager attention for Youtu-VL")
     else:
-        _plain_attention(fields, said, origin)
+        _plain_attention(fields, requested, origin)
 
 
-def _plain_attention(fields: Fields, said: str, origin: Origin) -> None:
-    if said in ATTENTION:
-        fields.put("attention.implementation", ATTENTION[said], origin)
-    elif said == "auto":
+def _plain_attention(fields: Fields, requested: str, origin: Origin) -> None:
+    if requested in ATTENTION:
+        fields.put("attention.implementation", ATTENTION[requested], origin)
+    elif requested == "auto":
         fields.infer("attention.implementation", "sdpa", "`flash_attn: auto` leaves transformers' default, sdpa")
     else:
-        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
+        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {requested}`")
 
 
 def write_attention(change: FieldChange) -> Written | None:
@@ -177,9 +177,9 @@ def _checkpointing_mode(fields: Fields, config: LlamaFactoryConfig, disabled: bo
 
 def _reentrant(fields: Fields, config: LlamaFactoryConfig, asked: bool) -> None:
     options = config.hf.get("gradient_checkpointing_kwargs")
-    said = as_bool(options.get("use_reentrant")) if isinstance(options, dict) and asked else None
-    if said is not None:
-        fields.put("checkpointing.reentrant", said, config.hf.origin("gradient_checkpointing_kwargs"))
+    reentrant = as_bool(options.get("use_reentrant")) if isinstance(options, dict) and asked else None
+    if reentrant is not None:
+        fields.put("checkpointing.reentrant", reentrant, config.hf.origin("gradient_checkpointing_kwargs"))
     elif config.own.flag("use_kt"):
         fields.infer("checkpointing.reentrant", False, "KTransformers needs non-reentrant checkpointing")
     else:
@@ -212,7 +212,7 @@ def steps_with(key: str) -> When:
     return holds
 
 
-def asks_for(key: str) -> CanWrite:
+def is_switched_on(key: str) -> CanWrite:
     """Whether the file switches `key` on."""
 
     def holds(change: FieldChange) -> bool:
@@ -242,11 +242,13 @@ def write_optimizer(change: FieldChange) -> Written | None:
 def write_evaluation(change: FieldChange) -> Written | None:
     """Off, and nothing held back for it; not where something waits for what it says: stopping early, the best saved,
     predictions on the same data."""
-    said = change.section
-    waits = said.get("early_stopping_steps") or said.get("do_predict") or said.get("save_strategy") == "best"
-    if change.value is not False or waits:
+    section = change.section
+    needs_evaluation = (
+        section.get("early_stopping_steps") or section.get("do_predict") or section.get("save_strategy") == "best"
+    )
+    if change.value is not False or needs_evaluation:
         return None
-    key = "evaluation_strategy" if "evaluation_strategy" in said else "eval_strategy"
+    key = "evaluation_strategy" if "evaluation_strategy" in section else "eval_strategy"
     gone = ("do_eval", "load_best_model_at_end", "val_size", "eval_dataset")
     return {key: "no", **dict.fromkeys(gone)}
 

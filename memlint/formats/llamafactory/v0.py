@@ -8,7 +8,7 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
-from memlint.formats.llamafactory.config import LlamaFactoryConfig, config, default_origin
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
 from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
 from memlint.formats.llamafactory.model import find_model
@@ -30,7 +30,7 @@ PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
-    view = find_model(config(root(document), context, role, KEYS))
+    view = find_model(config_of(root(document), context, role, KEYS))
     fields = Fields()
     apply_stack(fields, view)
     apply_training_arguments(fields, view.hf, view.versions)

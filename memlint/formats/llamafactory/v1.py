@@ -61,8 +61,8 @@ def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
 def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig:
     """v1's keys seen through the v0 view: `model` stands for `model_name_or_path`."""
     section = root(document)
-    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
-    value = {key: item for key, item in section.value.items() if key not in held}
+    unresolved = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    value = {key: item for key, item in section.value.items() if key not in unresolved}
     versions = {**NEWEST, **context.versions}
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"])) + " v1"
     properties = compiled_schema("llamafactory.json#v1").schema["properties"]
@@ -72,7 +72,7 @@ def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig
         defaults["model_name_or_path"] = value["model"]
     plain = section._replace(value=value)
     own = read_arguments(plain, defaults, named)
-    return LlamaFactoryConfig(plain, own, read_arguments(plain, {}, named), context, versions, held, role=role)
+    return LlamaFactoryConfig(plain, own, read_arguments(plain, {}, named), context, versions, unresolved, role=role)
 
 
 def _accumulation(fields: Fields, view: LlamaFactoryConfig) -> None:

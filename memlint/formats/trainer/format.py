@@ -31,7 +31,7 @@ from memlint.formats.vision_towers import apply_towers
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "stands"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies"]
 
 DIALECT = "yaml11"
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
@@ -62,7 +62,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return trainer_edits(parsed, run, changes)
 
 
-def stands(rule: str, document: Document, context: Context) -> bool:
+def rule_applies(rule: str, document: Document, context: Context) -> bool:
     """Whether what `rule` found stands: a script that loads YAML itself gives the arguments that it likes."""
     return rule not in _OF_PARSERS or document.syntax == "json" or not context.loads_own_yaml()
 

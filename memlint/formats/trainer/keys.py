@@ -39,10 +39,10 @@ def _write_targets(change: FieldChange) -> Written | None:
 def _write_length(change: FieldChange) -> Written | None:
     """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
     row = OWN_KEYS["max_length"]
-    if row.spelled(change.value) is None:
+    if row.written_value(change.value) is None:
         return None
     is_older = change.run.method.stage == "sft" and () < change.run.stack.trl < (0, 16)
-    return {row.given(change.section) or ("max_seq_length" if is_older else "max_length"): change.value}
+    return {row.spelling_in(change.section) or ("max_seq_length" if is_older else "max_length"): change.value}
 
 
 # The trainers that know `activation_offloading`, and since which trl (trainer/{sft,dpo,reward,kto}_config.py).

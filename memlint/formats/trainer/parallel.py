@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
-from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
@@ -22,8 +22,8 @@ class Companions(NamedTuple):
 
 def companions_of(context: Context) -> Companions:
     """The first launch file and the first DeepSpeed file among the context's companions."""
-    accelerate = next((doc for doc in context.companions if claims(launch_file, doc)), None)
-    deepspeed = next((doc for doc in context.companions if claims(deepspeed_file, doc)), None)
+    accelerate = next((doc for doc in context.companions if recognises(launch_file, doc)), None)
+    deepspeed = next((doc for doc in context.companions if recognises(deepspeed_file, doc)), None)
     return Companions(
         root(accelerate, "companion") if accelerate is not None else None,
         root(deepspeed, "companion") if deepspeed is not None else None,

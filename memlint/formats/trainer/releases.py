@@ -26,7 +26,7 @@ _TRL_NEEDS: tuple[tuple[Version, Version], ...] = (
 
 
 def trainer_versions(
-    section: Section, schema: str, said: Mapping[str, Version], is_trl: bool
+    section: Section, schema: str, stated: Mapping[str, Version], is_trl: bool
 ) -> tuple[dict[str, Version], dict[str, Origin]]:
     """Versions by framework for a Trainer file, stated or given away, and the origins of those given away."""
     found = evidence(section, schema, ("transformers", "trl") if is_trl else ("transformers",))
@@ -36,14 +36,14 @@ def trainer_versions(
         if own is None or own.version > (4, 57):
             detail = f"trl {_text(trl.version)} is older than transformers 5"
             found["transformers"] = Evidence((4, 57), trl.key, trl.origin._replace(detail=detail))
-    unsaid = {name: one for name, one in found.items() if name not in said}
-    if is_trl and "trl" not in said and "transformers" in said:
-        unsaid.update(_trl_beside(said["transformers"], unsaid.get("trl")))
-    versions = {**said, **{name: one.version for name, one in unsaid.items()}}
-    return versions, {name: one.origin for name, one in unsaid.items()}
+    unstated = {name: one for name, one in found.items() if name not in stated}
+    if is_trl and "trl" not in stated and "transformers" in stated:
+        unstated.update(_trl_for(stated["transformers"], unstated.get("trl")))
+    versions = {**stated, **{name: one.version for name, one in unstated.items()}}
+    return versions, {name: one.origin for name, one in unstated.items()}
 
 
-def _trl_beside(transformers: Version, known: Evidence | None) -> dict[str, Evidence]:
+def _trl_for(transformers: Version, known: Evidence | None) -> dict[str, Evidence]:
     """The newest TRL whose packaging takes a stated transformers, where that is older than `known` and the newest."""
     bounds = [(release, need) for release, need in _TRL_NEEDS if transformers < need[: len(transformers)]]
     if not bounds or (known is not None and known.version <= bounds[-1][0]):

@@ -69,10 +69,10 @@ def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) ->
     found = []
     for name in launch.files:
         document = context.read(name, path)
-        from memlint.formats.engine_files import claims, deepspeed_file, launch_file  # where a command names a file
+        from memlint.formats.engine_files import deepspeed_file, launch_file, recognises  # where a command names a file
 
         reader = launch_file if name == launch.config_file else deepspeed_file
-        if isinstance(document, MissingFile) or not claims(reader, document):
+        if isinstance(document, MissingFile) or not recognises(reader, document):
             return None
         if not launch.gpus and launch.is_beyond(as_int(document.value.get("num_processes")) or 0):
             return None
