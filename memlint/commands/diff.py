@@ -18,7 +18,7 @@ from memlint.report.comparison.model import DiffReport, FileDiff, importance
 from memlint.report.model import location_key
 from memlint.report.terminal import style_for
 from memlint.repository.commit import changed
-from memlint.repository.git import asked, git
+from memlint.repository.git import git, git_or_empty
 from memlint.revisions.file_change import file_diff
 from memlint.revisions.side import Side
 
@@ -75,7 +75,7 @@ def _parser(program: str) -> options.Parser:
 
 def _revision(root: str, name: str) -> str:
     """The hash of the commit that a name stands for. Raises UsageError."""
-    found = asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    found = git_or_empty(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if not found:
         raise UsageError(f"no commit {name!r} here; in CI, fetch it first (actions/checkout: fetch-depth: 0)")
     return found.decode("ascii").strip()
@@ -86,7 +86,7 @@ def _base(root: str, name: str, head: str, direct: bool) -> tuple[str, tuple[str
     base = _revision(root, name)
     if direct:
         return base, ()
-    merge_base = asked(root, "merge-base", base, _revision(root, head)).decode("ascii").strip()
+    merge_base = git_or_empty(root, "merge-base", base, _revision(root, head)).decode("ascii").strip()
     if merge_base:
         return merge_base, ()
     return base, (f"no common ancestor with {name} in this clone: compared with {name} itself",)

@@ -20,7 +20,7 @@ from memlint.expressions.check import CONSTANTS, Name, VocabularyEntry
 from memlint.expressions.choices import CHOICES
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.kinds import Type, list_of, of
-from memlint.expressions.vocabulary_schema import Section, key_type, nearest_key
+from memlint.expressions.vocabulary_schema import SchemaSection, key_type, nearest_key
 from memlint.formats.schema.suggest import nearest
 
 PHASES = (
@@ -129,7 +129,7 @@ class Vocabulary:
     """The names for rules of `formats` (none named: every format). Fulfils `expression_check.Names`."""
 
     def __init__(self, formats: tuple[str, ...] = (), variables: Mapping[str, Type] | None = None) -> None:
-        self.sections = {name: Section(name, formats) for name in SECTIONS}
+        self.sections = {name: SchemaSection(name, formats) for name in SECTIONS}
         self.variables = dict(variables or {})
 
     def lookup(self, name: Name) -> VocabularyEntry | None:

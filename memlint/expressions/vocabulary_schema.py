@@ -30,14 +30,14 @@ _SCHEMAS_OF_SECTION = {
 }
 
 
-class Section(NamedTuple):
+class SchemaSection(NamedTuple):
     """`config` is described by the schemas of the rule's formats, the others by one schema each."""
 
     name: str
     formats: tuple[str, ...]
 
 
-def key_type(section: Section, path: tuple[str, ...]) -> Type | None:
+def key_type(section: SchemaSection, path: tuple[str, ...]) -> Type | None:
     """The type of a key; any value where no schema exists to ask, None where every schema denies the key."""
     schemas = list(_schemas(section))
     if not schemas:
@@ -51,7 +51,7 @@ def key_type(section: Section, path: tuple[str, ...]) -> Type | None:
     return found and found._replace(kinds=found.kinds | types.NULL.kinds)
 
 
-def nearest_key(section: Section, path: tuple[str, ...]) -> str:
+def nearest_key(section: SchemaSection, path: tuple[str, ...]) -> str:
     """A key that was perhaps meant, with its section, or ""."""
     for length in range(1, len(path) + 1):
         if key_type(section, path[:length]) is None:
@@ -61,7 +61,7 @@ def nearest_key(section: Section, path: tuple[str, ...]) -> str:
     return ""
 
 
-def _schemas(section: Section) -> Iterator[tuple[Schema, list[Any]]]:
+def _schemas(section: SchemaSection) -> Iterator[tuple[Schema, list[Any]]]:
     names = _SCHEMAS_OF_SECTION.get(section.name) or tuple(f"{name}.json" for name in section.formats)
     for name in names:
         compiled = _schema(name)

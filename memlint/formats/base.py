@@ -18,7 +18,10 @@ from memlint.source.document import Document, Path
 
 
 class Recognition(NamedTuple):
-    """`confidence`: certain, likely, unsure, no. `role`: training, inference, export, companion, dataset, other."""
+    """How sure a format is that a document is its own, and what the document is for.
+
+    `confidence`: certain, likely, unsure, no. `role`: training, inference, export, companion, dataset, other.
+    """
 
     confidence: str
     role: str = "training"
@@ -43,7 +46,7 @@ class Issue(NamedTuple):
     related: tuple[tuple[str, Path, str], ...] = ()  # (file, pointer, label)
 
 
-class Missing(NamedTuple):
+class MissingFile(NamedTuple):
     """Why a referenced file could not be read: missing, outside, cyclic, unreadable, not-a-file, url."""
 
     code: str
@@ -52,11 +55,11 @@ class Missing(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A launcher's command that names a config, in a file of the repository.
+    """A command in a file of the repository that launches a config.
 
-    `path` and `line`: where it stands; `config_file` and `deepspeed`: the launch file of accelerate and the DeepSpeed
-    file that it names, if the repository has them. 0 GPUs: it does not say how many. `is_clear`: nothing else in it
-    could bear on the engine or on the number.
+    `path` and `line`: where the command is. `config_file` and `deepspeed`: the accelerate launch file and the DeepSpeed
+    file that it names, where the repository has them. `gpus` is 0 where the command does not say how many.
+    `is_clear`: no other word of the command could change the engine or the number of GPUs.
     """
 
     path: str = ""
@@ -66,11 +69,11 @@ class Launch(NamedTuple):
     deepspeed: str = ""
     gpus: int = 0
     gpus_per_node: int = 0
-    visible: int = 0  # GPUs that CUDA_VISIBLE_DEVICES leaves it
+    visible: int = 0  # GPUs that CUDA_VISIBLE_DEVICES leaves to the command, 0 where it is not set
     is_clear: bool = False
 
     def is_beyond(self, gpus: int) -> bool:
-        """Whether so many processes on one machine are more than it sees GPUs."""
+        """Whether `gpus` processes on one machine are more than the GPUs that CUDA_VISIBLE_DEVICES leaves."""
         return 0 < self.visible < gpus
 
     @property
@@ -78,28 +81,31 @@ class Launch(NamedTuple):
         return tuple(name for name in (self.config_file, self.deepspeed) if name)
 
 
-def _nothing_declared(key: str, below: str = "") -> str:
+def _no_annotations(key: str, below: str = "") -> str:
     return ""
 
 
-def nothing_launched(path: str) -> tuple[Any, ...]:
+def no_launches(path: str) -> tuple[Any, ...]:
     return ()
 
 
 class Context(NamedTuple):
-    """What a config file cannot say, and the doors to everything outside of it.
+    """What a config file cannot say, and the functions through which a format looks outside of the file.
 
-    `read(reference, from_path)` gives the referenced document or why there is none.
-    `find_model(name, from_path)` gives an architecture or the reason of its absence.
-    `declared(key, below)` gives the annotations of the field `key` in dataclasses of the repository's Python, in files
-    whose path has the folders `below`; "" where there are none. `parsers()` gives the argument parsers that it makes,
-    `own_reader()` whether it loads YAML itself and makes none.
-    `launches(path)` gives the repository's commands that launch the config at `path`, `launchers(path)` the names of
-    launch files that may belong to it, nearest first. All may search the tree: ask only before reporting, and
-    `launches` where a config leaves its engine or the number of GPUs open.
+    `read(reference, from_path)`: the referenced document, or why it could not be read.
+    `find_model(name, from_path)`: the architecture behind a model's name, or why none is known.
+    `field_annotations(key, below)`: the type annotations of the field `key` in dataclasses of the repository's Python,
+    in files whose path has the folders `below`; "" where no dataclass has it.
+    `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
+    `loads_own_yaml()`: whether the repository's Python loads YAML itself and makes no argument parser.
+    `launch_commands(path)`: the repository's commands that launch the config at `path`.
+    `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
+
+    The last five may search the whole repository. Call them only before reporting something; call `launch_commands`
+    only where a config leaves its engine or the number of GPUs open.
     """
 
-    read: Callable[[str, str], Document | Missing]
+    read: Callable[[str, str], Document | MissingFile]
     find_model: Callable[[str, str], Resolution]
     gpu: Gpu | None = None
     gpu_origin: Origin = Origin("unknown")
@@ -111,17 +117,19 @@ class Context(NamedTuple):
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
     host_bytes: int = 0
     memory_budget_bytes: int = 0
-    version_origins: Mapping[str, Origin] = {}  # where each of `versions` was said, where that is no setting
-    declared: Callable[..., str] = _nothing_declared
-    parsers: Callable[[], frozenset[str]] = frozenset
-    launches: Callable[[str], tuple[Launch, ...]] = nothing_launched
-    launchers: Callable[[str], tuple[str, ...]] = nothing_launched
-    own_reader: Callable[[], bool] = bool
+    version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
+    field_annotations: Callable[..., str] = _no_annotations
+    argument_parsers: Callable[[], frozenset[str]] = frozenset
+    launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
+    launch_files: Callable[[str], tuple[str, ...]] = no_launches
+    loads_own_yaml: Callable[[], bool] = bool
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:
-    """The architecture behind a name and where it came from: `catalog: meta-llama/...`; inferred where no name
-    matches exactly, unknown with the reason where there is none.
+    """The architecture behind a model's name, and its origin.
+
+    The origin is `catalog` for an exact name, `inferred` for a similar one, and `unknown` with the reason where there
+    is no architecture.
     """
     found = context.find_model(name, from_path)
     if found.architecture is None:
@@ -131,7 +139,7 @@ def named_model(context: Context, name: str, from_path: str) -> tuple[Architectu
 
 
 class Parsed(NamedTuple):
-    """What a format made of a document. `documents` are the files that took part, the main one first.
+    """What a format read from a document. `documents` are the files that were read for it, the main one first.
 
     `raw` gives rules the files' own keys by section: {"config": ..., "deepspeed": ..., "accelerate": ..., "fsdp": ...};
     `raw_places` says which document and path each section starts at.
@@ -148,10 +156,11 @@ class Parsed(NamedTuple):
 class Format(Protocol):
     """The names that a format module has.
 
-    Three more are optional: `dialect(context) -> str`, where releases read YAML differently; `reads_releases(run) ->
-    bool`, whether releases other than those in force would read the files as another run (without it every question
-    about another release reads them again); `stands(rule, document, context) -> bool`, whether what the rule of that
-    id found is to be said of this file.
+    Three more are optional:
+    `dialect(context) -> str`: the YAML dialect, where it depends on the release.
+    `reads_releases(run) -> bool`: whether another release would read the files as another run; without this function
+    the files are read again for every release that is asked about.
+    `rule_applies(rule, document, context) -> bool`: whether that rule's findings are reported for this file.
     """
 
     NAME: str  # "llamafactory"

@@ -1,4 +1,4 @@
-"""Readers of files that say the engine; each comes in when a config has such a file beside it, or such a key."""
+"""The formats of engine files (accelerate, FSDP options, DeepSpeed), for a training config that uses one of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import memlint.formats.accelerate.fsdp as fsdp
 import memlint.formats.deepspeed.format as deepspeed_file
 from memlint.source.document import Document
 
-__all__ = ["claims", "deepspeed_file", "fsdp", "launch_file"]
+__all__ = ["deepspeed_file", "fsdp", "launch_file", "recognises"]
 
 
-def claims(reader: Any, document: Document) -> bool:
-    """Whether `reader` takes the document for one of its own."""
+def recognises(reader: Any, document: Document) -> bool:
+    """Whether the format `reader` recognises the document as one of its own."""
     return reader.recognise(document).confidence in ("certain", "likely")

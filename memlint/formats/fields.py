@@ -1,8 +1,8 @@
-"""A run under construction: neutral fields (dotted names of `run.Run`), each with its origin.
+"""A run under construction: fields of `run.Run` by dotted name (of no framework: "neutral"), each with its origin.
 
 `Section` is a mapping somewhere in a document (the document's root, `fsdp_config:` inside it, a
-referenced DeepSpeed file); `Fields` collects what the sections say. The last `put` wins, so a format
-puts the framework's defaults first and what the file says after it.
+referenced DeepSpeed file). `Fields` collects the values that are read from sections. The last `put` wins, so a
+format puts the framework's defaults first and the file's values after them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST = 2**64  # no count of tokens, elements or bytes is larger; NaN and infi
 
 
 class Section(NamedTuple):
-    """The mapping at `pointer` of `document`. `kind` is the `Origin.kind` of what it says: file or companion."""
+    """The mapping at `pointer` of `document`. `kind`: the `Origin.kind` of its values, file or companion."""
 
     document: Document
     value: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     kind: str = "file"
 
     def origin(self, *keys: str | int, detail: str = "") -> Origin:
-        """Where the value at `keys` below this section stands."""
+        """The place in the file of the value at `keys` below this section."""
         pointer = self.pointer + keys
         line, column = position(self.document, pointer)
         return Origin(self.kind, self.document.path, line, column, pointer, detail)
@@ -47,7 +47,7 @@ class Section(NamedTuple):
 
 
 def root(document: Document, kind: str = "file") -> Section:
-    """The whole document as a section; empty when it is no mapping."""
+    """The whole document as a section; an empty one where the document is not a mapping."""
     return Section(document, document.value if isinstance(document.value, dict) else {}, (), kind)
 
 
@@ -60,7 +60,7 @@ class Behaviour(NamedTuple):
 
 
 class Fields:
-    """Neutral fields by dotted name, their origins, and the issues met on the way."""
+    """Fields of a run by dotted name, their origins, and the issues found while reading."""
 
     __slots__ = ("issues", "origins", "values")
 
@@ -70,26 +70,26 @@ class Fields:
         self.issues: list[Issue] = []
 
     def put(self, name: str, value: Any, origin: Origin) -> None:
-        """Set a neutral field; a later `put` replaces an earlier one."""
+        """Set a field; a later `put` replaces an earlier one."""
         self.values[name] = value
         self.origins[name] = origin
 
     def default(self, name: str, value: Any, detail: str) -> None:
-        """Set a field to a framework's default, unless something set it before."""
+        """Set a field to a framework's default, unless it is set already. `detail` names the framework and release."""
         if name not in self.values:
             self.put(name, value, Origin("default", detail=detail))
 
     def infer(self, name: str, value: Any, detail: str) -> None:
-        """Set a field that follows from others; `detail` says how."""
+        """Set a field to a value that follows from other facts; `detail` says from which."""
         self.put(name, value, Origin("inferred", detail=detail))
 
     def behave(self, *behaviours: Behaviour) -> None:
-        """Set what the framework's code does, whatever the config says."""
+        """Set fields that the framework's code decides, whatever the config says."""
         for one in behaviours:
             self.put(one.field, one.value, Origin("framework", detail=one.source))
 
     def unknown(self, name: str, reason: str) -> None:
-        """Say that a field cannot be known, and why."""
+        """Set a field to UNKNOWN; `reason` is shown to the user."""
         self.put(name, UNKNOWN, Origin("unknown", detail=reason))
 
     def get(self, name: str, default: Any = UNKNOWN) -> Any:
@@ -97,7 +97,7 @@ class Fields:
         return self.values.get(name, default)
 
     def run(self, format_name: str, path: str, related: tuple[str, ...] = (), purpose: str = "train") -> Run:
-        """The fields as a `Run`; what nobody put keeps the default of its group."""
+        """The fields as a `Run`; a field that was never put keeps the default of `Run`."""
         run = Run(format_name, path, related=related, purpose=purpose, origins=dict(self.origins))
         groups: dict[str, dict[str, Any]] = {}
         for name, value in self.values.items():
@@ -122,7 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _open(groups: dict[str, dict[str, Any]], group: str) -> None:
-    """Make room for a group's fields and for those of the groups that it is part of."""
+    """Add an empty group, and the groups that it is part of."""
     groups[group] = {}
     if group:
         above = _split(group)[0]
@@ -141,7 +141,7 @@ def as_int(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> float | int | None:
-    """`value` as a number that a machine can count to; strings count where `float()` reads them, booleans do not."""
+    """`value` as a number up to `LARGEST`, else None. Strings count where `float()` reads them, booleans do not."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -164,7 +164,7 @@ def as_bool(value: Any) -> bool | None:
 
 
 def value_at(value: Any, pointer: Path) -> Any:
-    """What stands at `pointer` below `value`; None where a step is missing or leads nowhere."""
+    """The value at `pointer` below `value`; None where a step of the pointer does not exist."""
     for step in pointer:
         inside = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int) and step < len(value))
         value = (value.get(step) if isinstance(value, dict) else value[step]) if inside else None
@@ -172,7 +172,7 @@ def value_at(value: Any, pointer: Path) -> Any:
 
 
 def interpolated(value: Any) -> bool:
-    """Whether OmegaConf, Hydra or a template's reader puts something else in the place of `value`."""
+    """Whether `value` is a placeholder that OmegaConf, Hydra or a template engine replaces (`${...}`, `$NAME`)."""
     return isinstance(value, str) and "$" in value and _INTERPOLATION.search(value) is not None
 
 

@@ -1,4 +1,4 @@
-"""What stands outside of the files: the card, how many, and the software's versions."""
+"""Facts from outside of the files: which GPU, how many of them, and the versions of the software."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KERNELS = "flash-linear-attention"
 
 
 def apply_hardware(fields: Fields, context: Context) -> None:
-    """Put hardware, world size and framework versions as the context knows them."""
+    """Put hardware, world size and framework versions from the context."""
     if context.gpu is not None:
         fields.put("hardware.gpu", context.gpu, context.gpu_origin)
     setting = Origin("setting")

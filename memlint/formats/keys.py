@@ -1,4 +1,4 @@
-"""A framework's keys, each written once: how it is spelled, read, written back, defaulted and described.
+"""A framework's keys, each written once: how it is written_value, read, written back, defaulted and described.
 
 A format has one table of them (`formats/<framework>/keys.py`). Reading a file, editing it, the schema's descriptions
 and the page of keys in the documentation all come from that table. It does not know what kind of file the values stood
@@ -27,11 +27,11 @@ KINDS = ("flag", "whole", "number", "word", "text", "words", "any")
 INVALID = ("unknown", "default", "ignored")
 
 
-class Given(Protocol):
-    """What a file says by key, whatever its syntax: the values as written, and where each one stands."""
+class KeyValues(Protocol):
+    """The values that a file gives to keys, whatever its syntax: each as written, with its place in the file."""
 
     def get(self, key: str) -> Any:
-        """The value that counts for the key `key`: the file's, else the framework's default, else None.
+        """The value of `key` that is in force: the file's, else the framework's default, else None.
 
         UNKNOWN where the file leaves it to something else to fill in (`${MICRO_BATCH_SIZE}`); `origin` may say why.
         """
@@ -43,11 +43,11 @@ class Given(Protocol):
         """Where `get(key)` comes from."""
 
 
-class Change(NamedTuple):
-    """One change that a plan asks a file to say.
+class FieldChange(NamedTuple):
+    """A field of the run that is to change, for a file to be edited accordingly.
 
-    `value`: what `field` becomes. `changes`: everything that changes with it. `section`: the mapping that the file has
-    now. `run`: the run as it is read today.
+    `value`: what `field` becomes. `changes`: every field that changes in the same plan, by name. `section`: the file's
+    mapping before the change. `run`: the run before the change.
     """
 
     field: str
@@ -58,10 +58,10 @@ class Change(NamedTuple):
 
 
 Written = Mapping[str, Any]  # key -> its new value; None takes the key away
-Read = Callable[[Fields, Any], None]  # (fields, the format's view of its file)
-Write = Callable[[Change], "Written | None"]  # None: the file has no way to say it
-When = Callable[[Any], bool]  # the format's view of its file -> whether the key counts
-CanWrite = Callable[[Change], bool]
+Read = Callable[[Fields, Any], None]  # (fields, the format's own object for its file)
+Write = Callable[[FieldChange], "Written | None"]  # None: no edit of the file makes this change
+When = Callable[[Any], bool]  # the format's own object for its file -> whether the key is in force
+CanWrite = Callable[[FieldChange], bool]
 
 
 class Key(NamedTuple):
@@ -69,7 +69,7 @@ class Key(NamedTuple):
 
     `name`: the spelling that a file without the key gets; dots lead into sections (`zero_optimization.stage`).
     `kind`: flag, whole (an integer), number, word (text in lower case), text (as written), words (names), any.
-    `field`: the field of `Run` that the key says by itself; "" where it only matters together with other keys.
+    `field`: the field of `Run` that the key sets by itself; "" where it only matters together with other keys.
     `default`: the framework's own default, None where it has none.
     `of`: the class of the framework that declares the key (`ModelConfig`); the default's origin names it.
     `newer`: spellings that only the newest releases read; they win where a file has several.
@@ -78,16 +78,16 @@ class Key(NamedTuple):
     `least`, `most`: the smallest and the largest number that the framework accepts.
     `values`: what is written -> what `field` becomes, where these differ. Its inverse writes.
     `only_if_given`: a file without the key leaves `field` to what was put there before.
-    `invalid`: what a value of another kind makes of `field`: unknown, default, or nothing at all (ignored).
-    `when`: the key counts only where this holds for the format's view of its file.
-    `read`: for a key whose meaning hangs on others; it puts the field itself.
+    `invalid`: what `field` becomes for a value of another kind: unknown, default, or unchanged (ignored).
+    `when`: the key is in force only where this function is true of the format's own object for its file.
+    `read`: for a key whose meaning depends on other keys: a function that puts the field itself.
     `read_with`: the key whose `read` reads this one as well.
-    `can_write`: changes are written through this key only where this holds.
-    `can_add`: a file that does not have the key gets it only where this holds.
+    `can_write`: a change is written with this key only where this function is true of it.
+    `can_add`: a file without the key gets it only where this function is true of the change.
     `write`: for a value that needs more than `name: value`; it returns every key that has to change.
-    `read_only`: no change of `field` is ever written through this key.
+    `read_only`: no change of `field` is ever written with this key.
     `write_only`: `field` is read by another table, such as that of an engine's options.
-    `also`: further fields that the key says: they get the same value, or what `read` and `write` make of them.
+    `also`: further fields that the key sets: to the same value, or as `read` and `write` treat them.
     `passes`: the argument of transformers' TrainingArguments that the framework gives the value to. The table of
     those arguments reads `field` then, unless the row has a `read` of its own.
     `about`: what the key does to memory or to the run, in one or two sentences.
@@ -120,7 +120,7 @@ class Key(NamedTuple):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Every field of `Run` that the key says."""
+        """Every field of `Run` that the key sets."""
         return (self.field, *self.also) if self.field else ()
 
     @property
@@ -136,7 +136,7 @@ class Key(NamedTuple):
         return (*self.newer, self.name, *self.older)
 
     def parsed(self, value: Any) -> Any:
-        """`value`, as written in a file, as what the key's kind means by it; None where it is not of that kind."""
+        """`value`, as written in a file, converted to the key's kind; None where it is not of that kind."""
         found = _PARSE[self.kind](value)
         if isinstance(found, (int, float)) and not self.accepts(found):
             return None
@@ -153,34 +153,34 @@ class Key(NamedTuple):
             return found
         return self.values.get(found)
 
-    def spelled(self, neutral: Any) -> Any:
-        """How a file says `neutral`: the inverse of `neutral()`. None where it has no way to say it."""
+    def written_value(self, neutral: Any) -> Any:
+        """What a file has to say for `neutral`: the inverse of `neutral()`. None where no value of the key says it."""
         if self.values is not None:
-            return next((said for said, meant in self.values.items() if meant == neutral), None)
-        said = list(neutral) if isinstance(neutral, tuple) else neutral
-        return said if self.parsed(said) is not None else None
+            return next((written for written, meaning in self.values.items() if meaning == neutral), None)
+        written = list(neutral) if isinstance(neutral, tuple) else neutral
+        return written if self.parsed(written) is not None else None
 
-    def given(self, section: Mapping[str, Any]) -> str | None:
+    def spelling_in(self, section: Mapping[str, Any]) -> str | None:
         """The spelling under which `section` has the key."""
         return next((name for name in self.names if _has(section, name)), None)
 
-    def spelling(self, change: Change) -> str:
-        """The name under which the file says the key: the one that it has, else the one that the release knows."""
-        given = self.given(change.section)
+    def spelling(self, change: FieldChange) -> str:
+        """The spelling to write: the one that the file has, else the one that the framework's release reads."""
+        given = self.spelling_in(change.section)
         if given is not None or self.since is None:
             return given or self.name
         framework, release = self.since
         return self.older[0] if () < getattr(change.run.stack, framework) < release else self.name
 
-    def written(self, change: Change) -> Written | None:
-        """The keys that say the change, each with its new value; None where it cannot be said through this one."""
+    def written(self, change: FieldChange) -> Written | None:
+        """The keys to write for the change, each with its new value; None where this row cannot express it."""
         if self.can_write is not None and not self.can_write(change):
             return None
-        if self.can_add is not None and self.given(change.section) is None and not self.can_add(change):
+        if self.can_add is not None and self.spelling_in(change.section) is None and not self.can_add(change):
             return None
         if self.write is not None:
             return self.write(change)
-        value = self.spelled(change.value)
+        value = self.written_value(change.value)
         return None if value is None else {self.spelling(change): value}
 
 
@@ -251,22 +251,22 @@ class Keys:
         found: Key = self._by_name[name]
         return found
 
-    def says(self, field: str) -> bool:
+    def can_set(self, field: str) -> bool:
         """Whether a file has a key for a change of this field of the run."""
         return field in self._by_field
 
-    def read(self, fields: Fields, given: Given, view: Any) -> None:
-        """Put every field that the table can read. `view` is what the rows' own `read` functions look at."""
+    def read(self, fields: Fields, values: KeyValues, view: Any) -> None:
+        """Put every field that the table can read. `view` is passed to the rows' own `read` and `when` functions."""
         for row in self.rows:
             if not row.is_read_here or (row.when is not None and not row.when(view)):
                 continue
             if row.read is not None:
                 row.read(fields, view)
             else:
-                _read_plainly(row, fields, given)
+                _read_plainly(row, fields, values)
 
-    def write(self, change: Change) -> Written | None:
-        """The keys that say `change`, each with its new value; None where this framework has no way to say it."""
+    def write(self, change: FieldChange) -> Written | None:
+        """The keys to write for `change`, each with its new value; None where no key of the framework expresses it."""
         for row in self._by_field.get(change.field, ()):
             written = row.written(change)
             if written is not None:
@@ -274,30 +274,30 @@ class Keys:
         return None
 
 
-def _read_plainly(row: Key, fields: Fields, given: Given) -> None:
-    if row.only_if_given and given.written(row.name) is None:
+def _read_plainly(row: Key, fields: Fields, values: KeyValues) -> None:
+    if row.only_if_given and values.written(row.name) is None:
         return
-    value = given.get(row.name)
-    meant = None if value is None or value is UNKNOWN else row.neutral(value)
-    if meant is None and value is not UNKNOWN and row.invalid == "default":
-        meant = row.neutral(row.default)
-    if meant is not None:
+    value = values.get(row.name)
+    neutral = None if value is None or value is UNKNOWN else row.neutral(value)
+    if neutral is None and value is not UNKNOWN and row.invalid == "default":
+        neutral = row.neutral(row.default)
+    if neutral is not None:
         for field in row.fields:
-            fields.put(field, meant, _origin(row, given))
+            fields.put(field, neutral, _origin(row, values))
     elif value is not None and (value is UNKNOWN or row.invalid == "unknown"):
-        reason = _why_unknown(row, given, value)
+        reason = _why_unknown(row, values, value)
         for field in row.fields:
             fields.unknown(field, reason)
 
 
-def _origin(row: Key, given: Given) -> Origin:
-    origin = given.origin(row.name)
+def _origin(row: Key, values: KeyValues) -> Origin:
+    origin = values.origin(row.name)
     return origin._replace(detail=f"{origin.detail} {row.of}") if row.of and origin.kind == "default" else origin
 
 
-def _why_unknown(row: Key, given: Given, value: Any) -> str:
+def _why_unknown(row: Key, values: KeyValues, value: Any) -> str:
     if value is UNKNOWN:
-        origin = given.origin(row.name)
+        origin = values.origin(row.name)
         return origin.detail if origin.kind == "unknown" else f"`{row.name}` is a placeholder"
     return f"`{row.name}: {value!r}` is no {_NOUNS[row.kind]}{_bound(row)}"
 

@@ -1,9 +1,9 @@
-"""Where a file that a config names may be: the working directory, the config's folder, then its ancestors.
+"""Finds a file that a config names: in the working directory, the config's folder, then the folders above it.
 
 Launchers start from anywhere, so a relative `deepspeed: examples/deepspeed/ds_z3_config.json` is usually
 relative to the repository and not to the file. In 77 of 78 public LLaMA-Factory configs that name another
-file, it is found in that order. Nothing outside of the root is ever opened, and no URL. This module does no
-I/O of its own: it is given `Files`.
+file, it is found in that order. No URL and nothing outside of the root is ever opened. This module does no
+I/O of its own: all of it goes through `Files`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from memlint._record import NamedTuple
-from memlint.formats.base import Issue, Missing
+from memlint.formats.base import Issue, MissingFile
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
 
@@ -22,7 +22,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Files(NamedTuple):
-    """The file system as references see it. `read` may raise OSError; paths are absolute and posix."""
+    """The file system functions that this module uses. Paths are absolute and posix; `read` may raise OSError."""
 
     is_file: Callable[[str], bool]
     exists: Callable[[str], bool]
@@ -56,68 +56,68 @@ def _folders(from_path: str, root: str) -> list[str]:
     return folders
 
 
-def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | Missing:
+def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | MissingFile:
     """The real path of the first candidate that is a file, or why there is none. `root` is a real path."""
     refused = _refuse(reference)
     if refused:
         return refused
     tried = candidates(reference, from_path, cwd, root)
     if not tried:
-        return Missing("outside", f"`{_short(reference)}` lies outside of {root}")
+        return MissingFile("outside", f"`{_short(reference)}` lies outside of {root}")
     folder = ""
     for place in tried:
         real = files.realpath(place)
         if files.is_file(real):
             if inside(real, root):
                 return real
-            return Missing(
+            return MissingFile(
                 "outside", f"`{_short(reference)}` is a link that leads outside of {root}", _shown(tried, cwd)
             )
         folder = folder or (place if files.exists(real) else "")
     if folder:
-        return Missing("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
-    return Missing("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
+        return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
+    return MissingFile("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
 
 
 def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-    """Places as people know them: below the working directory without it."""
+    """Paths as messages show them: relative to the working directory where they are below it."""
     below = cwd.rstrip("/") + "/"
     return tuple(place[len(below) :] if place.startswith(below) else place for place in places)
 
 
-def _refuse(reference: str) -> Missing | None:
+def _refuse(reference: str) -> MissingFile | None:
     if _URL.match(reference):
-        return Missing("url", f"`{_short(reference)}` is a URL: memlint opens files only")
+        return MissingFile("url", f"`{_short(reference)}` is a URL: memlint opens files only")
     if reference.startswith("~"):
-        return Missing("outside", f"`{_short(reference)}` is in a home folder, outside of the linted files")
+        return MissingFile("outside", f"`{_short(reference)}` is in a home folder, outside of the linted files")
     if not reference.strip() or "\0" in reference or len(reference) > MAX_REFERENCE:
-        return Missing("missing", f"`{_short(reference)}` is not a file name")
+        return MissingFile("missing", f"`{_short(reference)}` is not a file name")
     return None
 
 
-def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document | Missing]:
+def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document | MissingFile]:
     """`Context.read` over `files`: resolves, refuses cycles over all its calls, and reads."""
     parents: dict[str, str] = {}
 
-    def read(reference: str, from_path: str) -> Document | Missing:
+    def read(reference: str, from_path: str) -> Document | MissingFile:
         base = posixpath.normpath(posixpath.join(cwd, from_path))
         target = resolve(reference, base, cwd, root, files)
-        if isinstance(target, Missing):
+        if isinstance(target, MissingFile):
             return target
         source = files.realpath(base)
         if _leads_to(parents, source, target):
-            return Missing("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
+            return MissingFile("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
         parents[target] = source
         try:
             return files.read(target)
         except OSError as error:
-            return Missing("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
+            return MissingFile("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
 
     return read
 
 
 def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
-    """Whether `target` is `start` or one of the files that led to `start`."""
+    """Whether `target` is `start` or one of the files whose references led to `start`."""
     seen = set()
     while start and start not in seen:
         if start == target:
@@ -127,8 +127,8 @@ def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
     return False
 
 
-def issue(missing: Missing, path: str, pointer: Path) -> Issue:
-    """What a format says about a reference it could not follow, with the places that were tried."""
+def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
+    """The issue about a reference that could not be followed, with the paths that were tried."""
     where = "; tried " + ", ".join(missing.tried) if missing.tried else ""
     code = f"{missing.code}-reference"
     return Issue(code, missing.message + where, path, pointer, ISSUES[code].severity)

@@ -1,4 +1,4 @@
-"""Edits of a mapping that has sections, for new values of dotted keys."""
+"""Edits that give new values to dotted keys of a mapping with sections."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.fields import value_at
-from memlint.formats.keys import Change, Keys
+from memlint.formats.keys import FieldChange, Keys
 from memlint.formats.section_keys import path_of
 from memlint.run import Run
 from memlint.source.document import Path
 
 
-def said_by(keys: Keys, section: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Every dotted key that has to change for `changes`, with its new value; None where one cannot be said."""
+def changed_keys(keys: Keys, section: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Every dotted key that has to change for `changes`, with its new value; None where one has no key."""
     found: dict[str, Any] = {}
     for field, value in changes.items():
-        said = keys.write(Change(field, value, changes, section, run))
-        if said is None:
+        new_values = keys.write(FieldChange(field, value, changes, section, run))
+        if new_values is None:
             return None
-        found.update(said)
+        found.update(new_values)
     return found
 
 
-def edits_of(section: Mapping[str, Any], place: tuple[str, Path], said: Mapping[str, Any]) -> tuple[Edit, ...]:
+def edits_of(section: Mapping[str, Any], place: tuple[str, Path], new_values: Mapping[str, Any]) -> tuple[Edit, ...]:
     """Dotted keys as edits of `section`, which stands at `place`; sections that are missing are added whole."""
     path, pointer = place
     merged: dict[tuple[str, ...], Any] = {}
-    for name, value in said.items():
+    for name, value in new_values.items():
         keys = path_of(name)
         depth = _depth_to_set(section, keys)
         merged[keys[:depth]] = _nested(merged.get(keys[:depth]), keys[depth:], value)

@@ -1,4 +1,4 @@
-"""What a mapping and the sections in it give for the keys of a table: a `Given` of formats/keys.py."""
+"""The values that a mapping and the sections in it give to the keys of a table: `KeyValues` of formats/keys.py."""
 
 from __future__ import annotations
 
@@ -14,72 +14,73 @@ from memlint.source.document import Path
 _DEPTH = 3  # sections in sections: `zero_optimization.offload_optimizer.device`
 
 
-class Said(NamedTuple):
-    """What a file gives for one key. `counts`: the value is of the key's kind."""
+class SectionValue(NamedTuple):
+    """One key's value in a file. `spelling`: the name in the file. `is_valid`: the value is of the key's kind."""
 
     spelling: str
     value: Any
-    counts: bool
+    is_valid: bool
 
 
-_NOTHING = Said("", None, False)
+_NOTHING = SectionValue("", None, False)
 
 
 class SectionKeys:
-    """The keys of the table `keys` that `section` gives; `source` is whose defaults count for the others.
+    """The values of the keys in the table `keys`: those in `section`, else the defaults of `source`.
 
-    Keys are asked for by any name that the table has for them; one without a row raises KeyError. Where a file has two
-    spellings of a key, the newer one counts; null is not given.
+    A key is looked up by any of its spellings; one without a row raises KeyError. Where a file has two spellings of a
+    key, the newer one is in force; null counts as not given.
     """
 
-    __slots__ = ("_said", "keys", "section", "source")
+    __slots__ = ("_values", "keys", "section", "source")
 
     def __init__(self, section: Section, keys: Keys, source: str) -> None:
         self.section = section
         self.keys = keys
         self.source = source
-        self._said: dict[str, Said] = {}
+        self._values: dict[str, SectionValue] = {}
         for spelling, value in _keys_in(section.value):
             if spelling in keys:
-                self._note(spelling, value)
+                self._add(spelling, value)
 
-    def _note(self, spelling: str, value: Any) -> None:
+    def _add(self, spelling: str, value: Any) -> None:
         row = self.keys[spelling]
-        before = self._said.get(row.name)
+        before = self._values.get(row.name)
         if before is None or row.names.index(spelling) < row.names.index(before.spelling):
-            self._said[row.name] = Said(spelling, value, row.neutral(value) is not None)
+            self._values[row.name] = SectionValue(spelling, value, row.neutral(value) is not None)
 
-    def said(self, name: str) -> Said:
-        return self._said.get(self.keys[name].name, _NOTHING)
+    def find(self, name: str) -> SectionValue:
+        """What the file has for the key; an empty value where it has nothing."""
+        return self._values.get(self.keys[name].name, _NOTHING)
 
     def written(self, name: str) -> str | None:
         """The spelling under which the file gives the key, None where it does not."""
-        return self.said(name).spelling or None
+        return self.find(name).spelling or None
 
     def raw(self, name: str) -> Any:
         """What the file has at the key, None where it has nothing."""
-        return self.said(name).value
+        return self.find(name).value
 
     def default(self, name: str) -> Any:
         """The framework's value of a key that the file does not give."""
         return self.keys[name].default
 
     def get(self, name: str) -> Any:
-        """The value that counts: the file's where it is of the key's kind, else the default."""
-        said = self.said(name)
-        return said.value if said.counts else self.default(name)
+        """The value in force: the file's where it is of the key's kind, else the default."""
+        found = self.find(name)
+        return found.value if found.is_valid else self.default(name)
 
     def path(self, name: str) -> Path:
         """The steps from the section to the key, as the file spells it."""
         return path_of(self.written(name) or name)
 
     def origin(self, name: str) -> Origin:
-        """The place of a value that is there, else the framework's default. What is no number is none that is there."""
-        said = self.said(name)
-        absent = said.value is None or (not said.counts and self.keys[name].kind == "whole")
+        """The place of the file's value, else the framework's default; what is no number counts as not given."""
+        found = self.find(name)
+        absent = found.value is None or (not found.is_valid and self.keys[name].kind == "whole")
         if absent:
             return Origin("default", detail=self.source)
-        return self.section.origin(*path_of(said.spelling))
+        return self.section.origin(*path_of(found.spelling))
 
     def flag(self, name: str) -> bool:
         """A boolean: the file's or the default."""

@@ -1,4 +1,4 @@
-"""Vision towers of runs whose framework freezes nothing by itself."""
+"""Vision towers of runs whose framework does not freeze them by itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _PARTS = ("method.freeze_vision_tower", "method.freeze_multi_modal_projector")
 
 
 def apply_towers(fields: Fields, architecture: Any, frozen: bool, origin: Origin) -> None:
-    """The tower trains wherever nobody freezes it: how much that takes depends on the images, so the estimate is an
-    interval then. Where nobody has read what a tower does, the run counts as one of text alone, which leaves it idle.
+    """Set whether the vision tower and the projector are frozen.
+
+    A tower that is not frozen trains; its memory depends on the images, so the estimate is an interval. A tower whose
+    layers memlint does not model counts as frozen, as if the run had text alone.
     """
     towers = getattr(architecture, "towers", ())
     read = bool(towers) and all(tower.layer_class for tower in towers)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from memlint.errors import UsageError
-from memlint.formats.base import Context, Missing, nothing_launched
+from memlint.formats.base import Context, MissingFile, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
@@ -52,7 +52,7 @@ def context_facts(
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
     if stated.isolated or "companions" in settings.origins:  # `with: []`: nothing but the config takes part
-        facts |= {"launches": nothing_launched, "launchers": nothing_launched}
+        facts |= {"launch_commands": no_launches, "launch_files": no_launches}
     return facts
 
 
@@ -155,7 +155,7 @@ def _companions(
     read = workspace.context().read
     for name in names:
         companion = read(name, document.path)
-        if isinstance(companion, Missing):
+        if isinstance(companion, MissingFile):
             if must_exist:
                 raise UsageError(f"--with {name}: {companion.message}")
             continue

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.findings import Finding
-from memlint.formats.base import Missing
+from memlint.formats.base import MissingFile
 from memlint.lint.analyse_file import FileAnalysis
 from memlint.lint.projects import Workspaces
 from memlint.lint.request import LintRequest
@@ -75,7 +75,7 @@ class FileReporter:
 
     def _can_name(self, name: str, path: str) -> bool:
         """Whether the file at `path` can name `name` as its companion."""
-        return not isinstance(self._workspaces.of(path).context().read(name, path), Missing)
+        return not isinstance(self._workspaces.of(path).context().read(name, path), MissingFile)
 
     def _refuse_missing(self, path: str, settings: FileSettings) -> None:
         """Raises UsageError for a file or folder that settings name and that does not exist.

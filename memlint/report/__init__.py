@@ -1,0 +1,1 @@
+"""Reports of a run in every output format, one file each; `outputs.py` lists them."""

@@ -1,0 +1,1 @@
+"""What lies around a config in its repository: discovery, git, pinned versions, launch commands, Python arguments."""

@@ -11,7 +11,7 @@ from memlint._record import NamedTuple
 from memlint.formats.references import Files
 from memlint.repository.dependents import PATTERNS
 from memlint.repository.discovery import SUFFIXES
-from memlint.repository.git import SAFE, asked, git, names
+from memlint.repository.git import SAFE, git, git_or_empty, names
 from memlint.repository.workspace import Workspace
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
@@ -154,6 +154,6 @@ def mentioning(root: str, revision: str | None, words: Iterable[str]) -> list[st
     if not asks:
         return []
     where = [revision] if revision else ["--untracked"]
-    output = asked(root, "grep", "-l", "-z", "-I", "-F", "--full-name", *asks, *where, "--", *PATTERNS)
+    output = git_or_empty(root, "grep", "-l", "-z", "-I", "-F", "--full-name", *asks, *where, "--", *PATTERNS)
     prefix = f"{revision}:" if revision else ""
     return [name[len(prefix) :] for name in names(output)]

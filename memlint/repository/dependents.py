@@ -1,4 +1,4 @@
-"""Which configs name a file: a DeepSpeed JSON that changes alone changes every run that uses it."""
+"""Configs that name a changed file: a change of a DeepSpeed JSON changes every run that uses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from memlint.repository.discovery import SUFFIXES, FoundFile
-from memlint.repository.git import asked, names
+from memlint.repository.git import git_or_empty, names
 
 PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)
 
@@ -18,6 +18,6 @@ def with_dependents(found: Sequence[FoundFile]) -> list[FoundFile]:
     if not wanted:
         return list(found)
     mentions = [part for name in wanted for part in ("-e", name)]
-    listed = names(asked(".", "grep", "-l", "-z", "-I", "-F", *mentions, "--", *PATTERNS))
+    listed = names(git_or_empty(".", "grep", "-l", "-z", "-I", "-F", *mentions, "--", *PATTERNS))
     more = (FoundFile(os.path.normpath(name)) for name in listed if os.path.abspath(name) not in known)
     return [*found, *more]

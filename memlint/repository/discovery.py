@@ -139,7 +139,7 @@ def _is_tracked(place: _Place, entry: os.DirEntry[str], is_folder: bool) -> bool
     """Whether git tracks what it ignores, which no pattern of the settings excludes."""
     if place.tracked is None or _is_ignored(place.ignores[-1:], entry.path, is_folder):
         return False
-    return place.tracked.holds(os.path.abspath(entry.path), is_folder)
+    return place.tracked.contains(os.path.abspath(entry.path), is_folder)
 
 
 def _joined(folder: str, name: str) -> str:

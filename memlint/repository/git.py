@@ -1,4 +1,4 @@
-"""What memlint asks of git: names and contents, through the git program, never a checkout."""
+"""Runs the git program to list and read files. Never changes a repository or its checkout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def git(folder: str, *arguments: str, data: bytes = b"") -> bytes:
     return done.stdout
 
 
-def asked(folder: str, *arguments: str) -> bytes:
+def git_or_empty(folder: str, *arguments: str) -> bytes:
     """What git prints, or nothing where it fails, is not there, or this is no repository."""
     try:
         done = _run(folder, arguments, b"")
@@ -39,7 +39,7 @@ def asked(folder: str, *arguments: str) -> bytes:
     return done.stdout if done.returncode == 0 else b""
 
 
-def own_files(folder: str) -> tuple[str, ...]:
+def tracked_files(folder: str) -> tuple[str, ...]:
     """The files that the repository in `folder` tracks; none where it is broken or git refuses it. Raises NoGit."""
     try:
         done = _run(folder, ("ls-files", "-z"), b"", own=True)
@@ -51,7 +51,7 @@ def own_files(folder: str) -> tuple[str, ...]:
 
 
 def _run(folder: str, arguments: Sequence[str], data: bytes, own: bool = False) -> subprocess.CompletedProcess[bytes]:
-    """`own`: of the repository in `folder` itself, none that a hook is at work in and none around it."""
+    """Runs git. `own`: in the repository of `folder` itself, not in one that a hook runs for or one further up."""
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     if own:
         environment = {name: value for name, value in environment.items() if name not in _OF_HOOKS}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.versions import LLAMAFACTORY
+from memlint.formats.llamafactory.releases import LLAMAFACTORY
 from memlint.run import Origin
 
 Version = tuple[int, ...]

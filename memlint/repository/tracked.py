@@ -1,6 +1,6 @@
-"""What git tracks: an ignore file says nothing about files that were added all the same.
+"""The files that git tracks: a file that was added in spite of an ignore file counts as one of them.
 
-Git is asked where something is ignored, or where commands that launch configs are looked for: once for each repository.
+Git runs once per repository, and only where something is ignored or where launch commands are looked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_left
 class Tracked:
     """The files that the repository in the folder `repository` tracks; none where git cannot say.
 
-    `problem`: why it could not, "" where it could or was not asked yet.
+    `problem`: why git failed, "" where it succeeded or did not run yet.
     """
 
     def __init__(self, repository: str) -> None:
@@ -21,12 +21,12 @@ class Tracked:
         self._names: list[str] | None = None
 
     def files(self) -> list[str]:
-        """The names of all of them, counted from the repository's root, with `/`."""
+        """The names of all tracked files, relative to the repository's root, with `/`."""
         if self._names is None:
-            self._names = self._asked() if os.path.exists(os.path.join(self.base, ".git")) else []
+            self._names = self._listed_by_git() if os.path.exists(os.path.join(self.base, ".git")) else []
         return self._names
 
-    def holds(self, path: str, is_folder: bool) -> bool:
+    def contains(self, path: str, is_folder: bool) -> bool:
         """Whether git tracks the file at `path` (absolute), or a file in the folder there."""
         tracked = self.files()
         if not path.startswith(self.base):
@@ -36,11 +36,11 @@ class Tracked:
         found = tracked[at] if at < len(tracked) else ""
         return found.startswith(name) if is_folder else found == name
 
-    def _asked(self) -> list[str]:
-        from memlint.repository.git import NoGit, own_files  # subprocess: 5 ms
+    def _listed_by_git(self) -> list[str]:
+        from memlint.repository.git import NoGit, tracked_files  # subprocess: 5 ms
 
         try:
-            return sorted(own_files(self.base))
+            return sorted(tracked_files(self.base))
         except NoGit as error:
             self.problem = f"{error}: what git tracks in ignored folders is left out"
             return []

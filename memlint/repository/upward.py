@@ -1,4 +1,4 @@
-"""Questions that folders are asked one above the other: a repository's root, the settings that hold."""
+"""Looks something up in a folder and the folders above it: a repository's root, the settings in force."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 MOST = 65_536  # folders remembered
 
 
-def upward(folder: str, look: Callable[[str], str | None], known: dict[str, str]) -> str:
-    """What `look` says of `folder` or, where that is None, of the nearest folder above it; "" where none says anything.
+def upward(folder: str, look: Callable[[str], str | None], answers: dict[str, str]) -> str:
+    """The first answer of `look` that is not None, for `folder` and then the folders above it; "" where all are None.
 
-    Answers are kept in `known` for every folder on the way: the next one beside them asks nothing again.
+    `answers` caches the result for every folder on the way.
     """
     passed: list[str] = []
-    while folder not in known:
+    while folder not in answers:
         passed.append(folder)
         found = look(folder)
         above = os.path.dirname(folder)
@@ -23,8 +23,8 @@ def upward(folder: str, look: Callable[[str], str | None], known: dict[str, str]
             break
         folder = above
     else:
-        answer = known[folder]
-    if len(known) + len(passed) > MOST:
-        known.clear()
-    known.update(dict.fromkeys(passed, answer))
+        answer = answers[folder]
+    if len(answers) + len(passed) > MOST:
+        answers.clear()
+    answers.update(dict.fromkeys(passed, answer))
     return answer

@@ -1,6 +1,6 @@
-"""The files that a check may read: below one root, each once, with bounds; and the models that they name.
+"""The files that a check may read: below one root, each read once, with limits on size; and the models that they name.
 
-This is where the stages without I/O get their doors: `Context.read` and `Context.find_model`.
+Formats do no I/O of their own: a workspace gives them `Context.read`, `Context.find_model` and the other functions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
 
-MAX_CACHED = 64  # documents kept: those of the file at hand, and companions that many files share
+MAX_CACHED = 64  # files whose documents are cached: the one being checked, and companions that many files share
 
 if TYPE_CHECKING:
-    from memlint.repository.launch.index import Launching
+    from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python_arguments import Python
 
 ReadBytes = Callable[[str], bytes]
@@ -44,9 +44,10 @@ def read_bytes(path: str) -> bytes:
 
 
 class Workspace:
-    """`root`: nothing outside of it is read through a reference. `models`, `hub`, `exact`: as architectures.resolve.
+    """Reads and caches the files of one project.
 
-    `python` lists the Python files below the root, `tracked` names what belongs to the repository there.
+    `root`: no reference is followed out of this folder. `models`, `hub`, `exact`: as in architectures.resolve.
+    `python` lists the Python files below the root, `tracked` the names of the repository's files there.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Workspace:
         self._python = python
         self._surveyed: list[Python] = []  # one at most, shared with every overlay
         self._tracked = tracked
-        self._launched: list[Launching] = []  # one at most
+        self._launch_indexes: list[LaunchIndex] = []  # one at most
         self._folders: dict[str, str] = {}  # their real paths
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -79,19 +80,19 @@ class Workspace:
         self._pinned: dict[str, dict[str, Pin]] = {}
 
     def documents(self, path: str) -> tuple[Document, ...]:
-        """The documents of a file that was named or discovered; their path is `path`. Raises OSError."""
+        """The documents of a file on the command line or found by discovery; their path is `path`. Raises OSError."""
         found = self._documents.pop(path, None)
         if found is None:
             found = load(self._load_bytes(self._absolute(path)), path)
             if len(self._documents) >= MAX_CACHED:
-                del self._documents[next(iter(self._documents))]  # the one that was not asked for the longest
+                del self._documents[next(iter(self._documents))]  # the least recently used
         self._documents[path] = found
         return found
 
     def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
-        """The same files, with other bytes in those that `contents` names (as documents are named).
+        """The same files, with other bytes in those that `contents` names (by the path of their documents).
 
-        What was read lately is not read again: a file that changes on disk meanwhile is judged as it was.
+        The cache is shared: a file that changes on disk meanwhile is judged as it was.
         """
         changed = {self._absolute(path): data for path, data in contents.items()}
         original = self._load_bytes
@@ -105,8 +106,8 @@ class Workspace:
         )
         other._resolutions, other._surveyed = self._resolutions, self._surveyed
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
-        if self._launched and not _any_shows_commands(names):
-            other._launched = self._launched
+        if self._launch_indexes and not _any_may_hold_commands(names):
+            other._launch_indexes = self._launch_indexes
         if names.isdisjoint(FILES):
             other._pins, other._pinned = self._pins, self._pinned
         other._documents = {
@@ -120,12 +121,13 @@ class Workspace:
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
     def context(self, **facts: Any) -> Context:
-        """The doors, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
-        doors: dict[str, Any] = {"find_model": self.find_model, "declared": self.declared, "parsers": self.parsers}
-        doors |= {"launches": self.launches, "launchers": self.launchers, "own_reader": self.own_reader}
-        return Context(reader(self.cwd, self.root, self._files), **{**doors, **facts})
+        """This workspace's functions, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
+        functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
+        functions |= {"argument_parsers": self.argument_parsers, "loads_own_yaml": self.loads_own_yaml}
+        functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
+        return Context(reader(self.cwd, self.root, self._files), **{**functions, **facts})
 
-    def declared(self, key: str, below: str = "") -> str:
+    def field_annotations(self, key: str, below: str = "") -> str:
         """How dataclasses of the repository's Python declare `key`, in files whose path has the folders `below`: all of
         them, for a collection of projects may hold several copies of a framework."""
         found = self._survey().fields.get(key, ())
@@ -144,38 +146,38 @@ class Workspace:
             self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
 
-    def parsers(self) -> frozenset[str]:
+    def argument_parsers(self) -> frozenset[str]:
         """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
         return self._survey().parsers
 
-    def own_reader(self) -> bool:
+    def loads_own_yaml(self) -> bool:
         """Whether the repository's Python loads YAML itself and makes no argument parser that could read a file."""
         return self._survey().reads_yaml and not self._survey().parsers
 
-    def launches(self, path: str) -> tuple[Launch, ...]:
-        """The commands of the repository's scripts and pages that launch the config at `path`."""
-        found = self._launching().launches(self._name(path), self.documents(path)[0].text)
-        shown = self._shown_name
+    def launch_commands(self, path: str) -> tuple[Launch, ...]:
+        """The commands in the repository's scripts and pages that launch the config at `path`."""
+        found = self._launch_index().launches(self._name(path), self.documents(path)[0].text)
+        display_path = self._display_name
         return tuple(
             one._replace(
-                path=shown(one.path),
-                config_file=shown(one.config_file) if one.config_file else "",
-                deepspeed=shown(one.deepspeed) if one.deepspeed else "",
+                path=display_path(one.path),
+                config_file=display_path(one.config_file) if one.config_file else "",
+                deepspeed=display_path(one.deepspeed) if one.deepspeed else "",
             )
             for one in found
         )
 
-    def launchers(self, path: str) -> tuple[str, ...]:
+    def launch_files(self, path: str) -> tuple[str, ...]:
         """The repository's launch files, the likeliest for the config at `path` first."""
-        return tuple(map(self._shown_name, self._launching().files(self._name(path))))
+        return tuple(map(self._display_name, self._launch_index().files(self._name(path))))
 
-    def _launching(self) -> Launching:
-        if not self._launched:
-            from memlint.repository.launch.index import Launching  # where a run leaves its engine or GPUs open
+    def _launch_index(self) -> LaunchIndex:
+        if not self._launch_indexes:
+            from memlint.repository.launch.index import LaunchIndex  # where a run leaves its engine or GPUs open
 
-            opened = Launching(self.root, self._tracked(), self._tracked_bytes, self._referenced)
-            self._launched.append(opened)
-        return self._launched[0]
+            index = LaunchIndex(self.root, self._tracked(), self._tracked_bytes, self._referenced)
+            self._launch_indexes.append(index)
+        return self._launch_indexes[0]
 
     def _tracked_bytes(self, path: str) -> bytes:
         """A tracked file's bytes; one that is a link out of the root is not read. Raises OSError."""
@@ -184,15 +186,15 @@ class Workspace:
         return self._load_bytes(path)
 
     def _name(self, path: str) -> str:
-        """`path` counted from the root, as the repository lists it: a link by its own name."""
+        """`path` relative to the root, as the repository lists it: a link by its own name."""
         folder, _, name = self._absolute(path).rpartition("/")
         if folder not in self._folders:
             self._folders[folder] = self._files.realpath(folder or "/").rstrip("/")
         real = f"{self._folders[folder]}/{name}"
         return real[len(self.root.rstrip("/")) + 1 :] if self._is_inside(real) else real
 
-    def _shown_name(self, name: str) -> str:
-        return self.shown(posixpath.join(self.root, name))
+    def _display_name(self, name: str) -> str:
+        return self.display_path(posixpath.join(self.root, name))
 
     def _survey(self) -> Python:
         if not self._surveyed:
@@ -211,13 +213,13 @@ class Workspace:
     def _pinned_in(self, folder: str) -> Mapping[str, Pin]:
         if folder not in self._pinned:
             self._pinned[folder] = {
-                name: pin._replace(origin=pin.origin._replace(path=self.shown(pin.origin.path)))
+                name: pin._replace(origin=pin.origin._replace(path=self.display_path(pin.origin.path)))
                 for name, pin in pinned(folder, self._text).items()
             }
         return self._pinned[folder]
 
     def _text(self, path: str) -> str | None:
-        """A file's text, where it is a file of bearable size that lies below the root."""
+        """The text of a file below the root; None where there is none or it is larger than `MOST_BYTES`."""
         if not self._files.is_file(path) or not self._is_inside(self._files.realpath(path)):
             return None
         try:
@@ -230,10 +232,10 @@ class Workspace:
         return real.startswith(self.root.rstrip("/") + "/")
 
     def _referenced(self, real: str) -> Document:
-        return self.documents(self.shown(real))[0]
+        return self.documents(self.display_path(real))[0]
 
-    def shown(self, path: str) -> str:
-        """`path` as messages call it: relative to the working directory where it lies below."""
+    def display_path(self, path: str) -> str:
+        """`path` as messages show it: relative to the working directory where it is below that."""
         prefix = self.cwd.rstrip("/") + "/"
         return path[len(prefix) :] if path.startswith(prefix) else path
 
@@ -241,17 +243,17 @@ class Workspace:
 def on_disk(
     root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False, exact: bool = False
 ) -> Workspace:
-    """The real file system; `root` and `cwd` are absolute."""
+    """A workspace over the real file system; `root` and `cwd` are absolute."""
     files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
     inside = _realpath(root)
-    doors = partial(_python_files, inside), partial(_tracked_files, inside)
-    return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *doors)
+    functions = partial(_python_files, inside), partial(_tracked_files, inside)
+    return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *functions)
 
 
-def _any_shows_commands(names: Iterable[str]) -> bool:
-    from memlint.repository.launch.pages import shows_commands
+def _any_may_hold_commands(names: Iterable[str]) -> bool:
+    from memlint.repository.launch.pages import may_hold_commands
 
-    return any(map(shows_commands, names))
+    return any(map(may_hold_commands, names))
 
 
 def _python_files(root: str) -> Iterable[str]:
@@ -265,7 +267,7 @@ def _tracked_files(root: str) -> Iterable[str]:
 
 
 def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:
-    """Files that exist only here, by name: for examples and tests. They lie in the folder `/`."""
+    """A workspace over files in memory, by name, for examples and tests. They are in the folder `/`."""
     names = {f"/{name.lstrip('/')}": text for name, text in contents.items()}
 
     def read(path: str) -> bytes:

@@ -15,7 +15,7 @@ from memlint.lint.request import LintRequest
 from memlint.lint.settings_lookup import read_settings
 from memlint.repository.commit import LINK, Commit, mentioning
 from memlint.repository.discovery import SUFFIXES
-from memlint.repository.git import asked
+from memlint.repository.git import git_or_empty
 from memlint.run import Origin
 from memlint.settings import FileSettings
 from memlint.settings.model import NAMES
@@ -89,7 +89,7 @@ class Side:
         """(name, name of the target) of each symbolic link that is tracked on this side."""
         if self._commit is not None:
             return self._commit.links()
-        staged = asked(self.root, "ls-files", "--stage", "-z").split(b"\0")
+        staged = git_or_empty(self.root, "ls-files", "--stage", "-z").split(b"\0")
         links = [os.fsdecode(line.partition(b"\t")[2]) for line in staged if line.startswith(LINK)]
         targets = (os.path.realpath(os.path.join(self.root, link)) for link in links)
         return [(link, os.path.relpath(target, self.root).replace(os.sep, "/")) for link, target in zip(links, targets)]

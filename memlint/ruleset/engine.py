@@ -19,7 +19,7 @@ from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
-from memlint.repository.launch.apply import advice, as_launched, is_own, noted
+from memlint.repository.launch.apply import advice, is_in_config, with_launch_command, with_launch_origin
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
@@ -89,20 +89,24 @@ class Engine:
         format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
         document = redialect(document, dialect(context) if dialect else format_.DIALECT)
-        launched = as_launched(document, format_.NAME, context)
+        launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
-        parsed = noted(format_.parse(document, context), launched.launch)
+        parsed = with_launch_origin(format_.parse(document, context), launched.launch)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
-        stands = getattr(format_, "stands", None)
+        rule_applies = getattr(format_, "rule_applies", None)
         for index, estimate in enumerate(estimates):
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             from_rules = self._apply_rules(format_, parsed, index, estimate, facts, fixes)
-            found.extend(item for item in from_rules if stands is None or stands(item.finding.rule, document, context))
+            found.extend(
+                item
+                for item in from_rules
+                if rule_applies is None or rule_applies(item.finding.rule, document, context)
+            )
         if launched.launch is not None:
-            found = [item for item in found if is_own(item.finding, document)]
+            found = [item for item in found if is_in_config(item.finding, document)]
         return Analysis(document, format_, recognition, parsed, estimates, _sorted_once(found))
 
     def _candidate_rules(self, facts: Facts, format_name: str) -> Iterable[Rule]:

@@ -15,7 +15,7 @@ from memlint.source.encoding import unprintable
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import ScalarProblem, integer
-from memlint.source.tags import Refused
+from memlint.source.tags import RefusedDocument
 from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
 
 _TOKEN = re.compile(
@@ -54,7 +54,7 @@ def tree(text: str, lines: Lines) -> Tree:
     scanner = _Scanner(text, lines)
     try:
         return scanner.run()
-    except Refused as refused:
+    except RefusedDocument as refused:
         return failed((*scanner.problems, unprintable(text) or refused.problem(lines)))
 
 
@@ -99,7 +99,7 @@ class _Scanner:
                 nodes += 1
                 self.scalar(value, start, position)
             if nodes > MAX_NODES:
-                raise Refused("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+                raise RefusedDocument("too-many-nodes", f"more than {MAX_NODES:,} values", start)
         return Tree(root[0], root_entries[0], tuple(self.problems), (), True)
 
     def scalar(self, value: Any, start: int, end: int) -> None:
@@ -143,7 +143,7 @@ class _Scanner:
 
     def open(self, mark: str, start: int) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+            raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
         self.stack.append((self.container, self.entries, self.key, self.key_start, self.key_end, start))
         if mark == "{":
             self.container, self.entries, self.wanted = {}, {}, _KEY_OR_END
@@ -211,42 +211,44 @@ class _Scanner:
         self.problem("json-nan", message, start, end, severity="warning")  # transformers writes it itself
         return float(word)
 
-    def unfinished(self, start: int) -> Refused:
+    def unfinished(self, start: int) -> RefusedDocument:
         if not self.stack:
-            return Refused("syntax", "the file is empty; JSON needs a value", start, start)
+            return RefusedDocument("syntax", "the file is empty; JSON needs a value", start, start)
         opened = self.stack[-1][5]
-        return Refused("syntax", f"this {self.text[opened]!r} is never closed", opened)
+        return RefusedDocument("syntax", f"this {self.text[opened]!r} is never closed", opened)
 
-    def unreadable(self, start: int) -> Refused:
+    def unreadable(self, start: int) -> RefusedDocument:
         first = self.text[start]
         if first in "+-.0123456789":
-            return Refused("syntax", "not a JSON number; write it like 0.5, -1 or 1e-5", start)
+            return RefusedDocument("syntax", "not a JSON number; write it like 0.5, -1 or 1e-5", start)
         if self.wanted == _VALUE and (word := _PLACEHOLDER.match(self.text, start)):
             message = f"{word[0]} is filled in by a script; what stands here then is not known"
-            return Refused("template", message, start, word.end())
+            return RefusedDocument("template", message, start, word.end())
         if first.isalpha() or first in "_$'":
-            return Refused("syntax", f"expected {_WANTED[self.wanted]}; JSON text stands in double quotes", start)
-        return Refused("syntax", f"unexpected {first!r}; expected {_WANTED[self.wanted]}", start)
+            return RefusedDocument(
+                "syntax", f"expected {_WANTED[self.wanted]}; JSON text stands in double quotes", start
+            )
+        return RefusedDocument("syntax", f"unexpected {first!r}; expected {_WANTED[self.wanted]}", start)
 
-    def bad_string(self, start: int, error: ValueError) -> Refused:
+    def bad_string(self, start: int, error: ValueError) -> RefusedDocument:
         at = min(getattr(error, "pos", start), len(self.text))
         character = self.text[at : at + 1]
         if at <= start or not character:
-            return Refused("syntax", "this string is never closed", start)
+            return RefusedDocument("syntax", "this string is never closed", start)
         if character in "\r\n":
-            return Refused("syntax", "this string is not closed on its line", start, at)
+            return RefusedDocument("syntax", "this string is not closed on its line", start, at)
         if character < " ":
-            return Refused("syntax", f"a raw U+{ord(character):04X} in a string; escape it", at)
+            return RefusedDocument("syntax", f"a raw U+{ord(character):04X} in a string; escape it", at)
         if character != "\\":  # of a `\u` without its four digits, the standard library tells the place of the u
             at -= 1
-        return Refused("syntax", "an unknown escape; a backslash is written \\\\", at, at + 2)
+        return RefusedDocument("syntax", "an unknown escape; a backslash is written \\\\", at, at + 2)
 
     def refuse(self, start: int, end: int) -> None:
         if self.wanted == _COMMA:
-            raise Refused("syntax", "a ',' is missing before this", start, end)
+            raise RefusedDocument("syntax", "a ',' is missing before this", start, end)
         if self.wanted == _END:
-            raise Refused("syntax", "text after the end of the value; remove it", start, end)
-        raise Refused("syntax", f"expected {_WANTED[self.wanted]}", start, end)
+            raise RefusedDocument("syntax", "text after the end of the value; remove it", start, end)
+        raise RefusedDocument("syntax", f"expected {_WANTED[self.wanted]}", start, end)
 
     def duplicate(self, key: str, first: Entry, start: int, end: int) -> None:
         span = self.lines.span(first[0], first[1])
@@ -261,5 +263,5 @@ class _Scanner:
 
     def report(self, problem: Problem) -> None:
         if len(self.problems) == MAX_PROBLEMS:
-            raise Refused("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
+            raise RefusedDocument("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
         self.problems.append(problem)

@@ -25,7 +25,7 @@ _CONVERSIONS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Refused(Exception):
+class RefusedDocument(Exception):
     """The document has no value. `start` and `end` are offsets; without `end`, one character."""
 
     def __init__(self, code: str, message: str, start: int, end: int | None = None) -> None:

@@ -26,7 +26,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.messages import syntax_problem
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
-from memlint.source.tags import Refused, tagged
+from memlint.source.tags import RefusedDocument, tagged
 from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, Tree, failed
 
 MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
@@ -47,7 +47,7 @@ except ImportError:  # PyYAML built without libyaml: 15 times slower, the same e
 
 def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
     """The documents of a YAML text, up to the first fatal problem."""
-    builder: _Builder | None = None
+    builder: _TreeBuilder | None = None
     try:
         get = Parser(text).get_event
         for number in range(MAX_DOCUMENTS + 1):
@@ -57,17 +57,19 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
             if event is None or event.__class__ is StreamEndEvent:
                 return
             if number == MAX_DOCUMENTS:
-                raise Refused("too-many-documents", f"more than {MAX_DOCUMENTS} documents", event.start_mark.index)
-            builder = _Builder(get, text, RESOLVERS[dialect], dialect, lines)
+                raise RefusedDocument(
+                    "too-many-documents", f"more than {MAX_DOCUMENTS} documents", event.start_mark.index
+                )
+            builder = _TreeBuilder(get, text, RESOLVERS[dialect], dialect, lines)
             yield builder.document()
     except yaml.YAMLError as error:
         problem = syntax_problem(error, text, lines)
-    except Refused as refused:
+    except RefusedDocument as refused:
         problem = refused.problem(lines)
     yield failed((*builder.problems, problem) if builder else (problem,))
 
 
-class _Builder:
+class _TreeBuilder:
     def __init__(
         self, get: Callable[[], Any], text: str, resolve: Callable[[str], Scalar], dialect: str, lines: Lines
     ) -> None:
@@ -172,7 +174,7 @@ class _Builder:
     def report(self, problem: Problem) -> None:
         self.fixed = True
         if len(self.problems) == MAX_PROBLEMS:
-            raise Refused("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
+            raise RefusedDocument("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
         self.problems.append(problem)
 
     def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int, is_key: bool) -> Any:
@@ -202,7 +204,7 @@ class _Builder:
     def anchor(self, name: str, start: int) -> int:
         """Opens an anchor; gives where the value begins behind it."""
         if name in self.anchors:  # refused by PyYAML's composer as well
-            raise Refused("duplicate-anchor", f"the anchor &{name} is defined twice; rename one of them", start)
+            raise RefusedDocument("duplicate-anchor", f"the anchor &{name} is defined twice; rename one of them", start)
         self.fixed = True
         self.anchors[name] = _OPEN
         if not self.text.startswith("&", start):
@@ -215,13 +217,15 @@ class _Builder:
     def alias(self, name: str, start: int, end: int, container: Any, key: Any) -> tuple[Any, Any]:
         target = self.anchors.get(name)
         if target is None:
-            raise Refused("undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end)
+            raise RefusedDocument(
+                "undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end
+            )
         if target is _OPEN:
-            raise Refused("alias-cycle", f"*{name} refers to a value that contains it", start, end)
+            raise RefusedDocument("alias-cycle", f"*{name} refers to a value that contains it", start, end)
         value, below, size = target
         self.aliased += size
         if self.aliased > MAX_ALIASED:
-            raise Refused("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
+            raise RefusedDocument("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
         self.fixed = True
         keys = [frame[2] if frame[0].__class__ is dict else len(frame[0]) for frame in self.stack]
         keys.append(key if container.__class__ is dict else len(container))
@@ -249,7 +253,7 @@ class _Builder:
                 parts = [(item, entry[5]) for item, entry in zip(value, below)][::-1]
             for part, part_entries in parts:
                 if not isinstance(part, dict):
-                    raise Refused("merge", "<< takes a mapping, or a list of mappings", start)
+                    raise RefusedDocument("merge", "<< takes a mapping, or a list of mappings", start)
                 container.update(part)
                 entries.update(part_entries)
         container.update(own)
@@ -257,14 +261,14 @@ class _Builder:
 
     def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
         if nodes > MAX_NODES:
-            raise Refused("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+            raise RefusedDocument("too-many-nodes", f"more than {MAX_NODES:,} values", start)
         if not is_key:
-            raise Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+            raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
         # In a value the inner brace is the key, in a key the outer one is.
         template = self.text.find("{{", max(0, start - 1), start + 2)
         if template >= 0:
-            raise Refused("template", TEMPLATE, template, template + 2)
-        raise Refused("unhashable-key", "a collection cannot be a key; quote it if it is meant as text", start)
+            raise RefusedDocument("template", TEMPLATE, template, template + 2)
+        raise RefusedDocument("unhashable-key", "a collection cannot be a key; quote it if it is meant as text", start)
 
 
 def scalar_spans(text: str) -> tuple[list[tuple[int, int, bool]], int]:

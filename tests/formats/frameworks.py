@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memlint.architectures.model import Architecture, Resolution
 from memlint.findings import Edit
-from memlint.formats.base import Context, Missing, Parsed
+from memlint.formats.base import Context, MissingFile, Parsed
 from memlint.run import Run
 from memlint.source import load
 from memlint.source.document import Document
@@ -39,8 +39,8 @@ def context(files: dict[str, Any] | None = None, known: bool = True, **fields: A
     """A context whose files are `files`; every model is LLAMA unless `known` is false."""
     named = {name: document(value, name) for name, value in (files or {}).items()}
 
-    def read(reference: str, from_path: str) -> Document | Missing:
-        return named.get(reference) or Missing("missing", f"no file `{reference}`")
+    def read(reference: str, from_path: str) -> Document | MissingFile:
+        return named.get(reference) or MissingFile("missing", f"no file `{reference}`")
 
     def find_model(name: str, from_path: str) -> Resolution:
         return Resolution(name, "catalog", LLAMA) if known else Resolution(name, "unknown", None, reason="not known")

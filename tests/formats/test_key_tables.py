@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memlint import formats
 from memlint.formats.fields import Fields
-from memlint.formats.keys import INVALID, KINDS, Change, Key, Keys
+from memlint.formats.keys import INVALID, KINDS, FieldChange, Key, Keys
 from memlint.run import Origin, Run, get
 
 TABLES: dict[str, Keys] = {
@@ -81,9 +81,9 @@ def test_what_a_row_writes_is_what_it_reads(row: Key, data: st.DataObject) -> No
     said = data.draw(values(row))
     meant = read(row, {row.name: said}).get(row.field)
     if row.read_only or row.can_write or row.can_add or row.write:
-        assert row.neutral(row.spelled(meant)) == meant
+        assert row.neutral(row.written_value(meant)) == meant
         return
-    written = Keys(row).write(Change(row.field, meant, {row.field: meant}, {}, Run("test", "")))
+    written = Keys(row).write(FieldChange(row.field, meant, {row.field: meant}, {}, Run("test", "")))
     assert written is not None
     assert read(row, dict(written)).get(row.field) == meant
 

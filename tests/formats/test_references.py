@@ -7,7 +7,7 @@ import posixpath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.formats.base import Missing
+from memlint.formats.base import MissingFile
 from memlint.formats.references import Files, candidates, inside, issue, reader, resolve
 from memlint.source import load
 from memlint.source.document import Document
@@ -51,7 +51,7 @@ def test_no_candidate_is_outside_of_the_root(reference: str, cwd: str) -> None:
 
 def code(reference: str, found: Files) -> str:
     result = resolve(reference, CONFIG, ROOT, ROOT, found)
-    assert isinstance(result, Missing)
+    assert isinstance(result, MissingFile)
     return result.code
 
 
@@ -84,9 +84,9 @@ def test_circles_are_refused_however_long() -> None:
     assert isinstance(read("b.json", "a.json"), Document)
     assert isinstance(read("c.json", "b.json"), Document)
     closed = read("a.json", "c.json")
-    assert isinstance(closed, Missing) and closed.code == "cyclic"
+    assert isinstance(closed, MissingFile) and closed.code == "cyclic"
     itself = read("a.json", "a.json")
-    assert isinstance(itself, Missing) and itself.code == "cyclic"
+    assert isinstance(itself, MissingFile) and itself.code == "cyclic"
 
 
 def test_two_configs_may_name_the_same_file() -> None:
@@ -97,12 +97,12 @@ def test_two_configs_may_name_the_same_file() -> None:
 
 def test_a_file_that_cannot_be_read_says_why() -> None:
     found = reader(ROOT, ROOT, files({"/srv/repo/locked.json"}))("locked.json", CONFIG)
-    assert isinstance(found, Missing) and found.code == "unreadable" and "Permission denied" in found.message
+    assert isinstance(found, MissingFile) and found.code == "unreadable" and "Permission denied" in found.message
 
 
 def test_the_issue_lists_what_was_tried() -> None:
     missing = resolve("ds.json", CONFIG, ROOT, ROOT, files(set()))
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, MissingFile)
     told = issue(missing, CONFIG, ("deepspeed",))
     assert told.code == "missing-reference" and told.pointer == ("deepspeed",)
     for place in missing.tried:

@@ -17,7 +17,7 @@ from memlint.hardware import find
 from memlint.repository.launch import pages as launches
 from memlint.repository.launch import parse
 from memlint.repository.launch.files import likeliest
-from memlint.repository.launch.index import Launching
+from memlint.repository.launch.index import LaunchIndex
 from memlint.repository.launch.words import commands
 from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.engine import Analysis, analyse
@@ -36,7 +36,7 @@ FILES = {"sft.yaml": SFT, "acc/zero3.yaml": ZERO3, "acc/ddp.yaml": DDP, "ds.json
 
 
 def said(page: str, name: str = "README.md", config: str = "sft.yaml", **more: str) -> list[Launch]:
-    return list(in_memory({**FILES, name: page, **more}).launches(config))
+    return list(in_memory({**FILES, name: page, **more}).launch_commands(config))
 
 
 def read_as(files: dict[str, str], config: str = "sft.yaml", **facts: Any) -> Analysis:
@@ -135,10 +135,10 @@ def test_names_count_from_the_page_from_above_and_from_where_it_went() -> None:
 
 def test_the_comments_of_the_config_itself() -> None:
     own = f"# torchrun is not it:\n# {COMMAND}\n{SFT}"
-    (launch,) = in_memory({**FILES, "sft.yaml": own}).launches("sft.yaml")
+    (launch,) = in_memory({**FILES, "sft.yaml": own}).launch_commands("sft.yaml")
     assert (launch.path, launch.line, launch.files) == ("sft.yaml", 2, ("acc/zero3.yaml",))
     unquoted = f"{SFT}note: {COMMAND}\n"
-    assert in_memory({**FILES, "sft.yaml": unquoted}).launches("sft.yaml") == ()
+    assert in_memory({**FILES, "sft.yaml": unquoted}).launch_commands("sft.yaml") == ()
 
 
 def test_a_run_is_read_as_all_commands_say() -> None:
@@ -201,7 +201,7 @@ def test_nothing_is_searched_where_all_is_said(config: str, facts: dict[str, Any
     def refuse(path: str) -> tuple[Launch, ...]:
         raise AssertionError(f"{path} says everything")
 
-    context = workspace.context(**facts)._replace(launches=refuse, launchers=refuse)
+    context = workspace.context(**facts)._replace(launch_commands=refuse, launch_files=refuse)
     assert analyse(workspace.documents("x.yaml")[0], context, ()).runs
 
 
@@ -221,8 +221,8 @@ def test_launch_files_are_named_likeliest_first() -> None:
     workspace = in_memory(
         {**FILES, "other.yaml": SFT, "README.md": COMMAND, "x/deep/zero3.yaml": ZERO3, "bad.yaml": "{"}
     )
-    assert workspace.launchers("other.yaml") == ("acc/zero3.yaml", "acc/ddp.yaml", "x/deep/zero3.yaml")
-    assert workspace.launchers("x/deep/sft.yaml")[0] == "x/deep/zero3.yaml"
+    assert workspace.launch_files("other.yaml") == ("acc/zero3.yaml", "acc/ddp.yaml", "x/deep/zero3.yaml")
+    assert workspace.launch_files("x/deep/sft.yaml")[0] == "x/deep/zero3.yaml"
     found = ("configs/a100_40gb/zero3.yaml", "configs/a100_80gb/zero3.yaml")
     assert likeliest(found, "configs/dpo/a100_80gb.yaml", {})[0] == found[1]
 
@@ -240,13 +240,13 @@ def test_only_tracked_files_are_read_and_no_link_leads_out(tmp_path: Path) -> No
     (root / "notes.md").write_text(COMMAND)
     for command in (["init", "-q"], ["add", "--all", "--", ":!notes.md"]):
         subprocess.run(["git", *command], cwd=root, check=True)
-    assert on_disk(str(root), str(root)).launches("sft.yaml") == ()
+    assert on_disk(str(root), str(root)).launch_commands("sft.yaml") == ()
     subprocess.run(["git", "add", "notes.md"], cwd=root, check=True)
     workspace = on_disk(str(root), str(root))
-    assert [one.path for one in workspace.launches("sft.yaml")] == ["notes.md"]
+    assert [one.path for one in workspace.launch_commands("sft.yaml")] == ["notes.md"]
     (root / "notes.md").unlink()
-    assert workspace.overlaid({"acc/ddp.yaml": b""}).launches("sft.yaml")  # read once
-    assert not workspace.overlaid({"notes.md": b"nothing"}).launches("sft.yaml")
+    assert workspace.overlaid({"acc/ddp.yaml": b""}).launch_commands("sft.yaml")  # read once
+    assert not workspace.overlaid({"notes.md": b"nothing"}).launch_commands("sft.yaml")
 
 
 def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         return COMMAND.encode() + (b" " * launches.MOST_BYTES if path == "/a.md" else b"")
 
     def told(bytes_of: Callable[[str], bytes] = load) -> list[str]:
-        repository = Launching("/", names, bytes_of, lambda path: source.load(b"", path)[0])
+        repository = LaunchIndex("/", names, bytes_of, lambda path: source.load(b"", path)[0])
         return [one.path for one in repository.launches("sft.yaml", "")]
 
     assert told() == ["b.md", "c.sh"]
@@ -275,13 +275,13 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(parse, "shown", lambda page, text, names: taken.append(page) or ())
+    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",
         "/c.md": b"torchrun x.py {a,sft}.yaml",
     }
-    repository = Launching(
+    repository = LaunchIndex(
         "/", ("a.md", "b.md", "c.md", "sft.yaml"), pages.__getitem__, lambda path: source.load(b"", path)[0]
     )
     repository.launches("sft.yaml", "")

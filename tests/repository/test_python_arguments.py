@@ -172,10 +172,10 @@ def test_the_tree_is_searched_once_and_with_bounds(tmp_path: Path, monkeypatch: 
         "b/c/d.py",
     ]
     workspace: Workspace = on_disk(root, root)
-    assert workspace.declared("loss_weight").startswith("float")
+    assert workspace.field_annotations("loss_weight").startswith("float")
     (tmp_path / "a.py").unlink()
-    assert workspace.overlaid({}).declared("loss_weight", "b")
-    assert not workspace.declared("loss_weight", "elsewhere")
+    assert workspace.overlaid({}).field_annotations("loss_weight", "b")
+    assert not workspace.field_annotations("loss_weight", "elsewhere")
     monkeypatch.setattr(declared, "MOST_FOLDERS", 0)
     assert len(list(python_files(root))) == 1
 

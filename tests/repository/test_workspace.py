@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memlint.formats.base import Missing
+from memlint.formats.base import MissingFile
 from memlint.repository.workspace import in_memory, on_disk, read_bytes
 from memlint.source.document import Document
 
@@ -25,7 +25,7 @@ def test_a_reference_is_read_below_the_root_only(tmp_path: Path) -> None:
     assert (found.path, found.value) == ("ds.json", {"a": 1})
     for reference in ("../../secret.json", str(tmp_path / "secret.json"), "link.json", "/etc/passwd"):
         refused = read(reference, "configs/train.yaml")
-        assert isinstance(refused, Missing)
+        assert isinstance(refused, MissingFile)
         assert refused.code == "outside"
 
 
@@ -44,7 +44,7 @@ def test_files_that_refer_to_each_other_end(tmp_path: Path) -> None:
 
     assert isinstance(read("b.yaml", "a.yaml"), Document)
     back = read("a.yaml", "b.yaml")
-    assert isinstance(back, Missing)
+    assert isinstance(back, MissingFile)
     assert back.code == "cyclic"
 
 

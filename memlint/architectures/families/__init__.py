@@ -1,0 +1,1 @@
+"""Parameter shapes of each model family, built from its config.json."""

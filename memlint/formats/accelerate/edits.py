@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.accelerate.keys import KEYS
-from memlint.formats.section_edits import edits_of, said_by
+from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -18,10 +18,12 @@ def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, 
     """Edits of the launch file `value` that stands at `place`; None where it cannot say one of `changes`."""
     if not isinstance(value, dict):
         return None
-    said = said_by(KEYS, value, Run("accelerate", place[0]), changes)  # no row here asks about the rest of the run
-    if said is None or not all(_is_in_force(value, name.partition(".")[0]) for name in said):
+    new_values = changed_keys(
+        KEYS, value, Run("accelerate", place[0]), changes
+    )  # no row here asks about the rest of the run
+    if new_values is None or not all(_is_in_force(value, name.partition(".")[0]) for name in new_values):
         return None
-    return edits_of(value, place, said)
+    return edits_of(value, place, new_values)
 
 
 def _is_in_force(value: Mapping[str, Any], section: str) -> bool:
@@ -39,10 +41,10 @@ def own_fsdp_edits(
     if dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
         return None
     path, pointer = place
-    said, options = config["fsdp"], config.get("fsdp_config")
-    if isinstance(said, str) and "offload" not in said.split():
-        return (Edit(path, (*pointer, "fsdp"), "set", f"{said} offload"),)
-    if said is True and (options is None or isinstance(options, dict)):
+    words, options = config["fsdp"], config.get("fsdp_config")
+    if isinstance(words, str) and "offload" not in words.split():
+        return (Edit(path, (*pointer, "fsdp"), "set", f"{words} offload"),)
+    if words is True and (options is None or isinstance(options, dict)):
         key = ("cpu_offload",) if options else ()
         return (Edit(path, (*pointer, "fsdp_config", *key), "set", True if key else {"cpu_offload": True}),)
     return None

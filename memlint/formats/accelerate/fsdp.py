@@ -12,7 +12,7 @@ from memlint.formats.section_keys import SectionKeys
 from memlint.run import Origin
 
 
-class Options(SectionKeys):
+class FsdpOptions(SectionKeys):
     """FSDP options with or without the `fsdp_` prefix, and the defaults (without it) of whoever reads them."""
 
     __slots__ = ("defaults",)
@@ -46,7 +46,7 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 _SAYS_ALL = (5, 10)
 
 
-def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> Options:
+def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> FsdpOptions:
     """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **said_by_words(words)}
     if transformers < _SAYS_ALL:
@@ -57,7 +57,7 @@ def trainer_options(section: Section, words: Sequence[str], transformers: tuple[
         unread = {"state_dict_type", "auto_wrap_policy", *(() if transformers >= (5,) else ("version",))}
         read = {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") not in unread}
         section = section._replace(value=read)
-    return Options(section, defaults, source)
+    return FsdpOptions(section, defaults, source)
 
 
 def said_by_words(words: Sequence[str]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def said_by_words(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def apply_fsdp(fields: Fields, options: Options, origin: Origin) -> None:
+def apply_fsdp(fields: Fields, options: FsdpOptions, origin: Origin) -> None:
     """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin` is where FSDP is asked for."""
     fields.put("parallelism.engine", "fsdp", origin)
     OPTIONS.read(fields, options, options)

@@ -18,8 +18,8 @@ def version_of(options: SectionKeys) -> int:
 
 def read_strategy(fields: Fields, options: SectionKeys) -> None:
     """Version 1 names a strategy (a name or its number); version 2 only says whether to reshard after forward."""
-    name, value = "fsdp_sharding_strategy", _said(options, "fsdp_sharding_strategy")
-    other = _said(options, "fsdp_reshard_after_forward")
+    name, value = "fsdp_sharding_strategy", _written_value(options, "fsdp_sharding_strategy")
+    other = _written_value(options, "fsdp_reshard_after_forward")
     second = version_of(options) == 2
     if not second and isinstance(other, str) and options.written("fsdp_sharding_strategy") != "fsdp_sharding_strategy":
         name, value = "fsdp_reshard_after_forward", other
@@ -32,7 +32,7 @@ def read_strategy(fields: Fields, options: SectionKeys) -> None:
     fields.put("parallelism.fsdp.reshard_after_forward", reshards, options.origin(name))
 
 
-def _said(options: SectionKeys, name: str) -> Any:
+def _written_value(options: SectionKeys, name: str) -> Any:
     """The value as written, of whatever kind, else the default."""
     value = options.raw(name)
     return options.default(name) if value is None else value
@@ -48,7 +48,7 @@ def named(value: Any, names: tuple[str, ...]) -> str:
 
 def read_wrap(fields: Fields, options: SectionKeys) -> None:
     """A size-based policy with no size wraps nothing (accelerate 1.15 utils/dataclasses.py:2095)."""
-    policy = str(_said(options, "fsdp_auto_wrap_policy")).upper()
+    policy = str(_written_value(options, "fsdp_auto_wrap_policy")).upper()
     by_size = "size" if as_int(options.get("fsdp_min_num_params")) else "none"
     wrap = {"TRANSFORMER_BASED_WRAP": "transformer", "SIZE_BASED_WRAP": by_size}.get(policy, "none")
     fields.put("parallelism.fsdp.wrap", wrap, options.origin("fsdp_auto_wrap_policy"))
@@ -59,7 +59,7 @@ def read_prefetch(fields: Fields, options: SectionKeys) -> None:
         # FSDP2 has no such option: it prefetches the next unit's all-gather in backward by itself.
         fields.infer("parallelism.fsdp.backward_prefetch", "BACKWARD_PRE", "FSDP2 prefetches by itself")
         return
-    prefetch = named(_said(options, "fsdp_backward_prefetch"), PREFETCHES) or "NO_PREFETCH"
+    prefetch = named(_written_value(options, "fsdp_backward_prefetch"), PREFETCHES) or "NO_PREFETCH"
     word = "NONE" if prefetch == "NO_PREFETCH" else prefetch
     fields.put("parallelism.fsdp.backward_prefetch", word, options.origin("fsdp_backward_prefetch"))
 
@@ -74,9 +74,9 @@ def read_offload(fields: Fields, options: SectionKeys) -> None:
 
 def read_state_dict(fields: Fields, options: SectionKeys) -> None:
     """accelerate: FULL_STATE_DICT for version 1 and SHARDED_STATE_DICT for 2 when nothing is said."""
-    said = _said(options, "fsdp_state_dict_type")
+    state_dict_type = _written_value(options, "fsdp_state_dict_type")
     default = "SHARDED_STATE_DICT" if version_of(options) == 2 else "FULL_STATE_DICT"
-    kind = said.upper() if isinstance(said, str) and said else default
+    kind = state_dict_type.upper() if isinstance(state_dict_type, str) and state_dict_type else default
     fields.put("parallelism.fsdp.state_dict_type", kind, options.origin("fsdp_state_dict_type"))
     fields.put("saving.gathers_full_weights", kind == "FULL_STATE_DICT", options.origin("fsdp_state_dict_type"))
 

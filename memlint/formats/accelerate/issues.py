@@ -38,8 +38,8 @@ _SECTIONS = {"fsdp_config": "FSDP", "deepspeed_config": "DEEPSPEED", "megatron_l
 
 def _judged(issue: Issue, context: Context) -> Issue:
     """A key that is gone is information while nobody says which release is in use: an older one reads it."""
-    said = NAME in context.versions
-    return issue._replace(severity="info") if issue.code == "removed-key" and not said else issue
+    is_stated = NAME in context.versions
+    return issue._replace(severity="info") if issue.code == "removed-key" and not is_stated else issue
 
 
 def _unread(issue: Issue, section: Section) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, FsdpOptions, apply_fsdp
 from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
-from memlint.formats.base import Context, Issue, Missing
+from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.deepspeed.format import apply_deepspeed, config_issues
 from memlint.formats.fields import Fields, Section, as_int, root
 from memlint.formats.references import issue as reference_issue
@@ -23,7 +23,7 @@ def _deepspeed_file(section: Section, context: Context) -> Section | Issue | Non
     if not isinstance(reference, str) or reference.lower() == "none":
         return None
     found = context.read(reference, section.document.path)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingFile):
         return reference_issue(found, section.document.path, (*config.pointer, "deepspeed_config_file"))
     if not isinstance(found.value, dict):
         return config.issue("wrong-companion", f"`{reference}` is no DeepSpeed configuration", "deepspeed_config_file")
@@ -65,7 +65,7 @@ def apply_accelerate(
         DEGREES.read(fields, launch, launch)
         return named
     if word == "FSDP":
-        options = Options(section.below("fsdp_config"), LAUNCH_DEFAULTS, f"{SOURCE} launch")
+        options = FsdpOptions(section.below("fsdp_config"), LAUNCH_DEFAULTS, f"{SOURCE} launch")
         apply_fsdp(fields, options, section.origin("distributed_type"))
     elif word == "MEGATRON_LM":
         fields.put("parallelism.engine", "megatron", section.origin("distributed_type"))

@@ -17,7 +17,7 @@ from memlint.formats.training_arguments import Arguments, read_arguments
 from memlint.run import UNKNOWN, Origin
 
 
-class Config(NamedTuple):
+class AxolotlConfig(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
     `placeholders`: keys whose value something else fills in. `version_evidence`: the key that bounds `versions`.
@@ -100,7 +100,7 @@ class Config(NamedTuple):
             fields.put(name, value, self.own.origin(key))
 
 
-def config_of(section: Section, context: Context, keys: Keys) -> Config:
+def config_of(section: Section, context: Context, keys: Keys) -> AxolotlConfig:
     """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out of `own`."""
     given = section.value
     placeholders = frozenset(key for key, value in given.items() if isinstance(key, str) and interpolated(value))
@@ -109,7 +109,7 @@ def config_of(section: Section, context: Context, keys: Keys) -> Config:
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"
     own = read_arguments(plain, keys.defaults, named)
     hf = read_arguments(plain, {}, named)._replace(values=_training_arguments(own, keys, context, versions))
-    return Config(plain, own, hf, context, versions, placeholders, version_evidence)
+    return AxolotlConfig(plain, own, hf, context, versions, placeholders, version_evidence)
 
 
 _EMULATES_BF16: Version = (2, 3)
@@ -122,17 +122,17 @@ def half_precision(own: Arguments, context: Context, torch: Version) -> tuple[st
     2.3 on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file
     that gives no `bf16` means `auto`, one that leaves it empty means none.
     """
-    said: Any = own.section.value.get("bf16", "auto")
-    said = as_bool(said) if as_bool(said) is not None else said
-    if own.flag("fp16") and said in ("auto", None, False):
+    bf16: Any = own.section.value.get("bf16", "auto")
+    bf16 = as_bool(bf16) if as_bool(bf16) is not None else bf16
+    if own.flag("fp16") and bf16 in ("auto", None, False):
         return "float16", "fp16"
-    if said == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
-        unsaid = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
-        said = None
-        if unsaid:
+    if bf16 == "auto" and not (context.gpu is None or context.gpu.bf16 or torch >= _EMULATES_BF16):
+        undecided = own.get("fp16") is None and not own.flag("float16") and not own.flag("bfloat16")
+        bf16 = None
+        if undecided:
             return "float16", "bf16"
-    if said or own.flag("bfloat16"):
-        return "bfloat16", "bf16" if said else "bfloat16"
+    if bf16 or own.flag("bfloat16"):
+        return "bfloat16", "bf16" if bf16 else "bfloat16"
     return "", "bf16"
 
 
@@ -196,10 +196,10 @@ def _options(value: Any) -> Any:
     return value
 
 
-def uses_fsdp(config: Config) -> bool:
+def uses_fsdp(config: AxolotlConfig) -> bool:
     """loaders/model.py:154, is_fsdp_enabled."""
     return config.own.get("fsdp_config") is not None or config.own.get("fsdp") is not None
 
 
-def default_origin(config: Config, detail: str = "") -> Origin:
+def default_origin(config: AxolotlConfig, detail: str = "") -> Origin:
     return Origin("default", detail=f"{config.own.source}: {detail}" if detail else config.own.source)

@@ -15,7 +15,7 @@ from memlint.formats.axolotl.parallel import shipped_deepspeed
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, placed, repeats
 from memlint.formats.fields import interpolated
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -32,7 +32,7 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
         return None
     own = _edits(config, place, written)
     section = parsed.raw.get("deepspeed")
-    behind = {field: value for field, value in changes.items() if not KEYS.says(field) or repeats(section, field)}
+    behind = {field: value for field, value in changes.items() if not KEYS.can_set(field) or repeats(section, field)}
     more = _deepspeed(parsed, run, behind) if behind else ()
     return None if more is None else (*own, *more)
 
@@ -54,11 +54,11 @@ def _rank(field: str) -> int:
 def _written(config: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
     """Axolotl's keys that say `changes`; None where one has no key, or a template fills that key in."""
     written: dict[str, Any] = {}
-    for field in sorted(filter(KEYS.says, changes), key=_rank):
-        said = KEYS.write(Change(field, changes[field], changes, config, run))
-        if said is None or any(interpolated(config.get(key)) for key in said):
+    for field in sorted(filter(KEYS.can_set, changes), key=_rank):
+        keys = KEYS.write(FieldChange(field, changes[field], changes, config, run))
+        if keys is None or any(interpolated(config.get(key)) for key in keys):
             return None
-        written |= said
+        written |= keys
     return written
 
 
@@ -92,8 +92,8 @@ def _new_deepspeed(
     blocked = ("deepspeed", "fsdp", "fsdp_config", "tensor_parallel_size", "deepcompile", "relora", "ple_cpu_offload")
     if any(config.get(key) for key in blocked) or run.parallelism.engine not in ("single", "ddp"):
         return None
-    said = ("parallelism.engine", *FOLLOW_DEEPSPEED)
-    section = new_section({field: value for field, value in changes.items() if field not in said})
+    implied = ("parallelism.engine", *FOLLOW_DEEPSPEED)
+    section = new_section({field: value for field, value in changes.items() if field not in implied})
     return None if section is None else _edits(config, place, {"deepspeed": section})
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
-from memlint.formats.axolotl.config import Config, uses_fsdp
+from memlint.formats.axolotl.config import AxolotlConfig, uses_fsdp
 from memlint.formats.fields import Fields
 
 _KEY = "quantize_moe_experts"
@@ -18,19 +18,19 @@ _IN_ORDER = (5, 5)
 _ALWAYS_CALLED = (0, 19)
 
 
-def packs_experts(config: Config) -> bool:
+def packs_experts(config: AxolotlConfig) -> bool:
     """Whether this release packs stacks of experts as they load."""
     return config.own.flag(_KEY) and config.release >= _SINCE
 
 
-def linearizes(config: Config) -> bool:
+def linearizes(config: AxolotlConfig) -> bool:
     """Whether Llama 4's experts are frozen, quantised linear layers, one after another (blocks/moe.py, `_every`)."""
     packed = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
     frozen = config.family in families.LINEARIZES_EXPERTS and not config.own.flag("lora_target_linear")
     return packed and frozen and not _divides_weights(config)
 
 
-def unknown_of_packing(fields: Fields, config: Config) -> str:
+def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
     """Why the memory of packed experts is not known here; "" where it is."""
     if not packs_experts(config):
         return ""
@@ -45,11 +45,11 @@ def unknown_of_packing(fields: Fields, config: Config) -> str:
     return _why_they_stay_unpacked(fields, config)
 
 
-def _divides_weights(config: Config) -> bool:
+def _divides_weights(config: AxolotlConfig) -> bool:
     return bool(config.own.get("deepspeed")) or uses_fsdp(config)
 
 
-def _why_they_stay_unpacked(fields: Fields, config: Config) -> str:
+def _why_they_stay_unpacked(fields: Fields, config: AxolotlConfig) -> str:
     """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
     experts, their hook does not run, and what they unpacked is cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.axolotl.config import Config, config_of
+from memlint.formats.axolotl.config import AxolotlConfig, config_of
 from memlint.formats.axolotl.issues import axolotl_issues
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
 from memlint.formats.axolotl.model import find_model
@@ -48,7 +48,7 @@ def parse(document: Document, context: Context) -> Parsed:
     return _finished(fields, config, used)
 
 
-def _finished(fields: Fields, config: Config, used: tuple[UsedSection, ...]) -> Parsed:
+def _finished(fields: Fields, config: AxolotlConfig, used: tuple[UsedSection, ...]) -> Parsed:
     document = config.section.document
     others = tuple(dict.fromkeys(one.section.document.path for one in used if one.section.document is not document))
     run = fields.run(NAME, document.path, others)

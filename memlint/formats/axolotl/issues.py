@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.base import Issue
@@ -15,7 +15,7 @@ from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
 
 
-def axolotl_issues(config: Config) -> tuple[Issue, ...]:
+def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     kept = (_judged(issue, config) for issue in found)
@@ -26,7 +26,7 @@ def axolotl_issues(config: Config) -> tuple[Issue, ...]:
 _NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequence_len", "lora_r", "eval_batch_size"))
 
 
-def _judged(issue: Issue, config: Config) -> Issue | None:
+def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     """An issue of the schema with the severity it deserves: while nobody says which release is in use, an older one may
     take what the newest refuses or ignores."""
     if issue.code == "unknown-key" and not issue.suggestion:
@@ -40,14 +40,14 @@ def _judged(issue: Issue, config: Config) -> Issue | None:
     return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
-def _placeholders(config: Config) -> Iterator[Issue]:
+def _placeholders(config: AxolotlConfig) -> Iterator[Issue]:
     value = config.section.document.value
     for key in sorted(config.placeholders):
         message = f"`{key}: {str(value[key])[:60]}` looks like a template's variable; its value is not known here"
         yield config.section.issue("interpolation", message, key, severity="info")
 
 
-def _without_plugin(config: Config) -> Iterator[Issue]:
+def _without_plugin(config: AxolotlConfig) -> Iterator[Issue]:
     """A plug-in's keys are known only where the plug-in is (utils/config/__init__.py, merge_input_args)."""
     for key, plugin in PLUGIN_OF.items():
         if (

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.model import uses_cut_cross_entropy
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 from memlint.run import Origin
 
 # What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
@@ -25,7 +25,7 @@ PLUGIN_OF = {
 }
 
 
-def read_loss(fields: Fields, config: Config) -> None:
+def read_loss(fields: Fields, config: AxolotlConfig) -> None:
     """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     kind, key = _loss(config)
@@ -35,14 +35,14 @@ def read_loss(fields: Fields, config: Config) -> None:
         config.put(fields, "loss.kind", key, kind)
 
 
-def read_liger_kernels(fields: Fields, config: Config) -> None:
+def read_liger_kernels(fields: Fields, config: AxolotlConfig) -> None:
     """Liger's norms and MLPs, where both are on."""
     on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
     on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
     config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
 
 
-def _loss(config: Config) -> tuple[str, str]:
+def _loss(config: AxolotlConfig) -> tuple[str, str]:
     named = (
         ("liger_fused_linear_cross_entropy", "liger"),
         ("liger_cross_entropy", "fused_ce"),
@@ -55,7 +55,7 @@ def _loss(config: Config) -> tuple[str, str]:
     return "plain", "liger_fused_linear_cross_entropy"
 
 
-def _has_plugin(config: Config, key: str) -> bool:
+def _has_plugin(config: AxolotlConfig, key: str) -> bool:
     return PLUGIN_OF[key] in config.plugins
 
 
@@ -64,7 +64,7 @@ _CUT = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
 _LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", "liger_fused_linear_cross_entropy")
 
 
-def write_loss(change: Change) -> Written | None:
+def write_loss(change: FieldChange) -> Written | None:
     """A fused loss is a plug-in and its key. Axolotl takes one cross entropy alone, so the others go off."""
     config, plugins = change.section, change.section.get("plugins")
     reads_logits = config.get("rl") or config.get("reward_model")
@@ -72,8 +72,8 @@ def write_loss(change: Change) -> Written | None:
         return None
     plugin, key = (_LIGER, "liger_fused_linear_cross_entropy") if change.value == "liger" else (_CUT, _LOSSES[0])
     named = plugins or []
-    said = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
-    return said if plugin in named else {**said, "plugins": [*named, plugin]}
+    keys = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
+    return keys if plugin in named else {**keys, "plugins": [*named, plugin]}
 
 
 def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:
@@ -82,6 +82,6 @@ def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list
     return [*on, "cut_cross_entropy"] if _CUT in plugins and kept != "cut_cross_entropy" else on
 
 
-def write_liger_kernels(change: Change) -> Written | None:
+def write_liger_kernels(change: FieldChange) -> Written | None:
     """Never alone: a fused loss leaves them off."""
     return {} if not change.value and change.changes.get("loss.kind") else None

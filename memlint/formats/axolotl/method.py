@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import memlint.formats.axolotl.families as families
-from memlint.formats.axolotl.config import Config, default_origin, uses_fsdp
+from memlint.formats.axolotl.config import AxolotlConfig, default_origin, uses_fsdp
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 
 
-def trains_adapters(config: Config) -> bool:
+def trains_adapters(config: AxolotlConfig) -> bool:
     """Whether the file trains adapters that are known here."""
     return config.adapter in ADAPTERS
 
 
-def read_method(fields: Fields, config: Config) -> None:
+def read_method(fields: Fields, config: AxolotlConfig) -> None:
     """`adapter`; without one the whole model trains, unless `unfrozen_parameters` picks some of it."""
     if "adapter" in config.placeholders:
         fields.unknown("method.kind", "`adapter` is a placeholder")
@@ -36,7 +36,7 @@ def read_method(fields: Fields, config: Config) -> None:
         fields.put("method.kind", "full", config.own.origin("adapter"))
 
 
-def read_rank(fields: Fields, config: Config) -> None:
+def read_rank(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_r`: Axolotl has no default for it, so that a file without it says no rank."""
     config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
     if not config.own.written("lora_r") and "lora_r" not in config.placeholders:
@@ -45,7 +45,7 @@ def read_rank(fields: Fields, config: Config) -> None:
         fields.unknown("method.rank", reason)
 
 
-def read_layers(fields: Fields, config: Config) -> None:
+def read_layers(fields: Fields, config: AxolotlConfig) -> None:
     """`peft_layers_to_transform`: numbers of the layers that get adapters."""
     layers = config.own.get("peft_layers_to_transform")
     if isinstance(layers, list) and layers:
@@ -53,14 +53,14 @@ def read_layers(fields: Fields, config: Config) -> None:
         config.put(fields, "method.layers_to_transform", "peft_layers_to_transform", chosen)
 
 
-def read_rank_pattern(fields: Fields, config: Config) -> None:
+def read_rank_pattern(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_rank_pattern`: ranks of single modules."""
     pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
 
 
-def read_fused_adapters(fields: Fields, config: Config) -> None:
+def read_fused_adapters(fields: Fields, config: AxolotlConfig) -> None:
     """The projections that run Axolotl's LoRA kernels."""
     origin = default_origin(config, "LoRA kernels are on where they can be")
     fields.put("method.fused_adapters", _fused_projections(config), origin)
@@ -69,7 +69,7 @@ def read_fused_adapters(fields: Fields, config: Config) -> None:
 _CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
 
 
-def read_adapter_dtype(fields: Fields, config: Config) -> None:
+def read_adapter_dtype(fields: Fields, config: AxolotlConfig) -> None:
     """peft makes adapters fp32. Of reinforcement learning, TRL wraps the model itself (core/builders/rl.py:289) and
     makes QLoRA's bf16; under FSDP Axolotl makes all one dtype (:331)."""
     half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
@@ -80,7 +80,7 @@ def read_adapter_dtype(fields: Fields, config: Config) -> None:
     config.put(fields, "method.adapter_dtype", "peft_autocast_adapter_dtype", dtype)
 
 
-def read_targets(fields: Fields, config: Config) -> None:
+def read_targets(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_target_linear` adds every linear layer; one string is a pattern over whole names (peft's re.fullmatch)."""
     if config.own.flag("lora_target_linear"):
         fields.put("method.targets", _every_linear(config), config.own.origin("lora_target_linear"))
@@ -97,7 +97,7 @@ def read_targets(fields: Fields, config: Config) -> None:
     config.put(fields, "method.targets", "lora_target_modules", as_words(value))
 
 
-def _every_linear(config: Config) -> tuple[str, ...]:
+def _every_linear(config: AxolotlConfig) -> tuple[str, ...]:
     """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
     towers' among them. Experts in one tensor, since transformers 5, are no such module."""
     kinds = getattr(config.architecture, "layer_types", ())
@@ -170,7 +170,7 @@ def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
 _ROW_RANGE = re.compile(r"\[\d*:?\d*\]$")
 
 
-def _unfrozen(fields: Fields, config: Config) -> None:
+def _unfrozen(fields: Fields, config: AxolotlConfig) -> None:
     """`unfrozen_parameters`: patterns from the start of parameters' names, whose dots are dots; rows of a range train
     with their whole table (utils/freeze.py, LayerNamePattern)."""
     value = config.own.get("unfrozen_parameters")
@@ -192,7 +192,7 @@ def _unfrozen(fields: Fields, config: Config) -> None:
     config.put(fields, "method.trainable_patterns", "unfrozen_parameters", patterns)
 
 
-def _with_todays_names(word: str, config: Config) -> str:
+def _with_todays_names(word: str, config: AxolotlConfig) -> str:
     """A pattern of names that this run's transformers gives, in those of today."""
     before = families.MLP_CALLED_BEFORE.get(config.family)
     return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
@@ -216,18 +216,18 @@ _SINCE_AUTOMATIC = (0, 9, 1)
 _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
-def _fused_projections(config: Config) -> tuple[str, ...]:
+def _fused_projections(config: AxolotlConfig) -> tuple[str, ...]:
     """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
-    said = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
+    kernels = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
     if config.family in families.WITHOUT_LORA_KERNELS:
         return ()
-    if any(value is not None for value in said.values()) or config.own.written("lora_embedding_kernel"):
-        return tuple(group for group, value in said.items() if value)
-    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(said)
+    if any(value is not None for value in kernels.values()) or config.own.written("lora_embedding_kernel"):
+        return tuple(group for group, value in kernels.items() if value)
+    return () if config.release < _SINCE_AUTOMATIC or _without_kernels(config) else tuple(kernels)
 
 
-def _without_kernels(config: Config) -> bool:
+def _without_kernels(config: AxolotlConfig) -> bool:
     """FSDP counts as version 2 where `fsdp_version` itself says so: the validator runs before the one that copies
     `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
     eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
@@ -241,7 +241,7 @@ _QUANTIZATION = ("method", "bits", "kind", "double_quant")
 _WITHOUT_ADAPTERS = ("unfrozen_parameters", "relora", "model_quantization_config", "gptq")
 
 
-def write_adapter(change: Change) -> Written | None:
+def write_adapter(change: FieldChange) -> Written | None:
     """`adapter: lora`, or `qlora` with `load_in_4bit` (loaders/model.py, _set_quantization_config: NF4 with double
     quantisation unless `bnb_config_kwargs` says otherwise). Kind, targets and bits of one plan make one answer."""
     config, changes = change.section, change.changes
@@ -256,12 +256,12 @@ def write_adapter(change: Change) -> Written | None:
     if any(config.get(key) for key in _WITHOUT_ADAPTERS):
         return None
     four_bits = quantized["bits"] == 4
-    said: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
-    said |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
-    said |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
+    keys: dict[str, Any] = {"adapter": "qlora" if four_bits else "lora"}
+    keys |= {"load_in_4bit": True} if four_bits or config.get("load_in_4bit") else {}
+    keys |= {"load_in_8bit": False} if config.get("load_in_8bit") else {}
     if kind is None:
-        return said if targets is None else None
-    return {**said, **_target_keys(targets)} if _takes_an_adapter(config) else None
+        return keys if targets is None else None
+    return {**keys, **_target_keys(targets)} if _takes_an_adapter(config) else None
 
 
 def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
@@ -289,7 +289,7 @@ def _target_keys(targets: Any) -> Written:
     return {"lora_target_modules": list(targets), "lora_target_linear": None}
 
 
-def write_frozen_modules(change: Change) -> Written | None:
+def write_frozen_modules(change: FieldChange) -> Written | None:
     """`freeze_mm_modules` freezes tower and projector alike."""
     parts = [change.changes.get(f"method.freeze_{part}") for part in ("vision_tower", "multi_modal_projector")]
     return {"freeze_mm_modules": True} if parts == [True, True] else None

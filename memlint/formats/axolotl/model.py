@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
-from memlint.formats.axolotl.config import Config, half_precision, uses_fsdp
+from memlint.formats.axolotl.config import AxolotlConfig, half_precision, uses_fsdp
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
 from memlint.formats.engine_files import fsdp
 from memlint.formats.fields import Fields, as_bool
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 from memlint.run import Origin, Quantization
 
 # utils/schemas/enums.py: LEGACY_ATTN_FLAG_TO_IMPL, the most particular first.
@@ -32,7 +32,7 @@ _SAME_TENSORS = {
 ADAPTERS = ("lora", "qlora")
 
 
-def find_model(config: Config) -> Config:
+def find_model(config: AxolotlConfig) -> AxolotlConfig:
     """`config` with its model's name and architecture, and where the architecture came from."""
     name = config.text("base_model") or config.context.model_name
     if not name or "base_model" in config.placeholders:
@@ -42,7 +42,7 @@ def find_model(config: Config) -> Config:
     return config._replace(architecture=architecture, model_name=name, model_origin=origin)
 
 
-def read_model(fields: Fields, config: Config) -> None:
+def read_model(fields: Fields, config: AxolotlConfig) -> None:
     """`base_model`; `--model` or a setting where the file names none."""
     if config.model_name:
         written = bool(config.text("base_model"))
@@ -56,7 +56,7 @@ def read_model(fields: Fields, config: Config) -> None:
         fields.put("model.architecture", config.architecture, config.model_origin)
 
 
-def read_dtypes(fields: Fields, config: Config) -> None:
+def read_dtypes(fields: Fields, config: AxolotlConfig) -> None:
     """One dtype loads and trains (utils/config/__init__.py, resolve_dtype); mixed precision is autocast on top of it.
 
     Full fine-tuning without a flash kernel leaves embeddings, head and norms in fp32 (loaders/model.py:440,
@@ -75,7 +75,7 @@ def read_dtypes(fields: Fields, config: Config) -> None:
         fields.infer("precision.embeddings_dtype", "float32", reason)
 
 
-def loaded(config: Config) -> tuple[str, str]:
+def loaded(config: AxolotlConfig) -> tuple[str, str]:
     """The dtype that the model is loaded in ("" for fp32), and the key that says so."""
     dtype, key = half_precision(config.own, config.context, config.versions["torch"])
     for other in ("load_in_8bit", "float16"):
@@ -84,15 +84,17 @@ def loaded(config: Config) -> tuple[str, str]:
     return dtype, key
 
 
-def _upcasts_rest(config: Config) -> bool:
+def _upcasts_rest(config: AxolotlConfig) -> bool:
     """Whether peft's prepare_model_for_kbit_training makes all that is not quantised fp32 (loaders/model.py:1109)."""
-    loads_on_host = as_bool(fsdp.Options(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading"))
+    loads_on_host = as_bool(
+        fsdp.FsdpOptions(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading")
+    )
     sharded = uses_fsdp(config) and (config.adapter == "qlora" or loads_on_host)
     without = packs_experts(config) or bool(config.below("peft").get("loftq_config"))
     return config.adapter in ADAPTERS and config.quantizes and not (sharded or without)
 
 
-def _after_preparing_for_kbit(fields: Fields, config: Config, dtype: str) -> None:
+def _after_preparing_for_kbit(fields: Fields, config: AxolotlConfig, dtype: str) -> None:
     """What peft made fp32, Axolotl turns back for embeddings, head and norms. `adapter: lora` with `load_in_4bit`
     quantises nothing (loaders/model.py:799) and is made fp32 all the same."""
     reason = "turned back after prepare_model_for_kbit_training (loaders/model.py:489)"
@@ -102,21 +104,21 @@ def _after_preparing_for_kbit(fields: Fields, config: Config, dtype: str) -> Non
         fields.infer("model.weights_dtype", "float32", reason)
 
 
-def _wants_half_embeddings(config: Config) -> bool:
+def _wants_half_embeddings(config: AxolotlConfig) -> bool:
     word, _ = _requested_attention(config)
     return (bool(word) and word not in ("eager", "sdpa")) or uses_cut_cross_entropy(config)
 
 
-def uses_cut_cross_entropy(config: Config) -> bool:
+def uses_cut_cross_entropy(config: AxolotlConfig) -> bool:
     """Whether cut cross entropy is the loss, on by default with its plug-in; it reads the head in half precision."""
     return "CutCrossEntropyPlugin" in config.plugins and as_bool(config.own.get("cut_cross_entropy")) is not False
 
 
-def read_quantization(fields: Fields, config: Config) -> None:
+def read_quantization(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("model.quantization", *_quantization(config))
 
 
-def _quantization(config: Config) -> tuple[Quantization, Origin]:
+def _quantization(config: AxolotlConfig) -> tuple[Quantization, Origin]:
     """4 bits for `adapter: qlora`, 8 for `adapter: lora` (loaders/model.py, _set_quantization_config)."""
     stored = getattr(config.architecture, "stored", None)
     method = getattr(stored, "method", "none")
@@ -137,18 +139,18 @@ def _quantization(config: Config) -> tuple[Quantization, Origin]:
     return Quantization(), config.own.origin("load_in_4bit")
 
 
-def _with_module_rules(found: Quantization, config: Config) -> Quantization:
+def _with_module_rules(found: Quantization, config: AxolotlConfig) -> Quantization:
     experts, rest = _has_linear_experts(config), _upcasts_rest(config)
     packed = packs_experts(config) and not experts
     found = found._replace(stacked_experts=experts, experts_on_load=packed, upcast_rest_to_fp32=rest)
     return found._replace(skipped=_skipped(config, found.bits))
 
 
-def _skipped(config: Config, bits: float) -> tuple[str, ...]:
+def _skipped(config: AxolotlConfig, bits: float) -> tuple[str, ...]:
     """Modules that are left as they are (loaders/model.py:782-814, _set_quantization_config)."""
-    said = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
-    if bits == 4 and isinstance(said, list):
-        return tuple(str(name) for name in said[:_MOST_SKIPPED])
+    skipped = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
+    if bits == 4 and isinstance(skipped, list):
+        return tuple(str(name) for name in skipped[:_MOST_SKIPPED])
     own = families.NOT_QUANTIZED.get(config.family)
     return own.modules if own is not None and config.release >= own.since and bits in own.bits else ()
 
@@ -156,17 +158,17 @@ def _skipped(config: Config, bits: float) -> tuple[str, ...]:
 _MOST_SKIPPED = 4096
 
 
-def _has_linear_experts(config: Config) -> bool:
+def _has_linear_experts(config: AxolotlConfig) -> bool:
     """bitsandbytes replaces linear layers alone, which experts are in remote code and in `Linearized` checkpoints."""
     return config.own.flag("trust_remote_code") or "linearized" in config.text("base_model").lower()
 
 
-def dequantizes(config: Config) -> bool:
+def dequantizes(config: AxolotlConfig) -> bool:
     """`model_quantization_config_kwargs: {dequantize: true}` unpacks a stored checkpoint while it loads."""
     return bool(as_bool(config.below("model_quantization_config_kwargs").get("dequantize")))
 
 
-def _requested_attention(config: Config) -> tuple[str, str]:
+def _requested_attention(config: AxolotlConfig) -> tuple[str, str]:
     """The implementation that the file asks for and the key that says so; "" where it asks for none."""
     word = config.text("attn_implementation")
     if word:
@@ -175,7 +177,7 @@ def _requested_attention(config: Config) -> tuple[str, str]:
     return name, key
 
 
-def read_attention(fields: Fields, config: Config) -> None:
+def read_attention(fields: Fields, config: AxolotlConfig) -> None:
     word, key = _requested_attention(config)
     if word:
         fields.put("attention.implementation", _SAME_TENSORS.get(word, word), config.own.origin(key))
@@ -194,7 +196,7 @@ _WRITABLE_FLAGS = {
 _WRITABLE = (*_WRITABLE_FLAGS, "flash_attention_3")
 
 
-def write_attention(change: Change) -> Written | None:
+def write_attention(change: FieldChange) -> Written | None:
     """`attn_implementation`, or the flag of an older release. Other flags may not stand beside either."""
     if () < change.run.stack.framework_version < _SINCE_ATTENTION:
         key, value = _WRITABLE_FLAGS.get(change.value, ""), True
@@ -203,7 +205,7 @@ def write_attention(change: Change) -> Written | None:
     return {key: value, **{flag: None for flag, _ in FLAGS if flag != key}} if key else None
 
 
-def fsdp_version(config: Config) -> int:
+def fsdp_version(config: AxolotlConfig) -> int:
     """FSDP 1 unless something says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config)."""
     options = config.below("fsdp_config")
     for value in (config.own.get("fsdp_version"), options.get("fsdp_version"), options.get("version")):

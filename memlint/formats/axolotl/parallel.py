@@ -8,12 +8,12 @@ from typing import Any
 
 import memlint.formats.axolotl.families as families
 from memlint._record import NamedTuple
-from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.model import fsdp_version
-from memlint.formats.base import Issue, Missing
-from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.base import Issue, MissingFile
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
-from memlint.formats.keys import Change, Read, Written
+from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.references import issue as reference_issue
 
 _DEGREES = ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "expert_parallel_size")
@@ -31,7 +31,7 @@ class UsedSection(NamedTuple):
 def degree(key: str, field: str) -> Read:
     """A reader of a degree of parallelism: 1 is none at all and leaves what the launcher says."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: AxolotlConfig) -> None:
         size = config.own.integer(key)
         if size is not None and size > 1:
             config.put(fields, field, key, size)
@@ -39,7 +39,7 @@ def degree(key: str, field: str) -> Read:
     return read
 
 
-def read_world(fields: Fields, config: Config) -> None:
+def read_world(fields: Fields, config: AxolotlConfig) -> None:
     """How many GPUs train, where a key says it."""
     _world_of_degrees(fields, config)
     if not isinstance(fields.get("parallelism.world_size"), int):
@@ -48,7 +48,7 @@ def read_world(fields: Fields, config: Config) -> None:
         )
 
 
-def apply_engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+def apply_engine(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     """Engine and sharding. The file's own keys win over the launcher's."""
     used = _engine(fields, config)
     _data_parallel_ranks(fields)
@@ -56,7 +56,7 @@ def apply_engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     return used
 
 
-def _world_of_degrees(fields: Fields, config: Config) -> None:
+def _world_of_degrees(fields: Fields, config: AxolotlConfig) -> None:
     """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train."""
     sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *_DEGREES)]
     if isinstance(fields.get("parallelism.world_size"), int) or not any(sizes[: len(_DATA_PARALLEL)]):
@@ -67,24 +67,24 @@ def _world_of_degrees(fields: Fields, config: Config) -> None:
     fields.put("parallelism.world_size", world, config.own.origin("dp_shard_size"))
 
 
-def apply_launch_file(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+def apply_launch_file(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     """The launch file beside the config, and a DeepSpeed file for a config that names none."""
     found = []
     for document in config.context.companions:
         section = root(document, "companion")
-        if claims(launch_file, document):
+        if recognises(launch_file, document):
             fields.issues.extend(launch_file.accelerate_issues(section, config.context))
             launch_file.apply_world(fields, section)
             named = launch_file.apply_accelerate(fields, section, config.hf, config.context, config.architecture)
             found.append(UsedSection("accelerate", section))
             found += [UsedSection("deepspeed", named)] if named is not None else []
-        elif claims(deepspeed_file, document) and not config.own.get("deepspeed"):
+        elif recognises(deepspeed_file, document) and not config.own.get("deepspeed"):
             _apply_deepspeed(fields, config, section)
             found.append(UsedSection("deepspeed", section))
     return tuple(found)
 
 
-def _engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+def _engine(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     if config.own.get("deepspeed"):
         return _deepspeed(fields, config)
     if config.own.get("fsdp") or config.own.get("fsdp_config"):
@@ -101,18 +101,18 @@ def _engine(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     return ()
 
 
-def _deepspeed(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+def _deepspeed(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     value = config.own.get("deepspeed")
     if isinstance(value, dict):
         section = config.section.below("deepspeed")
         _apply_deepspeed(fields, config, section)
         return (UsedSection("deepspeed", section),)
     found = config.context.read(value, config.section.document.path) if isinstance(value, str) else None
-    if found is not None and not isinstance(found, Missing) and isinstance(found.value, dict):
+    if found is not None and not isinstance(found, MissingFile) and isinstance(found.value, dict):
         section = root(found, "companion")
         _apply_deepspeed(fields, config, section)
         return (UsedSection("deepspeed", section),)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingFile):
         return _shipped_with_axolotl(fields, config, str(value), found)
     fields.issues.append(
         config.section.issue("wrong-companion", f"`{value}` is no DeepSpeed configuration", "deepspeed")
@@ -121,12 +121,14 @@ def _deepspeed(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     return ()
 
 
-def _unreadable(fields: Fields, config: Config) -> None:
+def _unreadable(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
     fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
 
 
-def _shipped_with_axolotl(fields: Fields, config: Config, name: str, missing: Missing) -> tuple[UsedSection, ...]:
+def _shipped_with_axolotl(
+    fields: Fields, config: AxolotlConfig, name: str, missing: MissingFile
+) -> tuple[UsedSection, ...]:
     """A file that `axolotl fetch deepspeed_configs` puts there counts as that one."""
     absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
     value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
@@ -141,7 +143,7 @@ def _shipped_with_axolotl(fields: Fields, config: Config, name: str, missing: Mi
     return (UsedSection("deepspeed", section, editable=False),)
 
 
-def _apply_deepspeed(fields: Fields, config: Config, section: Section) -> None:
+def _apply_deepspeed(fields: Fields, config: AxolotlConfig, section: Section) -> None:
     fields.issues.extend(deepspeed_file.config_issues(section, config.context))
     deepspeed_file.apply_deepspeed(fields, section, config.hf, config.architecture)
     quantization = fields.get("model.quantization")
@@ -186,7 +188,7 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
     return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
 
 
-def _fsdp(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
+def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
     words = as_words(config.own.get("fsdp"))
     defaults: dict[str, Any] = {**fsdp.TRAINER_DEFAULTS, "version": fsdp_version(config)}
@@ -194,7 +196,9 @@ def _fsdp(fields: Fields, config: Config) -> tuple[UsedSection, ...]:
     section = config.section.below("fsdp_config")
     key = "fsdp_config" if section.value else "fsdp"
     known = section._replace(value=_known_options(config, section))
-    fsdp.apply_fsdp(fields, fsdp.Options(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key))
+    fsdp.apply_fsdp(
+        fields, fsdp.FsdpOptions(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key)
+    )
     fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
     if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
         reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
@@ -214,14 +218,14 @@ _FSDP_OPTIONS = frozenset(
 )
 
 
-def _known_options(config: Config, section: Section) -> Mapping[str, Any]:
+def _known_options(config: AxolotlConfig, section: Section) -> Mapping[str, Any]:
     """Options without a field in FSDPConfig are dropped (utils/schemas/fsdp.py:12); before 0.13 all were passed on."""
     if config.release < _CHECKS_FSDP_OPTIONS:
         return section.value
     return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _FSDP_OPTIONS}
 
 
-def _hybrid_sharding(fields: Fields, config: Config) -> None:
+def _hybrid_sharding(fields: Fields, config: AxolotlConfig) -> None:
     """Shards over fewer GPUs than there are: what is left holds copies (utils/distributed.py:334)."""
     ranks = fields.get("parallelism.data_parallel_size", None)
     shard, copies = (as_int(config.own.get(key)) for key in _DATA_PARALLEL)
@@ -249,7 +253,7 @@ _WRITABLE_FSDP = {
 }
 
 
-def write_fsdp_option(change: Change) -> Written | None:
+def write_fsdp_option(change: FieldChange) -> Written | None:
     """A key of `fsdp_config`, with its `fsdp_` where the file's others have it (utils/schemas/fsdp.py)."""
     section = change.section.get("fsdp_config")
     optimizer = str(change.changes.get("optimizer.name", change.section.get("optimizer")))

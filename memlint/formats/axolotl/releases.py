@@ -52,22 +52,24 @@ RELEASES: tuple[Packaging, ...] = (
 )
 
 
-def axolotl_versions(section: Section, said: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
+def axolotl_versions(section: Section, stated: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
     """Versions by package: what is stated, else what the stated release of Axolotl allows, else the newest that takes
     the file's keys and the stated transformers; and where a key is that bounds it."""
-    found = None if NAME in said else _evidence(section)
-    bound = said.get(NAME) or min((one for one in (found and found.version, _pinned_by(said)) if one), default=None)
+    found = None if NAME in stated else _evidence(section)
+    bound = stated.get(NAME) or min((one for one in (found and found.version, _pinned_by(stated)) if one), default=None)
     release = next((one for one in RELEASES if bound is None or one.version[:2] <= bound[:2]), RELEASES[-1])
     whole = release.version if bound is None or release.version[: len(bound)] == bound else bound
-    return {**release.newest, **said, NAME: whole}, found.origin if found else None
+    return {**release.newest, **stated, NAME: whole}, found.origin if found else None
 
 
-def _pinned_by(said: Mapping[str, Version]) -> Version | None:
+def _pinned_by(stated: Mapping[str, Version]) -> Version | None:
     """The newest release that pins the stated transformers or an older one: each pins one (requirements.txt)."""
-    stated = said.get("transformers")
-    if not stated:
+    transformers = stated.get("transformers")
+    if not transformers:
         return None
-    return next((one.version for one in RELEASES if one.newest["transformers"] <= stated[:2]), RELEASES[-1].version)
+    return next(
+        (one.version for one in RELEASES if one.newest["transformers"] <= transformers[:2]), RELEASES[-1].version
+    )
 
 
 def _evidence(section: Section) -> Evidence | None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.behaviour import BEHAVIOUR
-from memlint.formats.axolotl.config import Config, default_origin, evaluates
+from memlint.formats.axolotl.config import AxolotlConfig, default_origin, evaluates
 from memlint.formats.axolotl.releases import NAME
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
-from memlint.formats.keys import Change, Read, Written
+from memlint.formats.keys import FieldChange, Read, Written
 from memlint.run import Origin
 
 _SETS_EXPANDABLE_SEGMENTS = (0, 5)
 _STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}
 
 
-def apply_stack(fields: Fields, config: Config) -> None:
+def apply_stack(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     fields.behave(*BEHAVIOUR)
     origin = config.version_evidence or default_origin(config, "what its packaging allows")
-    said = config.context.version_origins
+    origins = config.context.version_origins
     for name in ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed"):
-        where = said.get(name, Origin("setting")) if name in config.context.versions else origin
+        where = origins.get(name, Origin("setting")) if name in config.context.versions else origin
         fields.put(f"stack.{name}", tuple(config.versions[name]), where)
-    where = said.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
+    where = origins.get(NAME, Origin("setting")) if NAME in config.context.versions else origin
     fields.put("stack.framework_version", tuple(config.versions[NAME]), where)
     # utils/__init__.py:81, set_pytorch_cuda_alloc_conf (0.5 to 0.6: train.py:60), unless the environment says otherwise
     segments = config.release >= _SETS_EXPANDABLE_SEGMENTS and config.versions["torch"] >= (2, 2)
@@ -32,7 +32,7 @@ def apply_stack(fields: Fields, config: Config) -> None:
 def batch_size(key: str) -> Read:
     """A reader that says what is no size, by the file's name for it. TrainingArguments read what is one."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: AxolotlConfig) -> None:
         value = config.own.integer(key)
         if key in config.placeholders:
             fields.unknown(f"batch.{key}", f"`{key}` is a placeholder")
@@ -42,13 +42,13 @@ def batch_size(key: str) -> Read:
     return read
 
 
-def write_accumulation(change: Change) -> Written | None:
+def write_accumulation(change: FieldChange) -> Written | None:
     """Not where the older `batch_size` says it."""
     wanted = as_int(change.value) or 0
     return {"gradient_accumulation_steps": wanted} if wanted > 0 and not change.section.get("batch_size") else None
 
 
-def _stage(config: Config) -> tuple[str, str]:
+def _stage(config: AxolotlConfig) -> tuple[str, str]:
     """The stage, and the key that says so."""
     if config.own.flag("reward_model"):
         return "rm", "reward_model"
@@ -57,12 +57,12 @@ def _stage(config: Config) -> tuple[str, str]:
     return ("pt", "pretraining_dataset") if config.own.get("pretraining_dataset") else ("sft", "rl")
 
 
-def read_stage(fields: Fields, config: Config) -> None:
+def read_stage(fields: Fields, config: AxolotlConfig) -> None:
     stage, key = _stage(config)
     fields.put("method.stage", stage, config.own.origin(key))
 
 
-def read_reference(fields: Fields, config: Config) -> None:
+def read_reference(fields: Fields, config: AxolotlConfig) -> None:
     """With adapters the base is the reference, without them a copy. Axolotl loads the model again for every method but
     ORPO (train.py:124, setup_reference_model); only DPO's trainer takes that one (core/builders/rl.py:77), KTO's and
     GRPO's make their own, and what nobody took is gone when training starts."""
@@ -78,31 +78,31 @@ def read_reference(fields: Fields, config: Config) -> None:
 _NO_PENALTY_UNASKED = (0, 17)
 
 
-def _has_penalty(config: Config) -> bool:
+def _has_penalty(config: AxolotlConfig) -> bool:
     """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
     if config.rl not in ("grpo", "gdpo"):
         return True
-    said = config.below("trl").get("beta")
-    beta = as_number(config.own.get("rl_beta") if said is None else said)
+    written = config.below("trl").get("beta")
+    beta = as_number(config.own.get("rl_beta") if written is None else written)
     return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
 
-def write_reference(change: Change) -> Written | None:
+def write_reference(change: FieldChange) -> Written | None:
     """New adapters bring their reference: they are switched off for it (core/builders/rl.py:289)."""
     return {} if change.changes.get("method.kind") == "lora" else None
 
 
-def generates(config: Config) -> bool:
+def generates(config: AxolotlConfig) -> bool:
     """Whether the model generates its own samples to train on."""
     return _stage(config)[0] == "grpo"
 
 
-def reads_rows(config: Config) -> bool:
+def reads_rows(config: AxolotlConfig) -> bool:
     """Whether samples come from a dataset, as rows that `sequence_len` bounds."""
     return not generates(config)
 
 
-def read_padding(fields: Fields, config: Config) -> None:
+def read_padding(fields: Fields, config: AxolotlConfig) -> None:
     """Packed rows and padded ones are as long as `sequence_len`, others at most."""
     packed = config.own.flag("sample_packing")
     padded = as_bool(config.own.get("pad_to_sequence_len"))
@@ -112,7 +112,7 @@ def read_padding(fields: Fields, config: Config) -> None:
     config.put(fields, "sequence.length_is_bound", key, not (packed if padded is None else padded))
 
 
-def read_generation(fields: Fields, config: Config) -> None:
+def read_generation(fields: Fields, config: AxolotlConfig) -> None:
     """core/trainers/grpo/__init__.py: prompts are not cut."""
     trl = config.below("trl")
     origin = config.own.origin("trl")
@@ -137,7 +137,7 @@ _OFFLOADING = ("offload", "offload_disk", "unsloth")
 _OFFLOADS_BY_HOOKS = (0, 12)
 
 
-def read_checkpointing(fields: Fields, config: Config) -> None:
+def read_checkpointing(fields: Fields, config: AxolotlConfig) -> None:
     """Reentrant unless something says otherwise, but for reinforcement learning and Gemma 4 (utils/config/__init__.py:
     392-424; core/builders/base.py:565). Offloading moves what checkpoints keep: for adapters the loader has switched
     them on already (loaders/model.py:464), without them it wraps the layers (:368)."""
@@ -146,16 +146,16 @@ def read_checkpointing(fields: Fields, config: Config) -> None:
     on = config.own.flag(key) or word in _OFFLOADING
     config.put(fields, "checkpointing.mode", key, "full" if on else "none")
     kwargs = config.below("gradient_checkpointing_kwargs")
-    said = as_bool(kwargs.get("use_reentrant"))
-    where = config.own.origin("gradient_checkpointing_kwargs" if said is not None else key)
+    option = as_bool(kwargs.get("use_reentrant"))
+    where = config.own.origin("gradient_checkpointing_kwargs" if option is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
-    reentrant = (plain if said is None else said) and config.family not in families.NEVER_REENTRANT
+    reentrant = (plain if option is None else option) and config.family not in families.NEVER_REENTRANT
     fields.put("checkpointing.reentrant", reentrant, where)
     if on and config.own.get("selective_checkpointing"):
         config.put(fields, "checkpointing.mode", "selective_checkpointing", "selective")
 
 
-def read_tiles(fields: Fields, config: Config) -> None:
+def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
     """`tiled_mlp`: the MLP goes through slices of the row, in the backward again (monkeypatch/tiled_mlp/patch.py:60):
     as many as it says, else a slice for 32,768 tokens, before for as many tokens as the model is wide. What it takes
     is bounded where layers are checkpointed and nothing is cast in between."""
@@ -173,20 +173,22 @@ def read_tiles(fields: Fields, config: Config) -> None:
 _TILE = 32768
 
 
-def read_offloading(fields: Fields, config: Config) -> None:
+def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
     """`activation_offloading`, or the older `gradient_checkpointing: offload`."""
     asked, word = config.own.get("activation_offloading"), config.own.word("gradient_checkpointing")
     key = "activation_offloading" if asked else "gradient_checkpointing"
     if fields.get("checkpointing.mode") != "full" or not (asked or word in _OFFLOADING):
         return
     config.put(fields, "checkpointing.offload", key, True)
-    said = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
+    reentrant = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
     wrapped = not config.adapter and asked != "hidden_states" and config.release >= _OFFLOADS_BY_HOOKS
-    if wrapped or (asked == "hidden_states" and said is None):  # validation.py:1660; torch's wrapper is never reentrant
+    if wrapped or (
+        asked == "hidden_states" and reentrant is None
+    ):  # validation.py:1660; torch's wrapper is never reentrant
         config.put(fields, "checkpointing.reentrant", key, False)
 
 
-def write_checkpointing(change: Change) -> Written | None:
+def write_checkpointing(change: FieldChange) -> Written | None:
     """Not where other keys need it as it is, nor for MPT (validation.py:1569)."""
     bound = any(change.section.get(key) for key in ("activation_offloading", "selective_checkpointing"))
     refused = families.NAMED_WITHOUT_CHECKPOINTING in str(change.section.get("base_model")).lower()
@@ -195,7 +197,7 @@ def write_checkpointing(change: Change) -> Written | None:
     return {"gradient_checkpointing": change.value == "full"}
 
 
-def write_offloading(change: Change) -> Written | None:
+def write_offloading(change: FieldChange) -> Written | None:
     """`hidden_states`: checkpointing stays, and what checkpoints keep is on the host (validation.py:1648). `true`
     moves every activation in place of recomputing where adapters train (loaders/model.py:365), which is more."""
     config = change.section
@@ -206,7 +208,7 @@ def write_offloading(change: Change) -> Written | None:
     return {"activation_offloading": "hidden_states"}
 
 
-def read_evaluation(fields: Fields, config: Config) -> None:
+def read_evaluation(fields: Fields, config: AxolotlConfig) -> None:
     """Whether there is a set to evaluate on and a time to do it, which TrainingArguments know by another name."""
     key = "test_datasets" if config.own.get("test_datasets") else "val_set_size"
     enabled = bool(fields.get("evaluation.enabled", False)) and evaluates(config.own)
@@ -216,7 +218,7 @@ def read_evaluation(fields: Fields, config: Config) -> None:
         config.put(fields, "evaluation.samples", "val_set_size", int(samples))
 
 
-def write_evaluation(change: Change) -> Written | None:
+def write_evaluation(change: FieldChange) -> Written | None:
     """`val_set_size: 0`: with a set to evaluate on Axolotl evaluates before the first step whatever `eval_strategy`
     says (core/builders/base.py:531, `eval_on_start`). The samples held back are trained on then."""
     config = change.section
@@ -230,13 +232,13 @@ def write_evaluation(change: Change) -> Written | None:
     return {"val_set_size": 0, **dict.fromkeys(times)}
 
 
-def read_evaluation_batch(fields: Fields, config: Config) -> None:
+def read_evaluation_batch(fields: Fields, config: AxolotlConfig) -> None:
     """A batch as in training unless the file says one."""
     key = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
     config.put(fields, "evaluation.batch_size", key, fields.get("evaluation.batch_size"))
 
 
-def read_optimizer(fields: Fields, config: Config) -> None:
+def read_optimizer(fields: Fields, config: AxolotlConfig) -> None:
     if "optimizer" in config.placeholders:
         fields.unknown("optimizer.name", "`optimizer` is a placeholder")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
-from memlint.formats.axolotl.config import Config
+from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
 from memlint.formats.axolotl.model import dequantizes
 from memlint.formats.axolotl.training import read_tiles
@@ -27,7 +27,7 @@ _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
 def unmodelled(key: str, reason: str) -> Read:
     """A reader of a key that turns a feature on."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: AxolotlConfig) -> None:
         value = config.own.get(key)
         if value and as_bool(value) is not False:
             _name_feature(fields, config, key, f"`{key}`: {reason}")
@@ -35,19 +35,19 @@ def unmodelled(key: str, reason: str) -> Read:
     return read
 
 
-def _name_feature(fields: Fields, config: Config, key: str, reason: str) -> None:
+def _name_feature(fields: Fields, config: AxolotlConfig, key: str, reason: str) -> None:
     """The first feature that is met is the one that the report names."""
     if "stack.unmodelled" not in fields.values:
         fields.put("stack.unmodelled", reason, config.own.origin(key))
 
 
-def read_plugins(fields: Fields, config: Config) -> None:
+def read_plugins(fields: Fields, config: AxolotlConfig) -> None:
     name = next((name for name in config.plugins if name in _PLUGINS), "")
     if name:
         _name_feature(fields, config, "plugins", f"{name}: {_PLUGINS[name]}")
 
 
-def read_tiled_mlp(fields: Fields, config: Config) -> None:
+def read_tiled_mlp(fields: Fields, config: AxolotlConfig) -> None:
     """`tiled_mlp`: a number of tiles where layers are checkpointed and nothing is cast, else no figure."""
     read_tiles(fields, config)
     if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
@@ -55,19 +55,19 @@ def read_tiled_mlp(fields: Fields, config: Config) -> None:
         _name_feature(fields, config, "tiled_mlp", reason)
 
 
-def read_linear_experts(fields: Fields, config: Config) -> None:
+def read_linear_experts(fields: Fields, config: AxolotlConfig) -> None:
     if config.own.flag("llama4_linearized_experts") and not linearizes(config):
         reason = "`llama4_linearized_experts`: experts become linear layers of their own"
         _name_feature(fields, config, "llama4_linearized_experts", reason)
 
 
-def read_packed_experts(fields: Fields, config: Config) -> None:
+def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
     packing = unknown_of_packing(fields, config)
     if packing:
         _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
 
 
-def apply_unmodelled_model(fields: Fields, config: Config) -> None:
+def apply_unmodelled_model(fields: Fields, config: AxolotlConfig) -> None:
     """What the model itself brings, whatever the keys say."""
     if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"

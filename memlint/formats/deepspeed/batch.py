@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.base import Issue
-from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.training_arguments import Arguments
 from memlint.source.document import Path
@@ -27,7 +27,7 @@ MATCHED: Mapping[str, str] = {
 }
 
 
-def check_batch(fields: Fields, view: Config) -> None:
+def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
     """Sizes that do not multiply, alone; behind training arguments those count, and differences are refused."""
     if view.arguments is None:
         _inconsistent(fields, view)
@@ -39,7 +39,7 @@ def check_batch(fields: Fields, view: Config) -> None:
     _compare_steps(fields, view, view.arguments)
 
 
-def read_micro(fields: Fields, view: Config) -> None:
+def read_micro(fields: Fields, view: DeepSpeedConfig) -> None:
     """runtime/config.py:_set_batch_related_parameters: two of the three sizes and the world give the third."""
     if view.arguments is not None:
         return
@@ -54,7 +54,7 @@ def read_micro(fields: Fields, view: Config) -> None:
         fields.unknown("batch.micro_batch_size", f"`{MICRO}` is not a number here")
 
 
-def read_steps(fields: Fields, view: Config) -> None:
+def read_steps(fields: Fields, view: DeepSpeedConfig) -> None:
     """1 when nothing is said, or what the other two sizes and the world leave."""
     if view.arguments is not None:
         return
@@ -74,7 +74,7 @@ def read_steps(fields: Fields, view: Config) -> None:
         fields.unknown("batch.gradient_accumulation_steps", f"{TOTAL} // {MICRO} // an unknown number of GPUs")
 
 
-def _inconsistent(fields: Fields, view: Config) -> None:
+def _inconsistent(fields: Fields, view: DeepSpeedConfig) -> None:
     """Sizes that do not multiply. GPUs that share a copy of the model count once (runtime/config.py:446).
 
     A size that is missing is what the others leave, rounded down (runtime/config.py:615), so it has to come out even.
@@ -95,7 +95,7 @@ def _inconsistent(fields: Fields, view: Config) -> None:
         fields.issues.append(_too_many(view, total, whole, copies, words, len(given) == 2))
 
 
-def _too_many(view: Config, total: int, whole: int, copies: int, words: str, both: bool) -> Issue:
+def _too_many(view: DeepSpeedConfig, total: int, whole: int, copies: int, words: str, both: bool) -> Issue:
     """`copies` of the model do not give `total`; fewer may, where a script divides each over several GPUs."""
     message = (
         f"`{TOTAL}: {total}` is {'not' if both else 'no multiple of'} {words} * {copies} GPUs: DeepSpeed refuses it"
@@ -108,30 +108,30 @@ def _too_many(view: Config, total: int, whole: int, copies: int, words: str, bot
     return view.section.issue("conflict", message, TOTAL, severity="warning" if possible else "error")
 
 
-def _copies(view: Config, world: Any) -> int:
+def _copies(view: DeepSpeedConfig, world: Any) -> int:
     """Copies of the model that train on `world` GPUs, as far as the file says; 0 where that is unknown."""
     shared = (view.integer("sequence_parallel_size") or 1) * (view.integer("tensor_parallel.autotp_size") or 1)
     return world // shared if isinstance(world, int) and shared > 0 and world % shared == 0 else 0
 
 
-def _compare(fields: Fields, view: Config, args: Arguments, key: str, argument: str) -> None:
+def _compare(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: str, argument: str) -> None:
     """HfTrainerDeepSpeedConfig.fill_match: a value that is not `auto` must equal the argument's."""
     here, there = as_number(view.raw(key)), args.number(argument)
     if here is None or there is None or here == there or args.flag("auto_find_batch_size"):
         return
-    said = "" if args.written(argument) else " (its default)"
+    note = "" if args.written(argument) else " (its default)"
     message = (
-        f"`{key}: {view.raw(key)}` contradicts `{argument}: {args.get(argument)}`{said}: "
+        f"`{key}: {view.raw(key)}` contradicts `{argument}: {args.get(argument)}`{note}: "
         'transformers raises ValueError; write "auto" here'
     )
     _refuse(fields, view, key, message, _related(args, argument))
 
 
-def _refuse(fields: Fields, view: Config, key: str, message: str, related: tuple[Related, ...]) -> None:
+def _refuse(fields: Fields, view: DeepSpeedConfig, key: str, message: str, related: tuple[Related, ...]) -> None:
     fields.issues.append(view.section.issue("conflict", message, *view.path(key), related=related))
 
 
-def _compare_betas(fields: Fields, view: Config, args: Arguments) -> None:
+def _compare_betas(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
     """integrations/deepspeed.py:154: `optimizer.params.betas` must be [adam_beta1, adam_beta2]."""
     key = "optimizer.params.betas"
     betas = view.raw(key)
@@ -146,7 +146,7 @@ def _compare_betas(fields: Fields, view: Config, args: Arguments) -> None:
         _refuse(fields, view, key, message, (*_related(args, "adam_beta1"), *_related(args, "adam_beta2")))
 
 
-def _compare_steps(fields: Fields, view: Config, args: Arguments) -> None:
+def _compare_steps(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
     """integrations/deepspeed.py:239-248: the scheduler's steps, where the arguments say them in steps."""
     steps = _warmup_steps(args)
     if steps is not None:
@@ -164,13 +164,13 @@ def _warmup_steps(args: Arguments) -> int | None:
     return None if steps or as_number(args.get("warmup_ratio")) else 0
 
 
-def _compare_step(fields: Fields, view: Config, args: Arguments, key: str, argument: str, steps: int) -> None:
+def _compare_step(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: str, argument: str, steps: int) -> None:
     """No warm-up is 1 step since transformers 5 and 0 before."""
     here = view.integer(key)
     if here is None or here == steps or {here, steps} <= {0, 1}:
         return
-    said = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
-    message = f'`{key}: {here}` contradicts {said}: transformers raises ValueError; write "auto" here'
+    other = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
+    message = f'`{key}: {here}` contradicts {other}: transformers raises ValueError; write "auto" here'
     _refuse(fields, view, key, message, _related(args, argument))
 
 
@@ -184,7 +184,7 @@ def _related(args: Arguments, argument: str) -> tuple[Related, ...]:
     return ((args.section.document.path, (*args.section.pointer, written), f"`{argument}: {args.get(argument)}`"),)
 
 
-def _compare_total(fields: Fields, view: Config, args: Arguments) -> None:
+def _compare_total(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
     total, world = view.integer(TOTAL), fields.get("parallelism.world_size", None)
     micro, steps = args.integer("per_device_train_batch_size"), args.integer("gradient_accumulation_steps")
     if total is None or not micro or not steps or args.flag("auto_find_batch_size"):

@@ -13,7 +13,7 @@ SOURCE = "deepspeed 0.19.8"
 AUTO = "auto"
 
 
-class Config(SectionKeys):
+class DeepSpeedConfig(SectionKeys):
     """A DeepSpeed mapping as its table of keys reads it. `auto` is of no kind: DeepSpeed's default is in force then
     (config_utils.py drops "auto"), unless something fills it.
 

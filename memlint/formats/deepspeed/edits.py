@@ -8,7 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.deepspeed.batch import MATCHED
 from memlint.formats.deepspeed.keys import KEYS
-from memlint.formats.section_edits import edits_of, said_by
+from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.run import Run, get
 from memlint.source.document import Path
 
@@ -39,24 +39,26 @@ _AUTO_ZERO: Mapping[int, Mapping[str, Any]] = {
 }
 
 
-def says(field: str) -> bool:
+def can_set(field: str) -> bool:
     """Whether a DeepSpeed file has a key for this neutral field."""
-    return KEYS.says(field)
+    return KEYS.can_set(field)
 
 
 def repeats(section: Any, field: str) -> bool:
     """Whether a DeepSpeed configuration says `field` as a number, which transformers wants equal to the argument's."""
     name = next((row.name for row in KEYS if row.field == field and row.name in MATCHED), "")
-    said = section.get(name) if isinstance(section, dict) else None
-    return isinstance(said, (int, float)) and not isinstance(said, bool)
+    found = section.get(name) if isinstance(section, dict) else None
+    return isinstance(found, (int, float)) and not isinstance(found, bool)
 
 
 def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """Edits of the DeepSpeed mapping `value` that stands at `place` (file, pointer); None where it cannot say one."""
     if not isinstance(value, dict):
         return None
-    said = said_by(KEYS, value, Run("deepspeed", place[0]), changes)  # no row here asks about the rest of the run
-    return None if said is None else edits_of(value, place, said)
+    new_values = changed_keys(
+        KEYS, value, Run("deepspeed", place[0]), changes
+    )  # no row here asks about the rest of the run
+    return None if new_values is None else edits_of(value, place, new_values)
 
 
 PLACED = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")

@@ -12,7 +12,7 @@ import memlint.formats.deepspeed.edits as written
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.deepspeed.batch import check_batch
-from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.deepspeed.precision import apply_precision
 from memlint.formats.deepspeed.recognise import NAME, SCHEMA, recognise
@@ -79,7 +79,7 @@ def apply_deepspeed(fields: Fields, config: Section, arguments: Arguments | None
     hidden size behind `auto` bucket sizes (None: UNKNOWN). Call it after `training_arguments.apply` and after
     `parallelism.world_size` is put; contradictions between the two files go to `fields.issues`.
     """
-    view = Config(config, KEYS, arguments, architecture)
+    view = DeepSpeedConfig(config, KEYS, arguments, architecture)
     fields.put("parallelism.engine", "deepspeed", config.origin())
     KEYS.read(fields, view, view)
     fill_auto(fields, view)
@@ -88,7 +88,7 @@ def apply_deepspeed(fields: Fields, config: Section, arguments: Arguments | None
     _activation_checkpointing(fields, view)
 
 
-def _activation_checkpointing(fields: Fields, view: Config) -> None:
+def _activation_checkpointing(fields: Fields, view: DeepSpeedConfig) -> None:
     """The section configures deepspeed.checkpointing.checkpoint(), which transformers' models never call."""
     if view.arguments is not None and isinstance(view.raw("activation_checkpointing"), dict):
         message = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.fields import Fields, as_number
 
 # engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded). Names as in memory/optimizers.json.
@@ -29,7 +29,7 @@ _ON_CPU = {
 }
 
 
-def read_optimizer(fields: Fields, view: Config) -> None:
+def read_optimizer(fields: Fields, view: DeepSpeedConfig) -> None:
     kind = view.raw("optimizer.type")
     if isinstance(kind, str):
         _own(fields, view, kind)
@@ -37,7 +37,7 @@ def read_optimizer(fields: Fields, view: Config) -> None:
         _from_arguments(fields, view)
 
 
-def read_clipping(fields: Fields, view: Config) -> None:
+def read_clipping(fields: Fields, view: DeepSpeedConfig) -> None:
     clipping = as_number(view.raw("gradient_clipping"))
     if clipping is not None:
         fields.put("optimizer.max_grad_norm", float(clipping), view.origin("gradient_clipping"))
@@ -47,7 +47,7 @@ def _offloaded(fields: Fields) -> bool:
     return str(fields.get("offload.optimizer", "none")) != "none"
 
 
-def _own(fields: Fields, view: Config, kind: str) -> None:
+def _own(fields: Fields, view: DeepSpeedConfig, kind: str) -> None:
     """An `optimizer` section: the training arguments' `optim` is not used (transformers makes a DummyOptim)."""
     origin = view.origin("optimizer.type")
     word = kind.lower()
@@ -65,7 +65,7 @@ def _own(fields: Fields, view: Config, kind: str) -> None:
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "params", "max_grad_norm"))
 
 
-def _from_arguments(fields: Fields, view: Config) -> None:
+def _from_arguments(fields: Fields, view: DeepSpeedConfig) -> None:
     """No `optimizer` section: the Trainer's own runs inside ZeRO; offloaded it is replaced by DeepSpeed's CPU one."""
     fields.put("optimizer.engine", "torch", view.origin("optimizer"))
     if not _offloaded(fields) or not view.flag("zero_force_ds_cpu_optimizer"):

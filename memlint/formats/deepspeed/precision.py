@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from memlint.formats.deepspeed.config import Config, dtype_of
+from memlint.formats.deepspeed.config import DeepSpeedConfig, dtype_of
 from memlint.formats.fields import Fields, as_bool
 from memlint.run import Origin
 
 _HALVES = (("bf16", "bfloat16"), ("fp16", "float16"))
 
 
-def enabled_half(fields: Fields, view: Config) -> tuple[str, Origin]:
+def enabled_half(fields: Fields, view: DeepSpeedConfig) -> tuple[str, Origin]:
     """The half dtype in force and where that is said; "" for fp32.
 
     Under Hugging Face `auto` follows the training arguments, and a section that is missing is added when they ask for
@@ -18,19 +18,19 @@ def enabled_half(fields: Fields, view: Config) -> tuple[str, Origin]:
     for key, dtype in _HALVES:
         enabled = f"{key}.enabled"
         if view.is_auto(enabled) or (view.raw(key) is None and view.arguments is not None):
-            if view.arguments is not None and _asked(view, key):
+            if view.arguments is not None and _is_requested(view, key):
                 return dtype, view.arguments.origin(key)
         elif view.flag(enabled):
             return dtype, view.origin(enabled)
     return "", view.origin("bf16")
 
 
-def _asked(view: Config, key: str) -> bool:
+def _is_requested(view: DeepSpeedConfig, key: str) -> bool:
     """`bf16: auto` becomes `bf16 or bf16_full_eval` (transformers 5.23 integrations/deepspeed.py:172)."""
     return view.arguments is not None and (view.arguments.flag(key) or view.arguments.flag(f"{key}_full_eval"))
 
 
-def apply_precision(fields: Fields, view: Config) -> None:
+def apply_precision(fields: Fields, view: DeepSpeedConfig) -> None:
     half, origin = enabled_half(fields, view)
     if not half and view.arguments is None and _undecided(view):
         _unknown(fields)
@@ -45,7 +45,7 @@ def apply_precision(fields: Fields, view: Config) -> None:
     _contradictions(fields, view)
 
 
-def _undecided(view: Config) -> bool:
+def _undecided(view: DeepSpeedConfig) -> bool:
     return any(view.is_auto(f"{key}.enabled") for key, _ in _HALVES)
 
 
@@ -81,7 +81,7 @@ def _quantized(fields: Fields) -> bool:
     return bool(getattr(whole, "method", fields.get("model.quantization.method", "none")) != "none")
 
 
-def _autocast(fields: Fields, view: Config) -> None:
+def _autocast(fields: Fields, view: DeepSpeedConfig) -> None:
     """`torch_autocast`: parameters keep their dtype and matmuls run in `dtype`."""
     if not view.flag("torch_autocast.enabled"):
         return
@@ -91,7 +91,7 @@ def _autocast(fields: Fields, view: Config) -> None:
         fields.put("precision.compute", dtype, view.origin("torch_autocast.dtype"))
 
 
-def _master(fields: Fields, view: Config, half: str) -> None:
+def _master(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
     """ZeRO copies its partition even of fp32 weights (stage_1_and_2.py, single_partition_of_fp32_groups)."""
     sharded = fields.get("parallelism.zero.stage") in (1, 2, 3)
     fields.infer("precision.master_weights", bool(half) or sharded, "DeepSpeed's optimizers hold master weights")
@@ -101,7 +101,7 @@ def _master(fields: Fields, view: Config, half: str) -> None:
             fields.put("precision.master_dtype", half, view.origin(option))
 
 
-def _gradients(fields: Fields, view: Config, half: str) -> None:
+def _gradients(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
     """Without ZeRO gradients accumulate in the model's dtype alone."""
     key = "data_types.grad_accum_dtype"
     dtype = dtype_of(view.raw(key))
@@ -112,20 +112,19 @@ def _gradients(fields: Fields, view: Config, half: str) -> None:
         fields.issues.append(view.section.issue("conflict", message, *view.path(key)))
 
 
-def _contradictions(fields: Fields, view: Config) -> None:
+def _contradictions(fields: Fields, view: DeepSpeedConfig) -> None:
     if all(view.flag(f"{key}.enabled") for key, _ in _HALVES):
         message = "`fp16` and `bf16` cannot both be enabled (runtime/config.py asserts it)"
         fields.issues.append(view.section.issue("conflict", message, "fp16", "enabled"))
     args = view.arguments
     for key, _ in _HALVES:
         enabled = f"{key}.enabled"
-        said = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
-        if args is None or said is None or said == _asked(view, key):
+        enabled_here = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
+        if args is None or enabled_here is None or enabled_here == _is_requested(view, key):
             continue
-        word, asked = str(said).lower(), str(not said).lower()
-        message = (
-            f"`{key}.enabled: {word}` here and `{key}: {asked}` in the training arguments: transformers refuses both"
-        )
-        place = (args.section.document.path, (*args.section.pointer, args.written(key) or key), f"`{key}`: {asked}")
+        word, requested = str(enabled_here).lower(), str(not enabled_here).lower()
+        theirs = f"`{key}: {requested}` in the training arguments"
+        message = f"`{key}.enabled: {word}` here and {theirs}: transformers refuses both"
+        place = (args.section.document.path, (*args.section.pointer, args.written(key) or key), f"`{key}`: {requested}")
         related = (place,) if args.written(key) else ()
         fields.issues.append(view.section.issue("conflict", message, key, "enabled", related=related))

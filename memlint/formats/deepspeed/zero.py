@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.fields import Fields, as_bool, as_number
-from memlint.formats.keys import Change, Written
+from memlint.formats.keys import FieldChange, Written
 
 ZERO = "zero_optimization"
 STAGE = f"{ZERO}.stage"
@@ -45,7 +45,7 @@ FILLED: Mapping[str, Filled] = {
 }
 
 
-def fill_auto(fields: Fields, view: Config) -> None:
+def fill_auto(fields: Fields, view: DeepSpeedConfig) -> None:
     """Element counts of `auto` that follow the model's width."""
     hidden = getattr(view.architecture, "hidden_size", None)
     for name, filled in FILLED.items():
@@ -59,7 +59,7 @@ def fill_auto(fields: Fields, view: Config) -> None:
             fields.unknown(field, f"`auto` becomes {filled.formula} of a model that is not known")
 
 
-def stage_of(view: Config) -> int | None:
+def stage_of(view: DeepSpeedConfig) -> int | None:
     """The ZeRO stage, None where it cannot be known. `zero_optimization: true` is the old way to say 1."""
     zero = view.raw(ZERO)
     if isinstance(zero, bool):
@@ -73,7 +73,7 @@ def stage_of(view: Config) -> int | None:
     return stage if stage in (0, 1, 2, 3) else None
 
 
-def read_stage(fields: Fields, view: Config) -> None:
+def read_stage(fields: Fields, view: DeepSpeedConfig) -> None:
     stage = stage_of(view)
     if stage is None:
         fields.unknown("parallelism.zero.stage", f"`stage: {view.raw(STAGE)!r}` is no ZeRO stage")
@@ -82,22 +82,22 @@ def read_stage(fields: Fields, view: Config) -> None:
         fields.put("parallelism.zero.stage", stage, view.origin(key))
 
 
-def read_tensor_parallel(fields: Fields, view: Config) -> None:
+def read_tensor_parallel(fields: Fields, view: DeepSpeedConfig) -> None:
     """AutoTP divides the linear layers over `autotp_size` GPUs (deepspeed 0.19.8 runtime/tensor_parallel/config.py)."""
     size = view.integer("tensor_parallel.autotp_size")
     if size is not None and size > 1:
         fields.put("parallelism.tensor_parallel_size", size, view.origin("tensor_parallel.autotp_size"))
 
 
-def read_overlap(fields: Fields, view: Config) -> None:
+def read_overlap(fields: Fields, view: DeepSpeedConfig) -> None:
     """`overlap_comm` unset means on at stage 3 only (zero/config.py, overlap_comm_valid)."""
     key = f"{ZERO}.overlap_comm"
-    said = as_bool(view.raw(key))
-    on = fields.get("parallelism.zero.stage") == 3 if said is None else said
+    written = as_bool(view.raw(key))
+    on = fields.get("parallelism.zero.stage") == 3 if written is None else written
     fields.put("parallelism.zero.overlap_comm", on, view.origin(key))
 
 
-def _device(view: Config, part: str, *deprecated: str) -> tuple[str, str]:
+def _device(view: DeepSpeedConfig, part: str, *deprecated: str) -> tuple[str, str]:
     """Where a part of the model lives and which key says so; `cpu_offload: true` is the deprecated way."""
     key = f"{ZERO}.{part}.device"
     device = view.raw(key)
@@ -107,13 +107,13 @@ def _device(view: Config, part: str, *deprecated: str) -> tuple[str, str]:
     return ("none", key) if found is None else ("cpu", f"{ZERO}.{found}")
 
 
-def read_optimizer_device(fields: Fields, view: Config) -> None:
+def read_optimizer_device(fields: Fields, view: DeepSpeedConfig) -> None:
     deprecated = () if view.raw(f"{ZERO}.offload_optimizer") else ("cpu_offload",)
     device, key = _device(view, "offload_optimizer", *deprecated)
     fields.put("offload.optimizer", device, view.origin(key))
 
 
-def read_parameters_device(fields: Fields, view: Config) -> None:
+def read_parameters_device(fields: Fields, view: DeepSpeedConfig) -> None:
     section = view.raw(f"{ZERO}.offload_param")
     deprecated = ("cpu_offload_param",) if section else ("cpu_offload_params", "cpu_offload_param")
     device, key = _device(view, "offload_param", *deprecated)
@@ -125,38 +125,38 @@ def read_parameters_device(fields: Fields, view: Config) -> None:
     fields.put("offload.parameters", device, view.origin(key))
 
 
-def read_optimizer_pinned(fields: Fields, view: Config) -> None:
+def read_optimizer_pinned(fields: Fields, view: DeepSpeedConfig) -> None:
     _pinned(fields, view, "offload.optimizer", f"{ZERO}.offload_optimizer.pin_memory")
 
 
-def read_parameters_pinned(fields: Fields, view: Config) -> None:
+def read_parameters_pinned(fields: Fields, view: DeepSpeedConfig) -> None:
     _pinned(fields, view, "offload.parameters", f"{ZERO}.offload_param.pin_memory")
 
 
-def _pinned(fields: Fields, view: Config, part: str, key: str) -> None:
+def _pinned(fields: Fields, view: DeepSpeedConfig, part: str, key: str) -> None:
     """Pinned by default since 0.19.5 (pull request 8207); only a part that is offloaded pins anything."""
     fields.put(f"{part}_pinned", fields.get(part) != "none" and view.flag(key), view.origin(key))
 
 
-def read_ratio(fields: Fields, view: Config) -> None:
+def read_ratio(fields: Fields, view: DeepSpeedConfig) -> None:
     key = f"{ZERO}.offload_optimizer.ratio"
     ratio = as_number(view.raw(key))
     if ratio is not None and 0 <= ratio <= 1:
         fields.put("offload.optimizer_ratio", float(ratio), view.origin(key))
 
 
-def write_optimizer_device(change: Change) -> Written | None:
+def write_optimizer_device(change: FieldChange) -> Written | None:
     return _device_written(change, "offload_optimizer")
 
 
-def write_parameters_device(change: Change) -> Written | None:
+def write_parameters_device(change: FieldChange) -> Written | None:
     return _device_written(change, "offload_param")
 
 
-def _device_written(change: Change, part: str) -> Written | None:
+def _device_written(change: FieldChange, part: str) -> Written | None:
     """What stays on the GPU needs a key only where the file offloads something, today's way or the one before 0.5."""
     if change.value not in DEVICES:
         return None
     zero = change.section.get(ZERO)
-    speaks = isinstance(zero, dict) and any(key in zero for key in (part, "cpu_offload", "cpu_offload_params"))
-    return {f"{ZERO}.{part}.device": change.value} if change.value != "none" or speaks else {}
+    mentions_device = isinstance(zero, dict) and any(key in zero for key in (part, "cpu_offload", "cpu_offload_params"))
+    return {f"{ZERO}.{part}.device": change.value} if change.value != "none" or mentions_device else {}

@@ -10,20 +10,20 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, interpolated
 from memlint.formats.keys import Keys, When
+from memlint.formats.llamafactory.releases import llamafactory_versions
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, arguments, read_arguments
-from memlint.formats.versions import llamafactory_versions
 from memlint.run import UNKNOWN, Origin
 
 Version = tuple[int, ...]
 
 
-class Config(NamedTuple):
+class LlamaFactoryConfig(NamedTuple):
     """One file. `own` reads LLaMA-Factory's keys, `hf` those of transformers' TrainingArguments.
 
-    `model` is the name of the model, "" where nobody says it; `architecture` is None where it is not known, and
-    `model_origin` says why. `held` are keys whose value is an interpolation (OmegaConf's `${...}`, or `$NAME` of a
-    template that a shell fills in): `own` and `hf` have the default for them, `get` has UNKNOWN.
+    `model`: the name of the model, "" where none is given. `architecture`: None where it is not known; `model_origin`
+    has the reason. `unresolved`: keys whose value is an interpolation (OmegaConf's `${...}`, or `$NAME` of a template
+    that a shell fills in); `own` and `hf` have the default for them, `get` has UNKNOWN.
     """
 
     section: Section
@@ -31,7 +31,7 @@ class Config(NamedTuple):
     hf: Arguments
     context: Context
     versions: Mapping[str, Version]
-    held: frozenset[str]
+    unresolved: frozenset[str]
     architecture: Any = None
     role: str = "training"
     version_origins: Mapping[str, Origin] = {}  # of versions that follow from the keys
@@ -40,7 +40,7 @@ class Config(NamedTuple):
 
     def get(self, key: str) -> Any:
         """The value of LLaMA-Factory's `key`, else its default; UNKNOWN where it is an interpolation."""
-        return UNKNOWN if key in self.held else self.own.get(key)
+        return UNKNOWN if key in self.unresolved else self.own.get(key)
 
     def written(self, key: str) -> str | None:
         """The spelling under which the file gives `key`, None where it does not."""
@@ -48,7 +48,9 @@ class Config(NamedTuple):
 
     def origin(self, key: str) -> Origin:
         """Where `get(key)` comes from."""
-        return Origin("unknown", detail=f"`{key}` is an interpolation") if key in self.held else self.own.origin(key)
+        return (
+            Origin("unknown", detail=f"`{key}` is an interpolation") if key in self.unresolved else self.own.origin(key)
+        )
 
     def words(self, key: str) -> tuple[str, ...]:
         """A comma-separated string or a list, as `split_arg` does (hparams/finetuning_args.py:580)."""
@@ -87,18 +89,25 @@ class Config(NamedTuple):
 
     def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
         """Set a neutral field that LLaMA-Factory's `key` decides; UNKNOWN where the key is an interpolation."""
-        fields.put(name, UNKNOWN if key in self.held else value, self.origin(key))
+        fields.put(name, UNKNOWN if key in self.unresolved else value, self.origin(key))
 
 
-def config(section: Section, context: Context, role: str, table: Keys) -> Config:
-    """The view of a v0 file; interpolated values are left out of it and named in `held`. `table`: the v0 keys."""
-    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
-    plain = section._replace(value={key: value for key, value in section.value.items() if key not in held})
+def config_of(section: Section, context: Context, role: str, table: Keys) -> LlamaFactoryConfig:
+    """A v0 file as a configuration. Keys with interpolated values are only in `unresolved`. `table`: the v0 keys."""
+    unresolved = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    plain = section._replace(value={key: value for key, value in section.value.items() if key not in unresolved})
     versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
     own = read_arguments(plain, _defaults(table), named)
-    return Config(
-        plain, own, arguments(plain, versions), context, versions, held, role=role, version_origins=version_origins
+    return LlamaFactoryConfig(
+        plain,
+        own,
+        arguments(plain, versions),
+        context,
+        versions,
+        unresolved,
+        role=role,
+        version_origins=version_origins,
     )
 
 
@@ -114,15 +123,15 @@ def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:
     return Origin("default", detail=f"{named}: {detail}" if detail else named)
 
 
-def trains(config: Config) -> bool:
+def trains(config: LlamaFactoryConfig) -> bool:
     """Whether something trains: the file is not for inference or export."""
     return config.training
 
 
-def tunes(*kinds: str) -> When:
+def finetunes_with(*kinds: str) -> When:
     """Whether the model trains in one of these ways (`finetuning_type`)."""
 
-    def holds(config: Config) -> bool:
+    def holds(config: LlamaFactoryConfig) -> bool:
         return config.training and config.tuning in kinds
 
     return holds

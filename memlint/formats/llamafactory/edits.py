@@ -15,7 +15,7 @@ from memlint.formats.llamafactory.keys import KEYS
 from memlint.formats.llamafactory.keys_v1 import KEYS as KEYS_V1
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.schema.validate import is_valid
-from memlint.formats.section_edits import said_by
+from memlint.formats.section_edits import changed_keys
 from memlint.run import Run, Unknown
 
 
@@ -27,9 +27,9 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
     if changes.get("parallelism.engine") == "deepspeed":
         changes = {name: change for name, change in changes.items() if name not in deepspeed_file.FOLLOW_DEEPSPEED}
     table, schema = (KEYS_V1, "llamafactory.json#v1") if is_v1(value) else (KEYS, "llamafactory.json#v0")
-    sharding = {name: change for name, change in changes.items() if _is_sharding(name) and not table.says(name)}
+    sharding = {name: change for name, change in changes.items() if _is_sharding(name) and not table.can_set(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
-    keys = said_by(table, value, run, own)
+    keys = changed_keys(table, value, run, own)
     engine = _sharding_edits(parsed, value, run, sharding)
     if keys is None or engine is None or not all(_is_valid(schema, key, new, value) for key, new in keys.items()):
         return None

@@ -7,7 +7,8 @@ are read: a later one has the last word about a field. Keys of the v1 layout are
 from __future__ import annotations
 
 from memlint.formats.keys import Key, Keys, Write
-from memlint.formats.llamafactory.config import trains, tunes
+from memlint.formats.llamafactory.config import finetunes_with, trains
+from memlint.formats.llamafactory.loss import read_loss, read_preference, write_loss
 from memlint.formats.llamafactory.method import (
     freezes,
     has_reward_model,
@@ -47,17 +48,15 @@ from memlint.formats.llamafactory.precision import (
 )
 from memlint.formats.llamafactory.training import (
     ATTENTION,
-    asks_for,
+    is_switched_on,
     read_attention,
     read_beams,
     read_checkpointing,
     read_inference_dtype,
-    read_loss,
     read_low_rank,
     read_max_new_tokens,
     read_packing,
     read_pixels,
-    read_preference,
     read_samples,
     read_server,
     read_shift_attention,
@@ -66,15 +65,14 @@ from memlint.formats.llamafactory.training import (
     write_attention,
     write_checkpointing,
     write_evaluation,
-    write_loss,
     write_offloaded_checkpoints,
     write_optimizer,
 )
 from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
 
-_lora = tunes("lora")
-_oft = tunes("oft")
-_adapter = tunes("lora", "oft")
+_lora = finetunes_with("lora")
+_oft = finetunes_with("oft")
+_adapter = finetunes_with("lora", "oft")
 _bits = tuple(f"model.quantization.{part}" for part in ("method", "bits", "kind", "double_quant", "storage_dtype"))
 _mixed = ("precision.autocast", "precision.outputs_to_fp32")
 
@@ -464,7 +462,7 @@ def _low_rank(name: str, title: str) -> tuple[Key, ...]:
             *(f"{name}_rank", "whole", "optimizer.rank", 16),
             about=f"Rank of {title}'s optimizer states.",
             when=runs,
-            can_write=asks_for(f"use_{name}"),
+            can_write=is_switched_on(f"use_{name}"),
         ),
         Key(
             *(f"{name}_update_interval", "whole", "", 200),

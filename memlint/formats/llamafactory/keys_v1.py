@@ -9,8 +9,8 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, value_at
-from memlint.formats.keys import Change, Key, Keys, Read
-from memlint.formats.llamafactory.config import Config
+from memlint.formats.keys import FieldChange, Key, Keys, Read
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.llamafactory.families import LIGER_MODELS_V1
 from memlint.formats.llamafactory.model import read_model, read_quantization
 from memlint.run import Origin, Quantization
@@ -19,10 +19,10 @@ _ATTENTION = ("eager", "sdpa", "flash_attention_2")  # v1/utils/types.py:58
 _FSDP2 = ("fsdp2", "fsdpturbo")
 
 
-class Layout(NamedTuple):
+class V1Config(NamedTuple):
     """A v1 file: its keys, and those of its plug-ins by dotted name (`peft_config.r`)."""
 
-    config: Config
+    config: LlamaFactoryConfig
 
     def get(self, key: str) -> Any:
         """The file's value of `key`, else the default; UNKNOWN where it is an interpolation."""
@@ -78,14 +78,14 @@ class Layout(NamedTuple):
         return self.word("dist_config.name") in _FSDP2
 
 
-def _read_model(fields: Fields, layout: Layout) -> None:
+def _read_model(fields: Fields, layout: V1Config) -> None:
     config = layout.config
     read_model(fields, config)
     read_quantization(fields, config)
     fields.put("model.name", config.model or fields.get("model.name"), config.own.origin("model"))
 
 
-def _read_quantization(fields: Fields, layout: Layout) -> None:
+def _read_quantization(fields: Fields, layout: V1Config) -> None:
     """v1/plugins/model_plugins/quantization.py: `bnb` means 4 bits when it says none, `auto` then means none."""
     name = layout.word("quant_config.name")
     bits = as_int(layout.get("quant_config.quantization_bit"))
@@ -103,13 +103,13 @@ def _read_quantization(fields: Fields, layout: Layout) -> None:
     fields.put("model.quantization", eight if bits == 8 else four, place)
 
 
-def _stage(layout: Layout) -> str:
+def _stage(layout: V1Config) -> str:
     own = layout.config.own
     preference = any(own.written(key) for key in ("pref_loss", "pref_beta", "pref_ftx", "simpo_gamma"))
     return "rm" if own.word("model_class") == "cls" else "dpo" if preference else "sft"
 
 
-def _read_method(fields: Fields, layout: Layout) -> None:
+def _read_method(fields: Fields, layout: V1Config) -> None:
     """v1/core/model_engine.py:204-220 and plugins/model_plugins/peft.py. No part of a model is frozen by name."""
     stage = _stage(layout)
     fields.infer("method.stage", stage, "the command decides (llamafactory-cli sft, dpo, rm); judged by the keys")
@@ -127,37 +127,37 @@ def _read_method(fields: Fields, layout: Layout) -> None:
         fields.infer("method.reference_model", shared if needed else "none", "v1/trainers/dpo_trainer.py")
 
 
-def _lora(layout: Layout) -> bool:
+def _lora(layout: V1Config) -> bool:
     return layout.tuning == "lora"
 
 
-def _freeze(layout: Layout) -> bool:
+def _freeze(layout: V1Config) -> bool:
     return layout.tuning == "freeze"
 
 
-def _shards(layout: Layout) -> bool:
+def _shards(layout: V1Config) -> bool:
     return layout.shards
 
 
 def _read_names(key: str, field: str, empty: tuple[str, ...] = ()) -> Read:
-    def read(fields: Fields, layout: Layout) -> None:
+    def read(fields: Fields, layout: V1Config) -> None:
         layout.put(fields, field, key, layout.names(key) or empty)
 
     return read
 
 
-def _read_targets(fields: Fields, layout: Layout) -> None:
+def _read_targets(fields: Fields, layout: V1Config) -> None:
     found = layout.names("peft_config.target_modules")
     every_linear = found == ("all",)
     layout.put(fields, "method.targets", "peft_config.target_modules", ("all-linear",) if every_linear else found)
 
 
-def _read_dropout(fields: Fields, layout: Layout) -> None:
+def _read_dropout(fields: Fields, layout: V1Config) -> None:
     dropout = as_number(layout.get("peft_config.lora_dropout"))
     layout.put(fields, "method.dropout", "peft_config.lora_dropout", float(dropout or 0))
 
 
-def _read_precision(fields: Fields, layout: Layout) -> None:
+def _read_precision(fields: Fields, layout: V1Config) -> None:
     """Full tuning turns the model to fp32 (v1/core/model_engine.py:207); there is no autocast, `bf16` is FSDP2's."""
     dtype = fields.get("model.weights_dtype")
     if layout.tuning == "full":
@@ -171,22 +171,22 @@ def _read_precision(fields: Fields, layout: Layout) -> None:
         fields.infer(f"precision.{name}", False, "v1 has its own training loop, without accelerate's wrappers")
 
 
-def _read_attention(fields: Fields, layout: Layout) -> None:
+def _read_attention(fields: Fields, layout: V1Config) -> None:
     own = layout.config.own
-    said = own.word("flash_attn")
-    if said in _ATTENTION:
-        layout.put(fields, "attention.implementation", "flash_attn", said)
+    requested = own.word("flash_attn")
+    if requested in _ATTENTION:
+        layout.put(fields, "attention.implementation", "flash_attn", requested)
     else:
-        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
+        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {requested}`")
 
 
-def _read_checkpointing(fields: Fields, layout: Layout) -> None:
+def _read_checkpointing(fields: Fields, layout: V1Config) -> None:
     on = layout.config.training and layout.config.own.flag("enable_activation_checkpointing")
     layout.put(fields, "checkpointing.mode", "enable_activation_checkpointing", "full" if on else "none")
     fields.infer("checkpointing.reentrant", False, "v1/core/base_trainer.py:92: use_reentrant False")
 
 
-def _read_loss(fields: Fields, layout: Layout) -> None:
+def _read_loss(fields: Fields, layout: V1Config) -> None:
     """The trainer takes log-probabilities of fp32 logits itself (v1/core/base_trainer.py:243): nothing is fused."""
     liger = "liger_kernel" in layout.names("kernel_config.name") and layout.config.family in LIGER_MODELS_V1
     reason = "v1 computes the loss from the logits: it asks Liger to keep them" if liger else ""
@@ -196,14 +196,14 @@ def _read_loss(fields: Fields, layout: Layout) -> None:
     layout.put(fields, "loss.fallback_reason", "kernel_config.name", reason)
 
 
-def _read_optimizer(fields: Fields, layout: Layout) -> None:
+def _read_optimizer(fields: Fields, layout: V1Config) -> None:
     if layout.word("optim_config.name") == "muon":
         layout.put(fields, "optimizer.name", "optim_config.name", "muon")
     else:
         fields.infer("optimizer.name", "adamw_torch", "v1/core/base_trainer.py:209: torch.optim.AdamW")
 
 
-def _read_engine(fields: Fields, layout: Layout) -> None:
+def _read_engine(fields: Fields, layout: V1Config) -> None:
     """FSDP2Engine (v1/plugins/trainer_plugins/distributed/fsdp2.py:181): fp32 reductions, bf16 parameters."""
     if layout.shards:
         layout.put(fields, "parallelism.engine", "dist_config.name", "fsdp")
@@ -212,21 +212,21 @@ def _read_engine(fields: Fields, layout: Layout) -> None:
         fields.infer("parallelism.fsdp.upcasts_trainable", False, "parameters keep their dtype")
 
 
-def _hybrid(layout: Layout) -> bool:
+def _hybrid(layout: V1Config) -> bool:
     return layout.shards and (layout.config.own.integer("mp_replicate_size") or 1) > 1
 
 
-def _read_strategy(fields: Fields, layout: Layout) -> None:
+def _read_strategy(fields: Fields, layout: V1Config) -> None:
     full = "HYBRID_SHARD" if _hybrid(layout) else "FULL_SHARD"
     strategy = full if layout.flag("dist_config.reshard_after_forward") else "SHARD_GRAD_OP"
     layout.put(fields, "parallelism.fsdp.strategy", "mp_replicate_size", strategy)
 
 
-def _shards_experts(layout: Layout) -> bool:
+def _shards_experts(layout: V1Config) -> bool:
     return layout.word("dist_config.name") == "fsdpturbo"
 
 
-def _asks_for_fsdp2(change: Change) -> bool:
+def _asks_for_fsdp2(change: FieldChange) -> bool:
     return value_at(change.section, ("dist_config", "name")) in _FSDP2
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Read, Written
-from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.keys import FieldChange, Read, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
 from memlint.run import Model
@@ -14,13 +14,13 @@ _WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_r
 _BLOCKWISE = ("use_galore", "use_apollo", "use_badam")
 
 
-def read_stage(fields: Fields, config: Config) -> None:
+def read_stage(fields: Fields, config: LlamaFactoryConfig) -> None:
     """The training stage; an inference file predicts or exports, whatever stage it names."""
     predicts = "export" if config.role == "export" else "predict"
     config.put(fields, "method.stage", "stage", config.stage if config.training else predicts)
 
 
-def read_kind(fields: Fields, config: Config) -> None:
+def read_kind(fields: Fields, config: LlamaFactoryConfig) -> None:
     """`finetuning_type`, where anything trains."""
     if config.training:
         config.put(fields, "method.kind", "finetuning_type", config.tuning)
@@ -28,7 +28,7 @@ def read_kind(fields: Fields, config: Config) -> None:
         fields.infer("method.kind", "none", "nothing trains")
 
 
-def write_kind(change: Change) -> Written | None:
+def write_kind(change: FieldChange) -> Written | None:
     """hparams/parser.py:237: a quantised model trains with an adapter; finetuning_args.py:616: LoRA excludes GaLore."""
     quantized = change.run.model.quantization.method != "none" and "model.quantization" not in change.changes
     kinds = ("lora", "oft") if quantized else ("lora", "freeze", "full", "oft")
@@ -38,16 +38,16 @@ def write_kind(change: Change) -> Written | None:
     return None if change.value == "lora" and blockwise else {"finetuning_type": change.value}
 
 
-def read_alpha(fields: Fields, config: Config) -> None:
+def read_alpha(fields: Fields, config: LlamaFactoryConfig) -> None:
     """hparams/finetuning_args.py:587: `lora_alpha or lora_rank * 2`."""
-    if config.own.integer("lora_alpha") or "lora_alpha" in config.held:
+    if config.own.integer("lora_alpha") or "lora_alpha" in config.unresolved:
         config.put(fields, "method.alpha", "lora_alpha", config.whole("lora_alpha"))
     else:
         origin = default_origin(config.versions, "lora_alpha = 2 * lora_rank")
         fields.put("method.alpha", 2 * config.whole("lora_rank", 8), origin)
 
 
-def read_dropout(fields: Fields, config: Config) -> None:
+def read_dropout(fields: Fields, config: LlamaFactoryConfig) -> None:
     """`lora_dropout`; train/dpo/trainer.py:51, train/kto/trainer.py: disable_dropout=True."""
     if config.stage in _PREFERENCE:
         fields.infer("method.dropout", 0.0, f"the {config.stage} trainer switches dropout off")
@@ -55,7 +55,7 @@ def read_dropout(fields: Fields, config: Config) -> None:
         config.put(fields, "method.dropout", "lora_dropout", float(config.own.number("lora_dropout") or 0))
 
 
-def read_saved_modules(fields: Fields, config: Config) -> None:
+def read_saved_modules(fields: Fields, config: LlamaFactoryConfig) -> None:
     """A resized vocabulary trains both embeddings unless `additional_target` is given (model/adapter.py:246)."""
     named = config.words("additional_target")
     config.put(fields, "method.modules_to_save", "additional_target", named)
@@ -65,12 +65,12 @@ def read_saved_modules(fields: Fields, config: Config) -> None:
         fields.infer("method.modules_to_save", ("embed_tokens", "lm_head"), detail)
 
 
-def freezes(config: Config) -> bool:
+def freezes(config: LlamaFactoryConfig) -> bool:
     """Whether a few layers train and the rest is frozen (_setup_freeze_tuning, model/adapter.py:57)."""
     return config.training and (config.tuning == "freeze" or config.own.flag("use_llama_pro"))
 
 
-def read_llama_pro(fields: Fields, config: Config) -> None:
+def read_llama_pro(fields: Fields, config: LlamaFactoryConfig) -> None:
     """LLaMA Pro with LoRA adapts its expanded blocks alone (model_utils/misc.py:67, find_expanded_modules)."""
     config.put(fields, "method.use_llama_pro", "use_llama_pro", config.own.flag("use_llama_pro"))
     trained = config.whole("freeze_trainable_layers", 2)
@@ -84,7 +84,7 @@ def read_llama_pro(fields: Fields, config: Config) -> None:
 def read_frozen_part(key: str) -> Read:
     """get_forbidden_modules (model_utils/visual.py:173): the switches work for registered models only."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         towers = config.architecture is not None and bool(config.architecture.towers)
         if towers and config.family not in COMPOSITE_MODELS:
             reason = f"LLaMA-Factory does not know the parts of `{config.family}`"
@@ -95,14 +95,14 @@ def read_frozen_part(key: str) -> Read:
     return read
 
 
-def needs_reference(config: Config) -> bool:
+def needs_reference(config: LlamaFactoryConfig) -> bool:
     """Whether the loss compares with a reference model."""
     if config.stage == "dpo":
         return config.own.word("pref_loss") not in _WITHOUT_REFERENCE
     return config.stage in ("kto", "ppo") or (config.stage == "sft" and config.own.flag("use_asft_loss"))
 
 
-def read_reference(fields: Fields, config: Config) -> None:
+def read_reference(fields: Fields, config: LlamaFactoryConfig) -> None:
     """create_ref_model (train/trainer_utils.py:116): a named one, LoRA's own base, or a second copy (OFT too)."""
     name = config.text("ref_model")
     if not needs_reference(config):
@@ -116,18 +116,18 @@ def read_reference(fields: Fields, config: Config) -> None:
         fields.infer("method.reference_model", "copy", "without `ref_model` the model is loaded a second time")
 
 
-def write_reference(change: Change) -> Written | None:
+def write_reference(change: FieldChange) -> Written | None:
     """With adapters the base is the reference (train/trainer_utils.py:137): nothing to write."""
     shares = change.value == "shared" and change.changes.get("method.kind") == "lora"
     return {} if shares and not change.section.get("ref_model") else None
 
 
-def has_reward_model(config: Config) -> bool:
+def has_reward_model(config: LlamaFactoryConfig) -> bool:
     """Whether a reward model judges what the model writes (train/ppo/workflow.py)."""
     return config.training and config.stage == "ppo"
 
 
-def read_reward_model(fields: Fields, config: Config) -> None:
+def read_reward_model(fields: Fields, config: LlamaFactoryConfig) -> None:
     """create_reward_model (train/trainer_utils.py:151)."""
     kind = config.own.word("reward_model_type") or "lora"
     config.put(fields, "method.reward_model", "reward_model_type", kind)
@@ -136,12 +136,12 @@ def read_reward_model(fields: Fields, config: Config) -> None:
         _load(fields, config, name, config.own.integer("reward_model_quantization_bit"))
 
 
-def _load(fields: Fields, config: Config, name: str, bits: int | None) -> None:
+def _load(fields: Fields, config: LlamaFactoryConfig, name: str, bits: int | None) -> None:
     loaded: tuple[Model, ...] = (*fields.get("method.extra_models", ()), other_model(config, name, bits))
     fields.infer("method.extra_models", loaded, _sizes(config, loaded))
 
 
-def _sizes(config: Config, loaded: tuple[Model, ...]) -> str:
+def _sizes(config: LlamaFactoryConfig, loaded: tuple[Model, ...]) -> str:
     """Where the sizes of the other models come from."""
     policy = config.text("model_name_or_path")
     unread = [str(one.name) for one in loaded if one.architecture is config.architecture and one.name != policy]

@@ -7,25 +7,25 @@ from typing import Any
 from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Written
-from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.keys import FieldChange, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.run import UNKNOWN, Model, Origin, Quantization
 
 # model_utils/quantization.py:107-127: these checkpoints are dequantised while they load.
 _DEQUANTIZED = ("mxfp4", "fp8")
 
 
-def find_model(config: Config) -> Config:
+def find_model(config: LlamaFactoryConfig) -> LlamaFactoryConfig:
     """`config` with the model's name and architecture, and where that came from."""
     name = config.text("model_name_or_path") or config.context.model_name
-    if not name or "model_name_or_path" in config.held:
+    if not name or "model_name_or_path" in config.unresolved:
         reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
     return config._replace(model=name, architecture=architecture, model_origin=origin)
 
 
-def read_model(fields: Fields, config: Config) -> None:
+def read_model(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Name, architecture, and dtype of the frozen weights."""
     if config.model:
         written = "model_name_or_path" in config.section.value
@@ -38,7 +38,7 @@ def read_model(fields: Fields, config: Config) -> None:
     _weights_dtype(fields, config)
 
 
-def _weights_dtype(fields: Fields, config: Config) -> None:
+def _weights_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
     """`torch_dtype="auto"` since 0.9.4 (model/loader.py:154): the checkpoint's dtype; before, the compute dtype."""
     if not config.since(0, 9, 4) and compute_dtype(config):
         fields.infer("model.weights_dtype", compute_dtype(config), "LLaMA-Factory < 0.9.4 loads in the compute dtype")
@@ -49,20 +49,20 @@ def _weights_dtype(fields: Fields, config: Config) -> None:
         fields.put("model.weights_dtype", config.architecture.dtype, default_origin(config.versions, detail))
 
 
-def compute_dtype(config: Config) -> str:
+def compute_dtype(config: LlamaFactoryConfig) -> str:
     """hparams/parser.py:641: `bf16` or `pure_bf16`, else `fp16`, else "" (the model's own)."""
     if config.hf.flag("bf16") or config.own.flag("pure_bf16"):
         return "bfloat16"
     return "float16" if config.hf.flag("fp16") else ""
 
 
-def read_quantization(fields: Fields, config: Config) -> None:
+def read_quantization(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Priority (model_utils/quantization.py:86): quantised checkpoint, then `quantization_bit`."""
     quantization, origin = _quantization(config, fields)
     fields.put("model.quantization", quantization, origin)
 
 
-def _quantization(config: Config, fields: Fields) -> tuple[Quantization, Origin]:
+def _quantization(config: LlamaFactoryConfig, fields: Fields) -> tuple[Quantization, Origin]:
     stored: StoredWeights = config.architecture.stored if config.architecture is not None else StoredWeights()
     bits = config.own.integer("quantization_bit")
     origin = config.own.origin("quantization_bit")
@@ -72,7 +72,7 @@ def _quantization(config: Config, fields: Fields) -> tuple[Quantization, Origin]
                 fields, config, f"the checkpoint is {stored.method}-quantised already: `quantization_bit` is ignored"
             )
         return _prequantized(stored), Origin("catalog", detail=f"the checkpoint is stored as {stored.method}")
-    if "quantization_bit" in config.held:
+    if "quantization_bit" in config.unresolved:
         return Quantization(), Origin("unknown", detail="`quantization_bit` is an interpolation")
     if bits is None:
         return Quantization(), origin
@@ -92,7 +92,7 @@ def _prequantized(stored: StoredWeights) -> Quantization:
     )
 
 
-def _on_the_fly(config: Config, fields: Fields, bits: int) -> Quantization:
+def _on_the_fly(config: LlamaFactoryConfig, fields: Fields, bits: int) -> Quantization:
     method = config.own.word("quantization_method")
     if method == "bitsandbytes":  # its name up to 0.9.2
         if config.context.versions.get("llamafactory", (0,)) >= (0, 9, 3):
@@ -106,7 +106,7 @@ def _on_the_fly(config: Config, fields: Fields, bits: int) -> Quantization:
     return Quantization()
 
 
-def bnb(config: Config, bits: int) -> Quantization:
+def bnb(config: LlamaFactoryConfig, bits: int) -> Quantization:
     """BitsAndBytesConfig of model_utils/quantization.py:178-190; the storage dtype is the compute dtype."""
     if bits == 8:
         return Quantization(method="bnb", bits=8, kind="int8")
@@ -121,7 +121,7 @@ def bnb(config: Config, bits: int) -> Quantization:
     )
 
 
-def write_quantization(change: Change) -> Written | None:
+def write_quantization(change: FieldChange) -> Written | None:
     """The keys of bitsandbytes. `model.quantization.*` one by one are the whole value with that part replaced."""
     before = change.run.model.quantization
     wanted = change.value
@@ -138,7 +138,7 @@ def write_quantization(change: Change) -> Written | None:
     return _written_bits(wanted) if _can_quantize(wanted, change) else None
 
 
-def _can_quantize(wanted: Quantization, change: Change) -> bool:
+def _can_quantize(wanted: Quantization, change: FieldChange) -> bool:
     """hparams/parser.py:237; ZeRO-3 and FSDP take 4 bits alone (model_utils/quantization.py:199)."""
     kind = change.changes.get("method.kind", change.run.method.kind)
     sharded = change.run.parallelism.zero.stage == 3 or change.run.parallelism.engine == "fsdp"
@@ -153,12 +153,12 @@ def _written_bits(wanted: Quantization) -> Written:
     return keys
 
 
-def _ignored(fields: Fields, config: Config, message: str) -> None:
+def _ignored(fields: Fields, config: LlamaFactoryConfig, message: str) -> None:
     key = "quantization_method" if "quantization_method" in message else "quantization_bit"
     fields.issues.append(config.section.issue("ignored-key", message, key, severity="warning"))
 
 
-def read_added_tokens(fields: Fields, config: Config) -> None:
+def read_added_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
     """`add_tokens`, `add_special_tokens` (`new_special_tokens` up to 0.9.2) grow the vocabulary (patcher.py:333)."""
     keys = ("add_tokens", "add_special_tokens", "new_special_tokens")
     written = [key for key in keys if config.words(key)]
@@ -167,7 +167,7 @@ def read_added_tokens(fields: Fields, config: Config) -> None:
         fields.put("model.new_special_tokens", count, config.own.origin(written[0]))
 
 
-def other_model(config: Config, name: str, bits: int | None) -> Model:
+def other_model(config: LlamaFactoryConfig, name: str, bits: int | None) -> Model:
     """A reference or reward model that stands beside the trained one (train/trainer_utils.py:123, 177)."""
     found = config.context.find_model(name, config.section.document.path).architecture
     architecture: Any = found or config.architecture or UNKNOWN  # a folder of its own: most hold a trained policy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Key, Read, When, Write, Written
-from memlint.formats.llamafactory.config import Config
+from memlint.formats.keys import FieldChange, Key, Read, When, Write, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
 
 _ALL = ("all",)
 _EVERY_LINEAR = ("all-linear",)
@@ -26,7 +26,7 @@ def targets(key: str, field: str, about: str, when: When | None = None, read_onl
 
 
 def _read(key: str, field: str, empty: tuple[str, ...], every_linear: bool = False) -> Read:
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         found = config.words(key) or empty
         config.put(fields, field, key, _EVERY_LINEAR if every_linear and found == _ALL else found)
 
@@ -34,7 +34,7 @@ def _read(key: str, field: str, empty: tuple[str, ...], every_linear: bool = Fal
 
 
 def _write(key: str) -> Write:
-    def write(change: Change) -> Written | None:
+    def write(change: FieldChange) -> Written | None:
         found = change.value
         if not isinstance(found, Sequence) or not found or not all(isinstance(item, str) for item in found):
             return None

@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.base import Issue, Missing
+from memlint.formats.base import Issue, MissingFile
 from memlint.formats.fields import Fields, Section, as_words, root
-from memlint.formats.keys import Change, Written
-from memlint.formats.llamafactory.config import Config
+from memlint.formats.keys import FieldChange, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
@@ -34,7 +34,7 @@ def _is_launch_file(document: Document) -> bool:
     return launch_file.recognise(document).confidence != "no"
 
 
-def read_world(fields: Fields, config: Config) -> None:
+def read_world(fields: Fields, config: LlamaFactoryConfig) -> None:
     """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
     for document in config.context.companions:
         if _is_launch_file(document):
@@ -50,7 +50,7 @@ def read_world(fields: Fields, config: Config) -> None:
             fields.unknown("parallelism.world_size", reason)
 
 
-def apply_unused_parameters(fields: Fields, config: Config) -> None:
+def apply_unused_parameters(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Off for LoRA (hparams/parser.py:602) and, as the Trainer has it, wherever activations are checkpointed."""
     if not config.hf.written("ddp_find_unused_parameters"):
         lora = config.tuning == "lora"
@@ -59,7 +59,7 @@ def apply_unused_parameters(fields: Fields, config: Config) -> None:
         fields.infer("parallelism.find_unused_parameters", not off, reason)
 
 
-def apply_launch_files(fields: Fields, config: Config) -> tuple[Companion, ...]:
+def apply_launch_files(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
     if not config.context.companions:
         return ()
@@ -87,7 +87,7 @@ def _fsdp2(fields: Fields) -> None:
         fields.infer("checkpointing.reentrant", False, "LLaMA-Factory switches it off under FSDP2")
 
 
-def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
+def _fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
     from memlint.formats.engine_files import fsdp
 
@@ -97,7 +97,7 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     found: tuple[Companion, ...] = ()
     if isinstance(config.hf.get("fsdp_config"), str):
         document = config.context.read(config.hf.get("fsdp_config"), config.section.document.path)
-        if isinstance(document, Missing):
+        if isinstance(document, MissingFile):
             fields.issues.append(reference_issue(document, config.section.document.path, ("fsdp_config",)))
         else:
             section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
@@ -108,7 +108,7 @@ def _fsdp(fields: Fields, config: Config) -> tuple[Companion, ...]:
     return found
 
 
-def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
+def apply_engine(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     """`deepspeed:` or `fsdp:` of the config, and the files that they name; Megatron and HyperParallel need neither."""
     if on_megatron(config) or on_hyper_parallel(config):
         return ()
@@ -117,13 +117,13 @@ def apply_engine(fields: Fields, config: Config) -> tuple[Companion, ...]:
         return apply_companion(fields, config, found, config.hf)
     if config.hf.get("fsdp"):
         return _fsdp(fields, config)
-    if "deepspeed" in config.held:
+    if "deepspeed" in config.unresolved:
         fields.unknown("parallelism.zero.stage", "`deepspeed` is an interpolation")
     return ()
 
 
 def apply_companion(
-    fields: Fields, config: Config, found: Companion | None, arguments: Arguments
+    fields: Fields, config: LlamaFactoryConfig, found: Companion | None, arguments: Arguments
 ) -> tuple[Companion, ...]:
     """What a DeepSpeed configuration says; without one, its stage stays unknown."""
     if found is None:
@@ -164,7 +164,7 @@ def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
 
 def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
     found = read(name, section.document.path)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingFile):
         return _shipped(fields, section, name, reference_issue(found, section.document.path, pointer))
     from memlint.formats.engine_files import deepspeed_file
 
@@ -197,25 +197,25 @@ _MEGATRON_DEGREES = (
 )
 
 
-def on_megatron(config: Config) -> bool:
+def on_megatron(config: LlamaFactoryConfig) -> bool:
     """USE_MCA and USE_MEGATRON_BRIDGE are environment variables; the degrees are keys of those parsers alone."""
     return bool(_megatron_key(config))
 
 
-def _megatron_key(config: Config) -> str:
+def _megatron_key(config: LlamaFactoryConfig) -> str:
     """The key that gives Megatron away."""
     flags = (key for key in _MEGATRON_SWITCHES if config.own.flag(key))
     degrees = (key for key in _MEGATRON_DEGREES if config.own.written(key))
     return next(iter((*flags, *degrees)), "")
 
 
-def read_megatron(fields: Fields, config: Config) -> None:
+def read_megatron(fields: Fields, config: LlamaFactoryConfig) -> None:
     """The engine, however it is named."""
     if on_megatron(config):
         fields.put("parallelism.engine", "megatron", config.own.origin(_megatron_key(config)))
 
 
-def read_recomputation(fields: Fields, config: Config) -> None:
+def read_recomputation(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Megatron's checkpointing takes the place of the Trainer's: off unless it is given."""
     if on_megatron(config):
         mode = config.own.word("recompute_granularity")
@@ -223,18 +223,18 @@ def read_recomputation(fields: Fields, config: Config) -> None:
         config.put(fields, "checkpointing.mode", "recompute_granularity", mode)
 
 
-def write_recomputation(change: Change) -> Written | None:
+def write_recomputation(change: FieldChange) -> Written | None:
     """Megatron alone reads it."""
     full = change.run.parallelism.engine == "megatron" and change.value == "full"
     return {"recompute_granularity": "full"} if full else None
 
 
-def on_hyper_parallel(config: Config) -> bool:
+def on_hyper_parallel(config: LlamaFactoryConfig) -> bool:
     """HyperParallel's trainer, where Megatron is not asked for."""
     return config.own.flag("use_hyper_parallel") and not on_megatron(config)
 
 
-def read_hyper_parallel(fields: Fields, config: Config) -> None:
+def read_hyper_parallel(fields: Fields, config: LlamaFactoryConfig) -> None:
     """HyperParallel shards with FSDP2."""
     if on_hyper_parallel(config):
         config.put(fields, "parallelism.engine", "use_hyper_parallel", "fsdp")
@@ -247,7 +247,7 @@ def _model_ranks(fields: Fields) -> int:
     return math.prod(degree if isinstance(degree, int) else 0 for degree in degrees)
 
 
-def apply_rest(fields: Fields, config: Config) -> None:
+def apply_rest(fields: Fields, config: LlamaFactoryConfig) -> None:
     """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
     world = fields.get("parallelism.world_size")
     many = isinstance(world, int) and world > 1

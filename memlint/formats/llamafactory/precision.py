@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Write, Written
-from memlint.formats.llamafactory.config import Config
+from memlint.formats.keys import FieldChange, Write, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.llamafactory.model import compute_dtype
 
 
-def read_precision(fields: Fields, config: Config) -> None:
+def read_precision(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Without DeepSpeed, whose engine casts everything itself (training_arguments.apply has put autocast)."""
     half = compute_dtype(config)
     key = "pure_bf16" if config.own.flag("pure_bf16") else "fp16" if half == "float16" else "bf16"
@@ -22,7 +22,7 @@ def read_precision(fields: Fields, config: Config) -> None:
     _trainable(fields, config)
 
 
-def write_pure_bf16(change: Change) -> Written | None:
+def write_pure_bf16(change: FieldChange) -> Written | None:
     """`pure_bf16` on one GPU or DDP; with `bf16: true` beside it autocast would stay. Autocast and the adapters' dtype
     follow from it: alone there is no key for them."""
     if change.field != "precision.trainable_dtype":
@@ -40,7 +40,7 @@ _HALF = {"bf16": "bfloat16", "fp16": "float16"}
 def write_mixed_precision(key: str) -> Write:
     """`bf16: true` or `fp16: true` says the autocast, its dtype and the outputs' dtype at once."""
 
-    def write(change: Change) -> Written | None:
+    def write(change: FieldChange) -> Written | None:
         wanted = change.changes
         mixed = wanted.get("precision.autocast") is True and wanted.get("precision.compute") == _HALF[key]
         return {key: True} if mixed else None
@@ -48,7 +48,7 @@ def write_mixed_precision(key: str) -> Write:
     return write
 
 
-def upcasts(config: Config, zero_stage: object = 0) -> tuple[bool, str]:
+def upcasts(config: LlamaFactoryConfig, zero_stage: object = 0) -> tuple[bool, str]:
     """Whether trainable parameters become fp32, and the key that prevents it (model/adapter.py:336-349)."""
     for key in ("pure_bf16", "use_badam"):
         if config.own.flag(key):
@@ -58,7 +58,7 @@ def upcasts(config: Config, zero_stage: object = 0) -> tuple[bool, str]:
     return True, ""
 
 
-def _trainable(fields: Fields, config: Config) -> None:
+def _trainable(fields: Fields, config: LlamaFactoryConfig) -> None:
     if not config.training:
         return
     upcast, key = upcasts(config)
@@ -71,7 +71,7 @@ def _trainable(fields: Fields, config: Config) -> None:
         fields.infer("method.adapter_dtype", "float32", "PEFT makes half-precision adapters fp32")
 
 
-def read_fp8(fields: Fields, config: Config) -> None:
+def read_fp8(fields: Fields, config: LlamaFactoryConfig) -> None:
     if not config.own.flag("fp8"):
         return
     backend = config.own.word("fp8_backend")

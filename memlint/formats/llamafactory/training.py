@@ -1,29 +1,24 @@
-"""LLaMA-Factory: sequence, attention, checkpointing, loss, optimizer and evaluation of a v0 file."""
+"""LLaMA-Factory: sequence, attention, checkpointing, optimizer and evaluation of a v0 file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import memlint.formats.llamafactory.families as own_families
-import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields, as_bool
-from memlint.formats.keys import CanWrite, Change, Read, When, Written
-from memlint.formats.llamafactory.config import Config, default_origin
+from memlint.formats.keys import CanWrite, FieldChange, Read, When, Written
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.run import Origin
 
-_FUSED_LOSS_STAGES = ("pt", "sft")  # model/loader.py:142, `require_logits`
-# src/llamafactory/train/sft/trainer.py:108-127: losses that are computed from the logits.
-OWN_LOSSES = ("use_dft_loss", "use_eaft_loss", "use_asft_loss")
 
-
-def read_packing(fields: Fields, config: Config) -> None:
+def read_packing(fields: Fields, config: LlamaFactoryConfig) -> None:
     """None means: when pre-training (hparams/parser.py:645); `neat_packing` switches it on (data_args.py:185)."""
     neat = config.own.flag("neat_packing")
     written = config.own.get("packing")
     packing = neat or (config.stage == "pt" if as_bool(written) is None else bool(as_bool(written)))
     if neat:
         config.put(fields, "sequence.packing", "neat_packing", True)
-    elif as_bool(written) is not None or "packing" in config.held:
+    elif as_bool(written) is not None or "packing" in config.unresolved:
         config.put(fields, "sequence.packing", "packing", packing)
     else:
         fields.put("sequence.packing", packing, default_origin(config.versions, f"stage {config.stage}"))
@@ -31,7 +26,7 @@ def read_packing(fields: Fields, config: Config) -> None:
         fields.infer("sequence.length_is_bound", False, "packed sequences are all `cutoff_len` long")
 
 
-def read_shift_attention(fields: Fields, config: Config) -> None:
+def read_shift_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     """LongLoRA's shifted attention, for the models that LLaMA-Factory patches (model_utils/longlora.py)."""
     if config.own.flag("shift_attn") and config.training:
         works = not config.family or config.family in own_families.SHIFT_ATTENTION_MODELS
@@ -41,7 +36,7 @@ def read_shift_attention(fields: Fields, config: Config) -> None:
 def read_pixels(key: str, field: str) -> Read:
     """hparams/model_args.py:306: 768 * 768 pixels an image, 256 * 256 a frame, 128 frames; for models that see."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         sees = config.architecture is not None and bool(config.architecture.towers)
         if sees or (config.architecture is None and config.own.written(key)):
             config.put(fields, field, key, config.whole(key))
@@ -49,7 +44,7 @@ def read_pixels(key: str, field: str) -> Read:
     return read
 
 
-def read_max_new_tokens(fields: Fields, config: Config) -> None:
+def read_max_new_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
     """What is generated: by PPO's policy, by chat and API, and in evaluation (train/sft/workflow.py:75)."""
     longest = config.whole("max_new_tokens", 1024)
     if config.stage == "ppo" or not config.training:
@@ -58,14 +53,14 @@ def read_max_new_tokens(fields: Fields, config: Config) -> None:
         config.put(fields, "evaluation.max_new_tokens", "max_new_tokens", longest)
 
 
-def read_beams(fields: Fields, config: Config) -> None:
+def read_beams(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
     if config.hf.flag("predict_with_generate"):
         beams = config.whole("eval_num_beams") or config.hf.integer("generation_num_beams") or 1
         config.put(fields, "evaluation.num_beams", "eval_num_beams", beams)
 
 
-def read_samples(fields: Fields, config: Config) -> None:
+def read_samples(fields: Fields, config: LlamaFactoryConfig) -> None:
     """`val_size` of 1 and more counts samples; below it is a share of them (data/loader.py)."""
     size = config.own.number("val_size")
     if size is not None and size >= 1:
@@ -82,36 +77,36 @@ ATTENTION: Mapping[str, str] = {
 }
 
 
-def read_attention(fields: Fields, config: Config) -> None:
+def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
-    said = config.own.word("flash_attn")
+    requested = config.own.word("flash_attn")
     origin = config.own.origin("flash_attn")
-    if "flash_attn" in config.held:
+    if "flash_attn" in config.unresolved:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
     elif config.own.flag("use_unsloth") and config.training:
         fields.infer("attention.implementation", "sdpa", "Unsloth brings its own memory-efficient attention")
     elif config.family in own_families.LOADS_FLASH_3:
         detail = "LLaMA-Factory loads FlashAttention 3 kernels for gpt-oss (model_utils/attention.py:34)"
         fields.infer("attention.implementation", "flash_attention_3", detail)
-    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and said == "auto":
+    elif config.family in own_families.AUTO_IS_FLASH_2_OR_EAGER and requested == "auto":
         reason = "gemma2 gets flash_attention_2 where flash-attn is installed, else eager (model_utils/attention.py:46)"
         fields.unknown("attention.implementation", reason)
-    elif config.family in own_families.EAGER_UNLESS_FLASH and said in ("auto", "sdpa"):
+    elif config.family in own_families.EAGER_UNLESS_FLASH and requested in ("auto", "sdpa"):
         fields.infer("attention.implementation", "eager", "LLaMA-Factory forces eager attention for Youtu-VL")
     else:
-        _plain_attention(fields, said, origin)
+        _plain_attention(fields, requested, origin)
 
 
-def _plain_attention(fields: Fields, said: str, origin: Origin) -> None:
-    if said in ATTENTION:
-        fields.put("attention.implementation", ATTENTION[said], origin)
-    elif said == "auto":
+def _plain_attention(fields: Fields, requested: str, origin: Origin) -> None:
+    if requested in ATTENTION:
+        fields.put("attention.implementation", ATTENTION[requested], origin)
+    elif requested == "auto":
         fields.infer("attention.implementation", "sdpa", "`flash_attn: auto` leaves transformers' default, sdpa")
     else:
-        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {said}`")
+        fields.unknown("attention.implementation", f"LLaMA-Factory refuses `flash_attn: {requested}`")
 
 
-def write_attention(change: Change) -> Written | None:
+def write_attention(change: FieldChange) -> Written | None:
     """Not for gpt-oss, which gets FlashAttention 3 in any case; Unsloth brings its own, that counts as sdpa."""
     word = next((word for word, name in ATTENTION.items() if name == change.value), None)
     family = getattr(change.run.model.architecture, "family", "")
@@ -120,7 +115,7 @@ def write_attention(change: Change) -> Written | None:
     return {"flash_attn": word}
 
 
-def read_checkpointing(fields: Fields, config: Config) -> None:
+def read_checkpointing(fields: Fields, config: LlamaFactoryConfig) -> None:
     """On unless `disable_gradient_checkpointing` (model_utils/checkpointing.py:184); the Trainer can add it again."""
     disabled = config.own.flag("disable_gradient_checkpointing")
     asked = config.hf.flag("gradient_checkpointing")
@@ -139,7 +134,7 @@ def read_checkpointing(fields: Fields, config: Config) -> None:
         _no_effect(fields, config)
 
 
-def write_checkpointing(change: Change) -> Written | None:
+def write_checkpointing(change: FieldChange) -> Written | None:
     """Unsloth's own, with the layer inputs in host memory, is a key upon it. Megatron has `recompute_granularity`."""
     if change.run.parallelism.engine == "megatron":
         return None
@@ -153,7 +148,7 @@ def write_checkpointing(change: Change) -> Written | None:
     return None
 
 
-def write_offloaded_checkpoints(change: Change) -> Written | None:
+def write_offloaded_checkpoints(change: FieldChange) -> Written | None:
     """Checkpoints in host memory are Unsloth's way; there is no other."""
     mode = change.changes.get("checkpointing.mode", change.run.checkpointing.mode)
     if change.value is True and mode == "unsloth":
@@ -161,14 +156,14 @@ def write_offloaded_checkpoints(change: Change) -> Written | None:
     return {"use_unsloth_gc": None} if change.value is False else None
 
 
-def _on_in_any_case(fields: Fields, config: Config) -> None:
+def _on_in_any_case(fields: Fields, config: LlamaFactoryConfig) -> None:
     """model_utils/unsloth.py:77, get_unsloth_peft_model: `use_gradient_checkpointing: "unsloth"`, whatever was said."""
     key = "disable_gradient_checkpointing"
     message = f"`{key}` has no effect: Unsloth's LoRA models checkpoint their layers in any case"
     fields.issues.append(config.section.issue("ignored-key", message, key, severity="warning", on_key=True))
 
 
-def _checkpointing_mode(fields: Fields, config: Config, disabled: bool) -> None:
+def _checkpointing_mode(fields: Fields, config: LlamaFactoryConfig, disabled: bool) -> None:
     for key in ("use_unsloth_gc", "use_unsloth"):
         if config.own.flag(key) and not disabled:
             config.put(fields, "checkpointing.mode", key, "unsloth")
@@ -180,18 +175,18 @@ def _checkpointing_mode(fields: Fields, config: Config, disabled: bool) -> None:
         config.put(fields, "checkpointing.mode", "disable_gradient_checkpointing", "full")
 
 
-def _reentrant(fields: Fields, config: Config, asked: bool) -> None:
+def _reentrant(fields: Fields, config: LlamaFactoryConfig, asked: bool) -> None:
     options = config.hf.get("gradient_checkpointing_kwargs")
-    said = as_bool(options.get("use_reentrant")) if isinstance(options, dict) and asked else None
-    if said is not None:
-        fields.put("checkpointing.reentrant", said, config.hf.origin("gradient_checkpointing_kwargs"))
+    reentrant = as_bool(options.get("use_reentrant")) if isinstance(options, dict) and asked else None
+    if reentrant is not None:
+        fields.put("checkpointing.reentrant", reentrant, config.hf.origin("gradient_checkpointing_kwargs"))
     elif config.own.flag("use_kt"):
         fields.infer("checkpointing.reentrant", False, "KTransformers needs non-reentrant checkpointing")
     else:
         config.put(fields, "checkpointing.reentrant", "use_reentrant_gc", config.own.flag("use_reentrant_gc"))
 
 
-def _no_effect(fields: Fields, config: Config) -> None:
+def _no_effect(fields: Fields, config: LlamaFactoryConfig) -> None:
     key = config.hf.written("gradient_checkpointing")
     if key:
         message = (
@@ -204,98 +199,6 @@ def _no_effect(fields: Fields, config: Config) -> None:
         fields.issues.append(issue)
 
 
-def read_loss(fields: Fields, config: Config) -> None:
-    """apply_liger_kernel (model_utils/liger_kernel.py:31) and the losses of the stages."""
-    if not config.training:  # model_utils/liger_kernel.py:37: kernels are for training alone
-        fields.infer("loss.kind", "plain", "nothing trains")
-        fields.infer("loss.liger_kernels", False, "nothing trains")
-        return
-    _loss_kind(fields, config)
-    if config.stage in ("dpo", "kto"):
-        fields.infer("loss.upcast_logits", True, f"train/{config.stage}/trainer.py: `.logits.to(torch.float32)`")
-    elif config.stage in ("rm", "ppo"):
-        fields.infer("loss.upcast_logits", True, "trl's model with a value head turns its logits into fp32")
-
-
-def read_preference(fields: Fields, config: Config) -> None:
-    """The preference loss of stage dpo; stage kto has one of its own."""
-    if config.stage == "dpo":
-        config.put(fields, "loss.preference", "pref_loss", config.own.word("pref_loss") or "sigmoid")
-    elif config.stage == "kto":
-        fields.infer("loss.preference", "kto", "stage kto")
-
-
-def write_loss(change: Change) -> Written | None:
-    """Liger's kernels, and its fused loss where the model and the stage have it."""
-    if change.field == "loss.liger_kernels":
-        return {"enable_liger_kernel": change.value} if isinstance(change.value, bool) else None
-    if change.value == "plain":
-        return {"enable_liger_kernel": False}
-    family = getattr(change.run.model.architecture, "family", "")
-    fusing = own_families.LIGER_MODELS - own_families.LIGER_WITHOUT_FUSED_LOSS
-    fused = family in fusing and change.run.method.stage in _FUSED_LOSS_STAGES
-    if change.value != "liger" or not fused or any(change.section.get(key) for key in OWN_LOSSES):
-        return None
-    return {"enable_liger_kernel": True}
-
-
-def _loss_kind(fields: Fields, config: Config) -> None:
-    if config.own.flag("enable_liger_kernel"):
-        _liger(fields, config)
-    elif "enable_liger_kernel" in config.held:
-        fields.unknown("loss.kind", "`enable_liger_kernel` is an interpolation")
-    elif config.hf.flag("use_liger_kernel"):
-        _liger_of_the_trainer(fields, config)
-    elif config.own.flag("use_unsloth"):
-        fields.put("loss.kind", "unsloth", config.own.origin("use_unsloth"))
-    else:
-        config.put(fields, "loss.kind", "enable_liger_kernel", "plain")
-        config.put(fields, "loss.liger_kernels", "enable_liger_kernel", False)
-
-
-def _liger(fields: Fields, config: Config) -> None:
-    origin = config.own.origin("enable_liger_kernel")
-    if not config.family:
-        fields.unknown("loss.kind", "whether Liger supports the model depends on its type, which is not known")
-        return
-    supported = config.family in own_families.LIGER_MODELS
-    kind, reason = (
-        _liger_loss(config, "switches Liger's fused loss off")
-        if supported
-        else ("plain", f"LLaMA-Factory has no Liger kernel for {config.family}")
-    )
-    fields.put("loss.kind", kind, origin)
-    fields.put("loss.liger_kernels", supported, origin)
-    fields.put("loss.fallback_reason", reason, origin)
-
-
-def _liger_of_the_trainer(fields: Fields, config: Config) -> None:
-    """Trainer.__init__ patches the model whatever the stage; other stages give it no labels, and so get its logits."""
-    origin = config.hf.origin("use_liger_kernel")
-    supported = config.architecture is None or families.supports_liger(config.architecture)
-    kind, reason = (
-        _liger_loss(config, "gives the model no labels")
-        if supported
-        else ("plain", f"Liger does not support {config.family}")
-    )
-    fields.put("loss.kind", kind, origin)
-    fields.put("loss.liger_kernels", supported and config.stage != "ppo", origin)
-    fields.put("loss.fallback_reason", reason, origin)
-
-
-def _liger_loss(config: Config, otherwise: str) -> tuple[str, str]:
-    """The loss under Liger's kernels, and why it is not the fused one. `otherwise`: what LLaMA-Factory does in stages
-    that need the logits."""
-    if config.stage not in _FUSED_LOSS_STAGES:
-        return "plain", f"stage {config.stage} needs the logits: LLaMA-Factory {otherwise}"
-    own = next((key for key in OWN_LOSSES if config.own.flag(key) and config.stage == "sft"), "")
-    if own:
-        return "plain", f"`{own}` computes its loss from the logits"
-    if config.family in own_families.LIGER_WITHOUT_FUSED_LOSS:
-        return "fused_ce", f"Liger's {config.family} kernels keep the logits"
-    return "liger", ""
-
-
 # The optimizers that LLaMA-Factory makes itself, in the order of its questions (train/trainer_utils.py:527).
 _OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
 
@@ -303,16 +206,16 @@ _OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_mu
 def steps_with(key: str) -> When:
     """Whether the optimizer of `key` runs: the first of those that are on, else the Trainer's runs."""
 
-    def holds(config: Config) -> bool:
+    def holds(config: LlamaFactoryConfig) -> bool:
         return config.training and next((name for name in _OPTIMIZERS if config.own.flag(name)), "") == key
 
     return holds
 
 
-def asks_for(key: str) -> CanWrite:
+def is_switched_on(key: str) -> CanWrite:
     """Whether the file switches `key` on."""
 
-    def holds(change: Change) -> bool:
+    def holds(change: FieldChange) -> bool:
         return bool(as_bool(change.section.get(key)))
 
     return holds
@@ -321,7 +224,7 @@ def asks_for(key: str) -> CanWrite:
 def read_low_rank(key: str) -> Read:
     """GaLore and APOLLO: the projected optimizer follows `optim` (train/trainer_utils.py:240, 331)."""
 
-    def read(fields: Fields, config: Config) -> None:
+    def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         optim = config.hf.word("optim")
         suffix = "_8bit" if "8bit" in optim else ""
         base = "adafactor" if optim == "adafactor" else "adamw"
@@ -330,20 +233,22 @@ def read_low_rank(key: str) -> Read:
     return read
 
 
-def write_optimizer(change: Change) -> Written | None:
+def write_optimizer(change: FieldChange) -> Written | None:
     """`optim`, where none of LLaMA-Factory's own optimizers takes its place."""
     custom = any(change.section.get(key) for key in _OPTIMIZERS if key != "use_badam")
     return None if custom or not isinstance(change.value, str) else {"optim": change.value}
 
 
-def write_evaluation(change: Change) -> Written | None:
+def write_evaluation(change: FieldChange) -> Written | None:
     """Off, and nothing held back for it; not where something waits for what it says: stopping early, the best saved,
     predictions on the same data."""
-    said = change.section
-    waits = said.get("early_stopping_steps") or said.get("do_predict") or said.get("save_strategy") == "best"
-    if change.value is not False or waits:
+    section = change.section
+    needs_evaluation = (
+        section.get("early_stopping_steps") or section.get("do_predict") or section.get("save_strategy") == "best"
+    )
+    if change.value is not False or needs_evaluation:
         return None
-    key = "evaluation_strategy" if "evaluation_strategy" in said else "eval_strategy"
+    key = "evaluation_strategy" if "evaluation_strategy" in section else "eval_strategy"
     gone = ("do_eval", "load_best_model_at_end", "val_size", "eval_dataset")
     return {key: "no", **dict.fromkeys(gone)}
 
@@ -355,13 +260,13 @@ _SERVERS = {"vllm": "vllm_gpu_util", "sglang": "sglang_mem_fraction"}
 def served_by(server: str) -> When:
     """Whether vLLM or SGLang answers the requests."""
 
-    def holds(config: Config) -> bool:
+    def holds(config: LlamaFactoryConfig) -> bool:
         return not config.training and config.own.word("infer_backend") == server
 
     return holds
 
 
-def read_server(fields: Fields, config: Config) -> None:
+def read_server(fields: Fields, config: LlamaFactoryConfig) -> None:
     """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
     backend = config.own.word("infer_backend")
     if backend in _SERVERS:
@@ -370,7 +275,7 @@ def read_server(fields: Fields, config: Config) -> None:
         fields.unknown("parallelism.engine", reason)
 
 
-def read_inference_dtype(fields: Fields, config: Config) -> None:
+def read_inference_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
     """The dtype of the forward; `auto` leaves it."""
     dtype = config.own.word("infer_dtype")
     if dtype in ("float16", "bfloat16", "float32"):

@@ -8,7 +8,8 @@ from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
-from memlint.formats.llamafactory.config import Config, config, default_origin
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
+from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
@@ -19,19 +20,17 @@ from memlint.formats.llamafactory.parallel import (
     apply_unused_parameters,
 )
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin
 from memlint.source.document import Document
 
 NAME = "llamafactory"
-_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
 PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 
 def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
-    view = find_model(config(root(document), context, role, KEYS))
+    view = find_model(config_of(root(document), context, role, KEYS))
     fields = Fields()
     apply_stack(fields, view)
     apply_training_arguments(fields, view.hf, view.versions)
@@ -45,10 +44,12 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     if not view.training:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)
-    return finish(fields, view, companions, _schema_issues(view, document))
+    return finish(fields, view, companions, v0_issues(view, document))
 
 
-def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issues: tuple[Issue, ...]) -> Parsed:
+def finish(
+    fields: Fields, view: LlamaFactoryConfig, companions: tuple[Companion, ...], issues: tuple[Issue, ...]
+) -> Parsed:
     """The run with everything that was said about it."""
     if view.role == "export":
         _exported(fields, view)
@@ -61,51 +62,7 @@ def finish(fields: Fields, view: Config, companions: tuple[Companion, ...], issu
     return Parsed(NAME, (run,), (*issues, *fields.issues), tuple(files), raw, places)
 
 
-def _schema_issues(view: Config, document: Document) -> tuple[Issue, ...]:
-    """Schema violations; an interpolation is none, but nothing can be said about its value."""
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
-    held = (_interpolation(view, key, document.value[key]) for key in sorted(view.held))
-    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *held)
-
-
-def _is_declared(view: Config, issue: Issue) -> bool:
-    """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
-    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
-        return False
-    declared = next(filter(None, (view.context.declared(key, below) for below in _ARGUMENTS)), "")
-    if issue.code == "unknown-key":
-        return bool(declared)
-    return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
-
-
-def _with_severity(view: Config, issue: Issue) -> Issue:
-    """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
-    compared with one name, lets the run start."""
-    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    value = view.section.value.get(key) if isinstance(key, str) else None
-    if issue.code not in ("bad-value", "wrong-type") or not isinstance(value, str):
-        return issue
-    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
-    if properties.get(key, {}).get("$ref") == "#/$defs/flag":
-        return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
-    if key == "export_device":
-        return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
-    return issue
-
-
-def _interpolation(view: Config, key: str, value: str) -> Issue:
-    if "${" in value:
-        message = (
-            f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
-            "`resolve=True` (hparams/parser.py:120), the text arrives as it stands"
-        )
-    else:
-        message = f"`{key}: {value[:60]}` looks like a template's variable; its value is not known here"
-    return view.section.issue("interpolation", message, key, severity="warning")
-
-
-def apply_stack(fields: Fields, view: Config) -> None:
+def apply_stack(fields: Fields, view: LlamaFactoryConfig) -> None:
     """LLaMA-Factory pins the libraries below it (pyproject.toml): the newest that it allows is assumed."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="the file's keys"))
     fields.behave(*BEHAVIOUR)
@@ -118,7 +75,7 @@ def apply_stack(fields: Fields, view: Config) -> None:
     fields.put("stack.framework_version", release, view.version_origins.get("llamafactory", origin))
 
 
-def apply_inference(fields: Fields, view: Config) -> None:
+def apply_inference(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Chat and API answer one request; `do_predict` and `do_eval` go through the evaluation loop."""
     if view.hf.flag("do_predict") or view.hf.flag("do_eval"):
         size = view.hf.integer("per_device_eval_batch_size")
@@ -129,7 +86,7 @@ def apply_inference(fields: Fields, view: Config) -> None:
     fields.infer("checkpointing.mode", "none", "nothing trains")
 
 
-def _exported(fields: Fields, view: Config) -> None:
+def _exported(fields: Fields, view: LlamaFactoryConfig) -> None:
     """No step runs, and no card has to hold the model (hparams/parser.py:694-699, train/tuner.py: export_model)."""
     reason = "an export merges and saves weights: no step runs"
     if not is_v1(view.section.value):

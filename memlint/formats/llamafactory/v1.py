@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.accelerate.recognise import recognise as recognise_accelerate
-from memlint.formats.base import Context, Issue, Parsed
+from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, interpolated, root
 from memlint.formats.hardware import apply_hardware
-from memlint.formats.llamafactory.config import Config
-from memlint.formats.llamafactory.keys_v1 import KEYS, Layout
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.llamafactory.issues import v1_issues
+from memlint.formats.llamafactory.keys_v1 import KEYS, V1Config
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
     Companion,
@@ -20,17 +21,17 @@ from memlint.formats.llamafactory.parallel import (
     deepspeed_companion,
     read_world,
 )
+from memlint.formats.llamafactory.releases import NEWEST
 from memlint.formats.llamafactory.v0 import NAME, PURPOSES, apply_stack
-from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, read_arguments
-from memlint.formats.versions import NEWEST
 from memlint.source.document import Document
 
 
 def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     """One run. Never raises on any value."""
     view = find_model(_view(document, context, role))
-    layout = Layout(view)
+    layout = V1Config(view)
     fields = Fields()
     apply_stack(fields, view)
     apply_hardware(fields, context)
@@ -46,41 +47,22 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     files = (document, *(c.document for c in companions if c.document is not document))
     raw = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v1", context.versions)
-    judged = (_with_severity(issue, context) for issue in found)
-    issues = (*(issue for issue in judged if issue is not None), *fields.issues)
+    issues = (*v1_issues(view, document), *fields.issues)
     return Parsed(NAME, (run,), issues, files, raw, places)
 
 
-def _absent(fields: Fields, view: Config) -> None:
+def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
     """What the v1 layout has no key for."""
     for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
         fields.put(name, False, view.own.default_origin)
     fields.infer("evaluation.enabled", False, "the v1 trainer does not evaluate")
 
 
-_CONFIG = "llamafactory/v1/config"
-
-
-def _with_severity(issue: Issue, context: Context) -> Issue | None:
-    """v1 is no release of its own and its keys still move: the schema is that of the newest commit. A copy of
-    LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
-    and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
-    key = issue.pointer[0] if issue.pointer else ""
-    if isinstance(key, str) and context.declared("model", _CONFIG):
-        theirs = bool(context.declared(key, _CONFIG))
-        return None if theirs and (issue.code == "unknown-key" or key.endswith("_config")) else issue
-    if issue.pointer == ("template",):
-        message = "`template` is gone after llamafactory 0.9.5: the model's own chat template is used"
-        return issue._replace(code="removed-key", message=message, severity="info")
-    return issue._replace(severity="warning") if issue.severity == "error" else issue
-
-
-def _view(document: Document, context: Context, role: str) -> Config:
+def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig:
     """v1's keys seen through the v0 view: `model` stands for `model_name_or_path`."""
     section = root(document)
-    held = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
-    value = {key: item for key, item in section.value.items() if key not in held}
+    unresolved = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    value = {key: item for key, item in section.value.items() if key not in unresolved}
     versions = {**NEWEST, **context.versions}
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"])) + " v1"
     properties = compiled_schema("llamafactory.json#v1").schema["properties"]
@@ -90,10 +72,10 @@ def _view(document: Document, context: Context, role: str) -> Config:
         defaults["model_name_or_path"] = value["model"]
     plain = section._replace(value=value)
     own = read_arguments(plain, defaults, named)
-    return Config(plain, own, read_arguments(plain, {}, named), context, versions, held, role=role)
+    return LlamaFactoryConfig(plain, own, read_arguments(plain, {}, named), context, versions, unresolved, role=role)
 
 
-def _accumulation(fields: Fields, view: Config) -> None:
+def _accumulation(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Micro batches a step: the global batch over what all ranks take at once (v1/core/utils/batching.py)."""
     size, micro = view.own.integer("global_batch_size"), fields.get("batch.micro_batch_size")
     ranks = fields.get("parallelism.data_parallel_size")
@@ -106,7 +88,7 @@ def _accumulation(fields: Fields, view: Config) -> None:
         fields.unknown("batch.gradient_accumulation_steps", "it follows from the number of GPUs")
 
 
-def _companions(fields: Fields, layout: Layout) -> tuple[Companion, ...]:
+def _companions(fields: Fields, layout: V1Config) -> tuple[Companion, ...]:
     """The files that `dist_config` (v1/plugins/trainer_plugins/distributed) and the launcher name."""
     view = layout.config
     if layout.word("dist_config.name") == "deepspeed":
@@ -118,7 +100,7 @@ def _companions(fields: Fields, layout: Layout) -> tuple[Companion, ...]:
     return tuple(Companion("accelerate", document, document.value) for document in launched)
 
 
-def _deepspeed_arguments(view: Config) -> Arguments:
+def _deepspeed_arguments(view: LlamaFactoryConfig) -> Arguments:
     """v1 fills `auto` itself: bf16 where the file leaves it open (v1/plugins/model_plugins/deepspeed_utils.py:55)."""
     filled: Mapping[str, Any] = {
         "bf16": True,

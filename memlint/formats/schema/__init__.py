@@ -1,0 +1,1 @@
+"""JSON Schema validation of config files, and what its errors say to people."""

@@ -11,7 +11,7 @@ from memlint.formats.fields import Section, as_bool
 from memlint.formats.training_arguments.arguments import Arguments, Version
 
 
-class Config(NamedTuple):
+class TrainerConfig(NamedTuple):
     """One file. `args` reads its keys with the defaults in force; `architecture` is None where the model is unknown."""
 
     section: Section

@@ -9,7 +9,7 @@ from memlint.findings import Edit
 from memlint.formats.accelerate.edits import accelerate_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, repeats
-from memlint.formats.keys import Change
+from memlint.formats.keys import FieldChange
 from memlint.formats.trainer.keys import KEYS
 from memlint.run import Run
 from memlint.source.document import Path
@@ -21,7 +21,7 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     edits: list[Edit] = []
     behind: dict[str, Any] = {}  # what the engine's file has to say
     for field, value in wanted.items():
-        own = _own_edits(parsed, Change(field, value, changes, parsed.raw.get("config") or {}, run))
+        own = _own_edits(parsed, FieldChange(field, value, changes, parsed.raw.get("config") or {}, run))
         if own is not None:
             edits.extend(own)
         if own is None or repeats(parsed.raw.get("deepspeed"), field):
@@ -32,7 +32,7 @@ def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     return None if engine is None else (*edits, *engine)
 
 
-def _own_edits(parsed: Parsed, change: Change) -> tuple[Edit, ...] | None:
+def _own_edits(parsed: Parsed, change: FieldChange) -> tuple[Edit, ...] | None:
     """The change in the Trainer's own file; None where it has no key for it."""
     place = parsed.raw_places.get("config")
     if place is None or not isinstance(change.section, dict):

@@ -14,7 +14,7 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.trainer.behaviour import behaviour
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
@@ -22,15 +22,15 @@ from memlint.formats.trainer.model import model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
+from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
-from memlint.formats.versions import trainer_versions
 from memlint.formats.vision_towers import apply_towers
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "stands"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies"]
 
 DIALECT = "yaml11"
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
@@ -63,12 +63,12 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return trainer_edits(parsed, run, changes)
 
 
-def stands(rule: str, document: Document, context: Context) -> bool:
+def rule_applies(rule: str, document: Document, context: Context) -> bool:
     """Whether what `rule` found stands: a script that loads YAML itself gives the arguments that it likes."""
-    return rule not in _OF_PARSERS or document.syntax == "json" or not context.own_reader()
+    return rule not in _OF_PARSERS or document.syntax == "json" or not context.loads_own_yaml()
 
 
-def config_of(section: Section, context: Context, launcher_precision: str = "no") -> Config:
+def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:
     """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
     stated, for_trl = context.versions, is_trl(section.value)
     versions, origins = trainer_versions(section, SCHEMA, stated, for_trl)
@@ -83,16 +83,16 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     version = ".".join(map(str, trl or transformers))
     source = f"trl {version}" if trl else f"transformers {version} TrainingArguments"
     args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
-    config = Config(section, args, context, trl, transformers, stated=stated)
+    config = TrainerConfig(section, args, context, trl, transformers, stated=stated)
     return config._replace(stage=stage_of(config)[0])
 
 
-def _architecture(config: Config) -> Any:
+def _architecture(config: TrainerConfig) -> Any:
     name, _ = model_name(config)
     return config.context.find_model(name, config.section.document.path).architecture if name else None
 
 
-def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
     """Defaults first, what is stronger after it; engines last, as they change dtypes and optimizer."""
     fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour(config.trl))
@@ -111,7 +111,7 @@ def _fill(fields: Fields, config: Config, companions: Companions) -> tuple[Secti
     return sections
 
 
-def _not_reentrant(fields: Fields, config: Config) -> None:
+def _not_reentrant(fields: Fields, config: TrainerConfig) -> None:
     """trl has not re-entered by default since 0.27 (trainer/sft_config.py:287; 0.28.0 trainer/sft_trainer.py:907)."""
     options = config.args.get("gradient_checkpointing_kwargs")
     is_given = isinstance(options, dict) and "use_reentrant" in options
@@ -119,7 +119,7 @@ def _not_reentrant(fields: Fields, config: Config) -> None:
         fields.put("checkpointing.reentrant", False, Origin("default", detail="trl"))
 
 
-def _under_zero3(fields: Fields, config: Config) -> None:
+def _under_zero3(fields: Fields, config: TrainerConfig) -> None:
     """trl 1.16 sft_trainer.py:878: adapters under ZeRO-3 need reentrant checkpointing, so it is forced."""
     adapters = fields.get("method.kind") == "lora" and fields.get("parallelism.zero.stage", None) == 3
     if adapters and config.trl >= (1, 16) and fields.get("checkpointing.mode") != "none":
@@ -136,7 +136,7 @@ def _data_parallel_size(fields: Fields) -> None:
 
 
 def _raw(
-    config: Config, sections: tuple[Section, ...], companions: Companions
+    config: TrainerConfig, sections: tuple[Section, ...], companions: Companions
 ) -> tuple[dict[str, Any], dict[str, tuple[str, Path]]]:
     """The files' own keys for rules: the config, and each companion under its name."""
     own = config.section

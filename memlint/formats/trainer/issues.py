@@ -15,7 +15,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.versions import NO_EVIDENCE
 
@@ -27,7 +27,7 @@ _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "strin
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 
 
-def trainer_issues(config: Config) -> tuple[Issue, ...]:
+def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     known = compiled_schema(SCHEMA).schema["properties"]
@@ -38,9 +38,9 @@ def trainer_issues(config: Config) -> tuple[Issue, ...]:
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if unread else kept
 
 
-def _is_read_by_a_script(config: Config) -> bool:
+def _is_read_by_a_script(config: TrainerConfig) -> bool:
     """Whether a script of the repository loads the YAML itself, without a parser."""
-    return config.section.document.syntax != "json" and config.context.own_reader()
+    return config.section.document.syntax != "json" and config.context.loads_own_yaml()
 
 
 def is_record(value: Any) -> bool:
@@ -48,7 +48,7 @@ def is_record(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() >= _NEVER_WRITTEN
 
 
-def _judged(issue: Issue, config: Config) -> Issue | None:
+def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
     """An issue of the schema with the severity it deserves here, or None."""
     value = _value(config.section.value, issue.pointer)
     if interpolated(value):
@@ -80,7 +80,7 @@ def _value(value: Any, pointer: tuple[str | int, ...]) -> Any:
     return value
 
 
-def _outdated(issue: Issue, config: Config) -> Issue | None:
+def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     """A known version was compared already; else an older release may be in use, or the key is the script's."""
     framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
     if framework == "trl" and not config.trl:
@@ -88,17 +88,17 @@ def _outdated(issue: Issue, config: Config) -> Issue | None:
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
     scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
-    if scripts_may and config.context.declared(issue.pointer[0]):
+    if scripts_may and config.context.field_annotations(issue.pointer[0]):
         return None
     return issue._replace(severity="warning" if framework in config.stated else "info")
 
 
-def _converts(config: Config) -> bool:
+def _converts(config: TrainerConfig) -> bool:
     """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
-    return bool(config.trl) and "TrlParser" in config.context.parsers()
+    return bool(config.trl) and "TrlParser" in config.context.argument_parsers()
 
 
-def _text_for_number(issue: Issue, value: str, config: Config) -> Issue:
+def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
     """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
     (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
     key = issue.pointer[-1]
@@ -125,12 +125,12 @@ def _dotted(text: str, number: float | int | None) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent}" if number is not None else plain
 
 
-def _typos(config: Config, known: dict[str, Any]) -> Iterator[Issue]:
+def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
     for key in section.value:
         if isinstance(key, str) and key not in known:
             near = _slip_of(key, known, section.value)
-            if near and _fits(near, section.value[key]) and not config.context.declared(key):
+            if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
 
@@ -161,7 +161,7 @@ def _numbered(key: str, candidate: str) -> bool:
     return key.strip("0123456789_") == candidate.strip("0123456789_")
 
 
-def conflicts(config: Config) -> tuple[Issue, ...]:
+def conflicts(config: TrainerConfig) -> tuple[Issue, ...]:
     """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py).
 
     Two half types that are plainly true are PRE011's, which has a fix.

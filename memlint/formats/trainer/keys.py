@@ -10,51 +10,51 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.fields import Fields
-from memlint.formats.keys import Change, Key, Keys, Written
-from memlint.formats.trainer import model, parallel, training
-from memlint.formats.trainer.config import Config
+from memlint.formats.keys import FieldChange, Key, Keys, Written
+from memlint.formats.trainer import method, model, parallel, training
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.recognise import is_trl
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 
 
-def _is_trl(change: Change) -> bool:
+def _is_trl(change: FieldChange) -> bool:
     """Whether TRL reads the file: only it makes adapters and quantization of its keys (get_peft_config,
     get_quantization_config); a script of its own may declare fewer keys."""
     return is_trl(change.section)
 
 
-def _trains_quantized(change: Change) -> bool:
+def _trains_quantized(change: FieldChange) -> bool:
     """TRL's scripts make adapters where `use_peft` asks for them, and 4 bits alone cannot train."""
     adapts = change.changes.get("method.kind") == "lora" or bool(change.section.get("use_peft"))
     return _is_trl(change) and (change.value != 4 or adapts)
 
 
-def _write_targets(change: Change) -> Written | None:
+def _write_targets(change: FieldChange) -> Written | None:
     """TRL takes a list of names; a single one is written as it is (model_config.py, __post_init__)."""
     names = list(change.value) if isinstance(change.value, (tuple, list)) else []
     key = OWN_KEYS["lora_target_modules"].spelling(change)
     return {key: names[0] if len(names) == 1 else names} if names else None
 
 
-def _write_length(change: Change) -> Written | None:
+def _write_length(change: FieldChange) -> Written | None:
     """SFTConfig has `max_length` since trl 0.16 (v0.15.2 and v0.16.0 sft_config.py); the other trainers always had."""
     row = OWN_KEYS["max_length"]
-    if row.spelled(change.value) is None:
+    if row.written_value(change.value) is None:
         return None
     is_older = change.run.method.stage == "sft" and () < change.run.stack.trl < (0, 16)
-    return {row.given(change.section) or ("max_seq_length" if is_older else "max_length"): change.value}
+    return {row.spelling_in(change.section) or ("max_seq_length" if is_older else "max_length"): change.value}
 
 
 # The trainers that know `activation_offloading`, and since which trl (trainer/{sft,dpo,reward,kto}_config.py).
 _OFFLOADING = {"sft": (0, 19), "pt": (0, 19), "dpo": (0, 29), "rm": (0, 29), "kto": (1, 16)}
 
 
-def _offloads_activations(change: Change) -> bool:
+def _offloads_activations(change: FieldChange) -> bool:
     since = _OFFLOADING.get(change.run.method.stage)
     return since is not None and change.run.stack.trl >= since
 
 
-def _read_activation_offloading(fields: Fields, config: Config) -> None:
+def _read_activation_offloading(fields: Fields, config: TrainerConfig) -> None:
     if config.is_on("activation_offloading"):
         fields.put("offload.activations", "cpu", config.section.origin("activation_offloading"))
 
@@ -168,7 +168,7 @@ _ADAPTER = (
         about="Train a LoRA adapter: gradients and optimizer state exist for its parameters alone.",
         values={True: "lora", False: "full"},
         can_write=_is_trl,
-        read=model.read_method,
+        read=method.read_method,
     ),
     Key(
         *("use_lora", "flag", "method.kind"),
@@ -200,7 +200,7 @@ _ADAPTER = (
         older=("lora_rank",),
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
@@ -209,7 +209,7 @@ _ADAPTER = (
         of="ModelConfig",
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
@@ -218,15 +218,15 @@ _ADAPTER = (
         of="ModelConfig",
         least=0,
         invalid="default",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_add=_is_trl,
     ),
     Key(
         *("lora_target_modules", "words", "method.targets"),
         about="The linear layers that get an adapter. `all-linear` means every one but the head.",
         older=("target_modules", "lora_target"),
-        when=model.trains_adapter,
-        read=model.read_targets,
+        when=method.trains_adapter,
+        read=method.read_targets,
         can_add=_is_trl,
         write=_write_targets,
     ),
@@ -235,7 +235,7 @@ _ADAPTER = (
         about="Modules trained in full beside the adapter, each a second copy with gradients and optimizer state.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -243,7 +243,7 @@ _ADAPTER = (
         about="Modules that get no adapter although `lora_target_modules` names them.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -252,7 +252,7 @@ _ADAPTER = (
         values={"none": "none", "all": "all", "lora_only": "lora_only"},
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -260,7 +260,7 @@ _ADAPTER = (
         about="Parameters that get an adapter without being a linear layer, such as the experts' weights.",
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -269,7 +269,7 @@ _ADAPTER = (
         values=_TRUE,
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
     Key(
@@ -278,7 +278,7 @@ _ADAPTER = (
         values=_TRUE,
         only_if_given=True,
         invalid="ignored",
-        when=model.trains_adapter,
+        when=method.trains_adapter,
         can_write=_is_trl,
     ),
 )

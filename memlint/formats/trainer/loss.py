@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.families.lookup as families
 from memlint.formats.fields import Fields
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin
 
 # trl 1.16 trainer/{sft,dpo,kto,grpo}_trainer.py call add_fused_lm_head; experimental/{orpo,cpo} read `outputs.logits`.
@@ -19,7 +19,7 @@ _SKIPS_LOGITS = (5, 15)
 _SFT_SKIPS_LOGITS = (0, 29)
 
 
-def apply_loss(fields: Fields, config: Config) -> None:
+def apply_loss(fields: Fields, config: TrainerConfig) -> None:
     stage = config.stage
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     if config.trl >= _SINCE_FUSED_HEAD and stage in _FUSED_HEAD:
@@ -34,7 +34,7 @@ def apply_loss(fields: Fields, config: Config) -> None:
     fields.infer("evaluation.fused_loss", skips, f"{config.args.source}: skip_logits in evaluation")
 
 
-def _is_chunked_sft(config: Config, stage: str) -> bool:
+def _is_chunked_sft(config: TrainerConfig, stage: str) -> bool:
     if stage not in ("sft", "pt") or not _SINCE_CHUNKED <= config.trl < _SINCE_FUSED_HEAD:
         return False
     loss_type = config.section.value.get("loss_type")
@@ -49,7 +49,7 @@ def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
     fields.infer("loss.upcast_logits", False, "there are no logits")
 
 
-def _logits(fields: Fields, config: Config, stage: str) -> None:
+def _logits(fields: Fields, config: TrainerConfig, stage: str) -> None:
     """Logits are built unless Liger's fused loss is on, which it is in (pre-)training of models that it supports."""
     liger = config.args.flag("use_liger_kernel")
     supported = config.architecture is None or families.supports_liger(config.architecture)

@@ -1,11 +1,11 @@
-"""Model, dtype, attention, quantization and adapter of a Trainer file, where a key's meaning hangs on others."""
+"""Model, dtype, attention and quantization of a Trainer file, where a key's meaning hangs on others."""
 
 from __future__ import annotations
 
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_bool, as_int, as_words
-from memlint.formats.trainer.config import Config
-from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
+from memlint.formats.fields import Fields, as_bool, as_int
+from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.method import training_mode, training_mode_key
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT
 from memlint.run import Origin
 
@@ -18,7 +18,7 @@ _FLASH_2 = ("flash_attention_2", "flash_attn_2", "kernels-community/flash-attn",
 _FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-community/vllm-flash-attn3")
 
 
-def model_name(config: Config) -> tuple[str, Origin]:
+def model_name(config: TrainerConfig) -> tuple[str, Origin]:
     """The model as the file names it, else as the command line or the settings do."""
     name, key = config.text("model_name_or_path")
     if name:
@@ -26,7 +26,7 @@ def model_name(config: Config) -> tuple[str, Origin]:
     return config.context.model_name, Origin("setting", detail="--model or settings")
 
 
-def read_model(fields: Fields, config: Config) -> None:
+def read_model(fields: Fields, config: TrainerConfig) -> None:
     name, origin = model_name(config)
     if name:
         fields.put("model.name", name, origin)
@@ -36,7 +36,7 @@ def read_model(fields: Fields, config: Config) -> None:
         fields.unknown("model.architecture", "the file names no model")
 
 
-def _architecture(fields: Fields, config: Config, name: str) -> None:
+def _architecture(fields: Fields, config: TrainerConfig, name: str) -> None:
     _, origin = named_model(config.context, name, config.section.document.path)
     if config.architecture is not None:
         fields.put("model.architecture", config.architecture, origin)
@@ -44,7 +44,7 @@ def _architecture(fields: Fields, config: Config, name: str) -> None:
         fields.unknown("model.architecture", origin.detail)
 
 
-def read_weights_dtype(fields: Fields, config: Config) -> None:
+def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
     """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
     word, key = config.text("dtype")
     if word.lower() in DTYPES:
@@ -72,7 +72,7 @@ def read_weights_dtype(fields: Fields, config: Config) -> None:
         fields.put("precision.compute", fields.get("model.weights_dtype"), fields.origins["model.weights_dtype"])
 
 
-def _checkpoint_dtype(fields: Fields, config: Config, origin: Origin) -> None:
+def _checkpoint_dtype(fields: Fields, config: TrainerConfig, origin: Origin) -> None:
     dtype = getattr(config.architecture, "dtype", None)
     if isinstance(dtype, str) and dtype:
         fields.put("model.weights_dtype", dtype, origin)
@@ -80,7 +80,7 @@ def _checkpoint_dtype(fields: Fields, config: Config, origin: Origin) -> None:
         fields.unknown("model.weights_dtype", "`auto` takes the checkpoint's dtype, which is not known")
 
 
-def read_attention(fields: Fields, config: Config) -> None:
+def read_attention(fields: Fields, config: TrainerConfig) -> None:
     word, key = config.text("attn_implementation")
     if word:
         plain = word.lower().split(":")[0].split("@")[0].removeprefix("paged|")
@@ -97,7 +97,7 @@ def read_attention(fields: Fields, config: Config) -> None:
     fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
 
 
-def read_quantization(fields: Fields, config: Config) -> None:
+def read_quantization(fields: Fields, config: TrainerConfig) -> None:
     """bitsandbytes in 4 or 8 bits, by whichever key asks for it, and what follows from that key."""
     if _is_firefly_qlora(config):
         fields.infer("model.quantization.upcast_rest_to_fp32", True, f"{_FIREFLY}: prepare_model_for_kbit_training")
@@ -109,22 +109,22 @@ def read_quantization(fields: Fields, config: Config) -> None:
             fields.put(f"model.quantization.{name}", setting, config.section.origin(eight))
 
 
-def loads_in_4_bits(config: Config) -> bool:
+def loads_in_4_bits(config: TrainerConfig) -> bool:
     return bool(_four_bit_key(config))
 
 
-def _four_bit_key(config: Config) -> str:
+def _four_bit_key(config: TrainerConfig) -> str:
     """TRL's `load_in_4bit`, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`; "" where none asks."""
     if _is_firefly_qlora(config):
         return "lora_rank"
     if as_int(config.section.value.get("bits")) == 4:
         return "bits"
-    if _mode(config) == "qlora":
-        return _mode_key(config)
+    if training_mode(config) == "qlora":
+        return training_mode_key(config)
     return next((key for key in ("load_in_4bit", "use_qlora") if config.is_on(key)), "")
 
 
-def _eight_bit_key(config: Config) -> str:
+def _eight_bit_key(config: TrainerConfig) -> str:
     if config.is_on("load_in_8bit"):
         return "load_in_8bit"
     return "bits" if as_int(config.section.value.get("bits")) == 8 else ""
@@ -133,7 +133,7 @@ def _eight_bit_key(config: Config) -> str:
 _FIREFLY = "Firefly train_qlora.py"
 
 
-def _is_firefly_qlora(config: Config) -> bool:
+def _is_firefly_qlora(config: TrainerConfig) -> bool:
     """Firefly's QLoRAArguments say no bits and no mode: `train_qlora.py` loads every such file's model in 4 bits."""
     marks = ("train_file", "lora_rank", "max_seq_length")
     others = ("train_mode", "method", "bits", "use_lora", "use_peft", "use_qlora", "load_in_4bit", "load_in_8bit")
@@ -144,7 +144,7 @@ def _is_firefly_qlora(config: Config) -> bool:
 _STORED_AS_LOADED = ((0, 10), (0, 26))
 
 
-def _read_four_bits(fields: Fields, config: Config, key: str) -> None:
+def _read_four_bits(fields: Fields, config: TrainerConfig, key: str) -> None:
     origin = config.section.origin(key)
     for name, setting in (("method", "bnb"), ("bits", 4), ("kind", "nf4")):
         fields.put(f"model.quantization.{name}", setting, origin)
@@ -154,57 +154,3 @@ def _read_four_bits(fields: Fields, config: Config, key: str) -> None:
         dtype, where = config.text("dtype")
         if dtype in DTYPES:
             fields.put("model.quantization.storage_dtype", DTYPES[dtype], config.section.origin(where))
-
-
-def read_method(fields: Fields, config: Config) -> None:
-    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
-    key = _adapter_key(config)
-    if not key:
-        fields.put("method.kind", "full", config.args.origin("use_peft"))
-        return
-    fields.put("method.kind", "lora", config.section.origin(key))
-    fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
-
-
-def trains_adapter(config: Config) -> bool:
-    return bool(_adapter_key(config))
-
-
-def _adapter_key(config: Config) -> str:
-    """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
-    value = config.section.value
-    for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):
-        wants = as_bool(value.get(key))
-        if wants is not None:
-            return key if wants else ""
-    if _mode(config):
-        return _mode_key(config) if _mode(config) in ("lora", "qlora") else ""
-    if config.is_on("full_finetune"):
-        return ""
-    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
-
-
-def _mode(config: Config) -> str:
-    """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
-    word = config.text("train_mode")[0].lower()
-    return word if word in ("full", "lora", "qlora") else ""
-
-
-def _mode_key(config: Config) -> str:
-    return "train_mode" if "train_mode" in config.section.value else "method"
-
-
-def read_targets(fields: Fields, config: Config) -> None:
-    """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
-    key = config.args.written("lora_target_modules") or ""
-    words = as_words(config.section.value.get(key)) if key else ()
-    if words:
-        fields.put("method.targets", words, config.section.origin(key))
-    elif config.first("lora_rank", "bits") and not config.first("lora_r"):
-        fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
-    else:
-        family = getattr(config.architecture, "family", "")
-        targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)
-        fields.put(
-            "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
-        )

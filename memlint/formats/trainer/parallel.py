@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.formats.base import Context, Missing
-from memlint.formats.engine_files import claims, deepspeed_file, fsdp, launch_file
+from memlint.formats.base import Context, MissingFile
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 
 
 class Companions(NamedTuple):
@@ -22,15 +22,15 @@ class Companions(NamedTuple):
 
 def companions_of(context: Context) -> Companions:
     """The first launch file and the first DeepSpeed file among the context's companions."""
-    accelerate = next((doc for doc in context.companions if claims(launch_file, doc)), None)
-    deepspeed = next((doc for doc in context.companions if claims(deepspeed_file, doc)), None)
+    accelerate = next((doc for doc in context.companions if recognises(launch_file, doc)), None)
+    deepspeed = next((doc for doc in context.companions if recognises(deepspeed_file, doc)), None)
     return Companions(
         root(accelerate, "companion") if accelerate is not None else None,
         root(deepspeed, "companion") if deepspeed is not None else None,
     )
 
 
-def apply_launcher(fields: Fields, config: Config, companions: Companions) -> None:
+def apply_launcher(fields: Fields, config: TrainerConfig, companions: Companions) -> None:
     """Put the number of GPUs that the launch file says."""
     launcher = companions.accelerate
     if launcher is not None:
@@ -38,7 +38,7 @@ def apply_launcher(fields: Fields, config: Config, companions: Companions) -> No
         launch_file.apply_world(fields, launcher)
 
 
-def read_world(fields: Fields, config: Config) -> None:
+def read_world(fields: Fields, config: TrainerConfig) -> None:
     """Some recipes note `num_processes` for `accelerate launch --num_processes`."""
     count = as_int(config.section.value.get("num_processes"))
     if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
@@ -47,7 +47,7 @@ def read_world(fields: Fields, config: Config) -> None:
         fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
 
 
-def apply_engine(fields: Fields, config: Config, companions: Companions) -> tuple[Section, ...]:
+def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
     """Put the engine and give the sections that took part (DeepSpeed's first). The file's own keys win."""
     launcher = companions.accelerate
     deepspeed = _deepspeed(fields, config) or companions.deepspeed
@@ -78,7 +78,7 @@ def _single_or_ddp(fields: Fields) -> None:
     )
 
 
-def _deepspeed(fields: Fields, config: Config) -> Section | None:
+def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
     """`deepspeed`: a path, or the configuration itself."""
     value = config.section.value.get("deepspeed")
     if isinstance(value, dict) and value:
@@ -86,7 +86,7 @@ def _deepspeed(fields: Fields, config: Config) -> Section | None:
     if not isinstance(value, str) or not value.strip():
         return None
     found = config.context.read(value, config.section.document.path)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingFile):
         pointer = (*config.section.pointer, "deepspeed")
         fields.issues.append(reference_issue(found, config.section.document.path, pointer))
         fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
@@ -99,18 +99,18 @@ def _deepspeed(fields: Fields, config: Config) -> Section | None:
     return root(found, "companion")
 
 
-def _wants_fsdp(config: Config) -> bool:
+def _wants_fsdp(config: TrainerConfig) -> bool:
     """`fsdp: true`, `fsdp: full_shard auto_wrap` or a list of options; empty and false mean no."""
     value = config.section.value.get("fsdp")
     return bool(value) and as_bool(value) is not False and value not in ([], [""])
 
 
-def _fsdp_section(fields: Fields, config: Config) -> Section:
+def _fsdp_section(fields: Fields, config: TrainerConfig) -> Section:
     """`fsdp_config`: a mapping, or a JSON file's."""
     value = config.section.value.get("fsdp_config")
     if isinstance(value, str) and value.strip():
         found = config.context.read(value, config.section.document.path)
-        if isinstance(found, Missing):
+        if isinstance(found, MissingFile):
             pointer = (*config.section.pointer, "fsdp_config")
             fields.issues.append(reference_issue(found, config.section.document.path, pointer))
         elif isinstance(found.value, dict):
@@ -118,7 +118,7 @@ def _fsdp_section(fields: Fields, config: Config) -> Section:
     return config.section.below("fsdp_config")
 
 
-def _fsdp_options(config: Config, section: Section) -> fsdp.Options:
+def _fsdp_options(config: TrainerConfig, section: Section) -> fsdp.FsdpOptions:
     """Options under the words of a legacy `fsdp` string (training_args.py:_apply_legacy_fsdp_to_config)."""
     value = config.section.value.get("fsdp")
     words = value.split() if isinstance(value, str) else as_words(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.fields import Fields
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.training_arguments import Version
 
 _Span = tuple[Version, Version]  # first release, first release without
@@ -36,7 +36,7 @@ _SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22),
 _KEEPS_ADAPTERS: Version = (0, 9)
 
 
-def apply_preparation(fields: Fields, config: Config) -> None:
+def apply_preparation(fields: Fields, config: TrainerConfig) -> None:
     """Fields of a quantised model as TRL's trainer leaves it. After the engine's, which may cast everything again."""
     bits = fields.get("model.quantization.bits", 16)
     if not config.trl or bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
@@ -55,7 +55,7 @@ def apply_preparation(fields: Fields, config: Config) -> None:
     _adapter_dtype(fields, config, stage, casts)
 
 
-def _adapter_dtype(fields: Fields, config: Config, stage: str, casts: bool) -> None:
+def _adapter_dtype(fields: Fields, config: TrainerConfig, stage: str, casts: bool) -> None:
     """bf16 where TRL makes it so (sft_trainer.py, 0.26.0: `param.data.to(torch.bfloat16)`), else peft's fp32."""
     until = _UPCASTS.get(stage, (_ALWAYS, _ALWAYS))[1]
     if config.trl >= until and stage in _UPCASTS:
@@ -64,7 +64,7 @@ def _adapter_dtype(fields: Fields, config: Config, stage: str, casts: bool) -> N
         fields.infer("method.adapter_dtype", "bfloat16", "trl's peft_module_casting_to_bf16 before 0.9")
 
 
-def _in(config: Config, span: _Span | None) -> bool:
+def _in(config: TrainerConfig, span: _Span | None) -> bool:
     """Whether the release lies in the span; `0.7` means its last patch release."""
     return span is not None and config.trl >= span[0][: len(config.trl)] and config.trl < span[1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
-from memlint.formats.trainer.config import Config
+from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
@@ -36,7 +36,7 @@ _GENERATING = ("grpo", "ppo")
 _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 
-def stage_of(config: Config) -> tuple[str, Origin]:
+def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     """The stage where keys make it certain, else what a run with `beta` calls itself, else `sft`."""
     value = config.section.value
     for key in ("task_type", "task", "rlhf_type"):
@@ -56,22 +56,22 @@ def stage_of(config: Config) -> tuple[str, Origin]:
     return "sft", Origin("inferred", detail="no key of another trainer")
 
 
-def generates(config: Config) -> bool:
+def generates(config: TrainerConfig) -> bool:
     """Whether the trainer writes completions itself: its sequences are prompts and completions."""
     return config.stage in _GENERATING
 
 
-def compares(config: Config) -> bool:
+def compares(config: TrainerConfig) -> bool:
     """Whether the trainer learns from preferences."""
     return config.stage in _WITH_PREFERENCES
 
 
-def takes_length(config: Config) -> bool:
+def takes_length(config: TrainerConfig) -> bool:
     """Whether a length key bounds the whole sequence."""
     return not generates(config)
 
 
-def _named_stage(config: Config) -> tuple[str, Origin]:
+def _named_stage(config: TrainerConfig) -> tuple[str, Origin]:
     """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
     words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
     stages = set().union(*words.values())
@@ -86,7 +86,7 @@ def _words(value: object) -> set[str]:
     return set(value.lower().replace("_", "-").replace("/", "-").split("-")) if isinstance(value, str) else set()
 
 
-def read_reference(fields: Fields, config: Config) -> None:
+def read_reference(fields: Fields, config: TrainerConfig) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
     stage = config.stage
     wants = stage in _WITH_REFERENCE
@@ -105,13 +105,13 @@ def read_reference(fields: Fields, config: Config) -> None:
         fields.infer("method.reference_model", "copy", "a second, frozen model")
 
 
-def read_preference_loss(fields: Fields, config: Config) -> None:
+def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
     loss = config.section.value.get("loss_type")
     if loss is not None:
         fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
 
 
-def read_completion_length(fields: Fields, config: Config) -> None:
+def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
     """GRPO: a sequence is a prompt and a completion (512 tokens unless said, 256 up to trl 1.9)."""
     default = 256 if () < config.trl < (1, 10) else 512
     completion = config.args.integer("max_completion_length") or default
@@ -126,7 +126,7 @@ def read_completion_length(fields: Fields, config: Config) -> None:
         fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
 
 
-def read_generator(fields: Fields, config: Config) -> None:
+def read_generator(fields: Fields, config: TrainerConfig) -> None:
     """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
     own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
     value, origin = config.section.value, config.args.origin
@@ -142,7 +142,7 @@ def read_generator(fields: Fields, config: Config) -> None:
         fields.put("method.generator_share", share, origin("vllm_gpu_memory_utilization"))
 
 
-def read_length(fields: Fields, config: Config) -> None:
+def read_length(fields: Fields, config: TrainerConfig) -> None:
     """The first of the keys that holds a length; the keys of scripts, which were read before, come after TRL's."""
     given = [key for key in config.spellings("max_length") if key in config.section.value]
     for key in given:
@@ -155,7 +155,7 @@ def read_length(fields: Fields, config: Config) -> None:
         _read_default_length(fields, config, bool(given or scripts))
 
 
-def _read_default_length(fields: Fields, config: Config, unbounded: bool) -> None:
+def _read_default_length(fields: Fields, config: TrainerConfig, unbounded: bool) -> None:
     """trl's SFTConfig, DPOConfig, KTOConfig and RewardConfig default to 1024; null means no bound; scripts differ."""
     source, target = (as_int(config.section.value.get(key)) for key in ("source_max_len", "target_max_len"))
     if source and target:
@@ -167,7 +167,7 @@ def _read_default_length(fields: Fields, config: Config, unbounded: bool) -> Non
         fields.unknown("sequence.length", reason)
 
 
-def read_packing_strategy(fields: Fields, config: Config) -> None:
+def read_packing_strategy(fields: Fields, config: TrainerConfig) -> None:
     """trl packs best-fit (`bfd`, which needs and switches on padding-free batches) or wraps."""
     if not fields.get("sequence.packing"):
         return

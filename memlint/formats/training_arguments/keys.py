@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
-from memlint.formats.keys import Change, Key, Keys, Written
+from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.training_arguments.arguments import Arguments
 from memlint.run import Origin
 
@@ -94,7 +94,7 @@ def _read_tf32(fields: Fields, args: Arguments) -> None:
         fields.put("precision.tf32", args.flag("tf32"), args.origin("tf32"))
 
 
-def _is_autocast(change: Change) -> bool:
+def _is_autocast(change: FieldChange) -> bool:
     """Whether the dtype is that of mixed precision: without autocast no key of TrainingArguments says it."""
     return change.changes.get("precision.autocast") is True
 
@@ -107,7 +107,7 @@ def _read_evaluation(fields: Fields, args: Arguments) -> None:
         fields.put("evaluation.enabled", strategy not in ("no", ""), args.origin("eval_strategy"))
 
 
-def _write_evaluation(change: Change) -> Written | None:
+def _write_evaluation(change: FieldChange) -> Written | None:
     """`eval_strategy: no`, and with it what would evaluate all the same (scripts ask `do_eval` when training is done)
     or wants its results. None where something waits for them (transformers 5.23 trainer_callback.py,
     EarlyStoppingCallback; training_args.py, SaveStrategy.BEST)."""

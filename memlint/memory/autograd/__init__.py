@@ -1,0 +1,1 @@
+"""A tape of the tensors that autograd saves, and the walk over forward and backward that finds the peak."""

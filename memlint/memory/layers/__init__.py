@@ -1,0 +1,1 @@
+"""What the forward of each kind of layer allocates, and what autograd saves for its backward."""

@@ -1,0 +1,1 @@
+"""Where weights, gradients and optimizer states lie: on one GPU, under DDP, ZeRO, FSDP or model parallelism."""

@@ -1,4 +1,4 @@
-"""The repository's launch files of accelerate, for a config that nothing in the repository launches."""
+"""Finds the repository's accelerate launch files, for a config that no command in the repository launches."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, b
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
-_TELLING = re.compile(rb"distributed_type|compute_environment")  # keys that such a file has
-_LAUNCHING = re.compile(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
-_DIVIDING = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
+_LAUNCH_KEYS = re.compile(rb"distributed_type|compute_environment")  # keys that such a file has
+_LAUNCH_NAME = re.compile(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
+_SHARDING_TYPES = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
 _PART = re.compile(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
 
 
 def launch_files(
     tracked: TrackedNames, read: Callable[[str], bytes], load: Callable[[str], Document]
 ) -> tuple[str, ...]:
-    """Names of accelerate's launch files, those that divide the model first."""
+    """Names of accelerate's launch files, those that shard the model first."""
     found = []
     for name in _configs(tracked):
         path = posixpath.join(tracked.root, name)
         try:
             data = read(path)
-            if len(data) > MOST_BYTES or not _TELLING.search(data):
+            if len(data) > MOST_BYTES or not _LAUNCH_KEYS.search(data):
                 continue
             document = load(path)
         except OSError:
             continue
         if is_accelerate(document).confidence == "certain":
             kind = str(document.value.get("distributed_type")).upper()
-            found.append((kind not in _DIVIDING, name))
+            found.append((kind not in _SHARDING_TYPES, name))
     return tuple(name for _, name in sorted(found))
 
 
 def _configs(tracked: TrackedNames) -> list[str]:
     names = (name for name in tracked.names if name.endswith(CONFIGS))
-    return sorted(names, key=lambda name: (_LAUNCHING.search(name) is None, name.count("/"), name))[:MOST_FILES]
+    return sorted(names, key=lambda name: (_LAUNCH_NAME.search(name) is None, name.count("/"), name))[:MOST_FILES]
 
 
 def likeliest(files: Sequence[str], config: str, used: Mapping[str, int]) -> list[str]:

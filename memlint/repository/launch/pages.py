@@ -40,8 +40,8 @@ class TrackedNames(NamedTuple):
         return tuple(dict.fromkeys(place for place in places if place in self.names))
 
 
-def shows_commands(name: str) -> bool:
-    """Whether a file of this name is one that people write commands into."""
+def may_hold_commands(name: str) -> bool:
+    """Whether people write commands into files of this name: scripts, Makefiles, Markdown pages."""
     return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
 
 
@@ -50,17 +50,17 @@ def shows_launcher(text: str) -> bool:
     return any(word in text for word in _LAUNCHERS)
 
 
-def may_name(data: bytes, config: str) -> bool:
+def may_launch(data: bytes, config: str) -> bool:
     """Whether a file with these contents may launch `config`: it has its name, or `recipes/{a,b}.yaml`."""
     return posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None
 
 
-def texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the files that show a launcher's command, nearest to the root first.
 
-    A file that cannot be read, is too large or is no text says nothing.
+    Files that cannot be read, are too large or are not text are left out.
     """
-    names = sorted(filter(shows_commands, tracked.names), key=lambda name: (name.count("/"), name))
+    names = sorted(filter(may_hold_commands, tracked.names), key=lambda name: (name.count("/"), name))
     room = MOST_BYTES_IN_ALL
     for name in names[:MOST_FILES]:
         try:

@@ -1,4 +1,5 @@
-"""Launchers' commands in scripts and pages, as words: quotes, continued lines and `cd` are read, nothing is run."""
+"""Splits the launch commands in scripts and pages into words. Quotes, continued lines and `cd` are understood, nothing
+is run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ MOST_LINES = 60  # of one command
 MOST_LETTERS = 4096  # of one command
 MOST_FOLDERS = 8  # that one file enters
 # Words that make a training run of one of the config formats, with those that follow them.
-BARE = {"axolotl": ("train",), "llamafactory-cli": ("train",), "trl": ("sft", "dpo", "grpo", "kto", "reward", "rloo")}
+TRAIN_COMMANDS = {
+    "axolotl": ("train",),
+    "llamafactory-cli": ("train",),
+    "trl": ("sft", "dpo", "grpo", "kto", "reward", "rloo"),
+}
 MODULES = {
     "accelerate.commands.launch": "accelerate",
     "torch.distributed.run": "torchrun",
@@ -27,9 +32,10 @@ _ENDS = frozenset((";", "|", "&", "&&", "`", "(", ")"))
 
 
 class Command(NamedTuple):
-    """`line` counts from 1, `words` begin at the launcher. `entered`: the folders that the file went into before.
+    """One launch command. `line` counts from 1, `words` begin at the launcher.
 
-    `visible`: how many GPUs CUDA_VISIBLE_DEVICES leaves it, 0 where it says nothing.
+    `entered`: the folders that the file's earlier `cd`s went into.
+    `visible`: how many GPUs CUDA_VISIBLE_DEVICES leaves, 0 where it is not set.
     """
 
     line: int
@@ -39,7 +45,7 @@ class Command(NamedTuple):
 
 
 def commands(text: str) -> Iterator[Command]:
-    """The commands of a text that begin a launcher."""
+    """The commands of a text that start a launcher."""
     entered: dict[str, None] = {}
     number, counted, done = 1, 0, 0  # of the line that begins at `counted`; what lies before `done` was read
     for match in _START.finditer(text):
@@ -47,8 +53,8 @@ def commands(text: str) -> Iterator[Command]:
             continue
         begin = text.rfind("\n", 0, match.start()) + 1
         number, counted = number + text.count("\n", counted, begin), begin
-        line, done = _whole(text, begin)
-        for words in _simple(line):
+        line, done = _joined_line(text, begin)
+        for words in _simple_commands(line):
             if words[0] == "cd" and len(words) > 1 and len(entered) < MOST_FOLDERS:
                 entered[words[1]] = None
             start = _launcher_at(words)
@@ -58,12 +64,12 @@ def commands(text: str) -> Iterator[Command]:
 
 def _visible(words: tuple[str, ...]) -> int:
     """The number of GPUs in `CUDA_VISIBLE_DEVICES=5,7`."""
-    told = [word.partition("=")[2] for word in words if word.startswith("CUDA_VISIBLE_DEVICES=")]
-    return len(told[-1].split(",")) if told and _DEVICES.fullmatch(told[-1]) else 0
+    values = [word.partition("=")[2] for word in words if word.startswith("CUDA_VISIBLE_DEVICES=")]
+    return len(values[-1].split(",")) if values and _DEVICES.fullmatch(values[-1]) else 0
 
 
-def _whole(text: str, begin: int) -> tuple[str, int]:
-    """The line at `begin` with those that it goes on in, and where they end."""
+def _joined_line(text: str, begin: int) -> tuple[str, int]:
+    """The line at `begin` joined with its continuation lines, and where they end."""
     joined, end = _line(text, begin)
     for _ in range(MOST_LINES):
         if end >= len(text) or len(joined) > MOST_LETTERS:
@@ -83,8 +89,8 @@ def _line(text: str, begin: int) -> tuple[str, int]:
     return text[begin : min(end, begin + 2 * MOST_LETTERS)].rstrip(), end + 1
 
 
-def _simple(line: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands of a line: what `&&`, `;`, pipes and backquotes part."""
+def _simple_commands(line: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands of a line: what `&&`, `;`, pipes and backquotes separate."""
     words: list[str] = []
     for match in _WORD.finditer(line):
         word = match[0]
@@ -103,6 +109,6 @@ def _launcher_at(words: tuple[str, ...]) -> int | None:
         name, following = posixpath.basename(word), words[index + 1]
         if name in ("torchrun", "accelerate-launch") or (name == "accelerate" and following == "launch"):
             return index
-        if name == "deepspeed" or following in BARE.get(name, ()) or (word == "-m" and following in MODULES):
+        if name == "deepspeed" or following in TRAIN_COMMANDS.get(name, ()) or (word == "-m" and following in MODULES):
             return index
     return None

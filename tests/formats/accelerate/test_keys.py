@@ -13,7 +13,7 @@ import pytest
 
 from memlint.formats.accelerate import format as accelerate
 from memlint.formats.accelerate.edits import accelerate_edits
-from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, TRAINER_DEFAULTS, Options, apply_fsdp
+from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, TRAINER_DEFAULTS, FsdpOptions, apply_fsdp
 from memlint.formats.accelerate.keys import KEYS, OPTIONS
 from memlint.formats.fields import Fields, root
 from memlint.formats.keys import Key
@@ -122,7 +122,7 @@ def test_every_key_is_one_that_accelerate_knows() -> None:
 @pytest.mark.parametrize("defaults", [LAUNCH_DEFAULTS, TRAINER_DEFAULTS])
 def test_every_option_has_a_default_wherever_it_is_read(defaults: dict[str, Any]) -> None:
     fields = Fields()
-    apply_fsdp(fields, Options(root(document({})), defaults, "nobody"), Origin("file"))
+    apply_fsdp(fields, FsdpOptions(root(document({})), defaults, "nobody"), Origin("file"))
     kept = {row.field for row in OPTIONS if row.field and not row.only_if_given} - {"checkpointing.offload"}
     missing = kept - set(fields.values)
     assert missing <= {"parallelism.fsdp.min_num_params"}
@@ -140,5 +140,5 @@ def test_every_option_has_a_default_wherever_it_is_read(defaults: dict[str, Any]
 )
 def test_parameters_are_offloaded_under_any_name(options: Any, defaults: dict[str, Any], found: bool) -> None:
     fields = Fields()
-    apply_fsdp(fields, Options(root(document(options)), {**TRAINER_DEFAULTS, **defaults}, ""), Origin("file"))
+    apply_fsdp(fields, FsdpOptions(root(document(options)), {**TRAINER_DEFAULTS, **defaults}, ""), Origin("file"))
     assert fields.get("parallelism.fsdp.cpu_offload") is found

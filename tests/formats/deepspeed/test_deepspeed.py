@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.formats.deepspeed import format as deepspeed
-from memlint.formats.deepspeed.config import Config
+from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.deepspeed.zero import stage_of
 from memlint.formats.fields import Fields, root
@@ -374,7 +374,7 @@ def test_no_value_makes_it_raise(config: dict[str, Any], training: dict[str, Any
 
 
 def test_stage_of_reads_integers_only() -> None:
-    view = Config(root(document({"zero_optimization": {"stage": True}})), KEYS)
+    view = DeepSpeedConfig(root(document({"zero_optimization": {"stage": True}})), KEYS)
     assert stage_of(view) is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import Architecture, Resolution, StoredWeights, Tower
 from memlint.findings import Edit
-from memlint.formats.base import Context, Missing, Parsed
+from memlint.formats.base import Context, MissingFile, Parsed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.run import UNKNOWN, Origin, Run, get
 from memlint.source import load, redialect
@@ -49,9 +49,13 @@ def document(text: str, path: str = "/repo/train.yaml") -> Document:
 
 
 def context(files: dict[str, str] | None = None, gpus: int | None = None, **parts: Any) -> Context:
-    def read(reference: str, from_path: str) -> Document | Missing:
+    def read(reference: str, from_path: str) -> Document | MissingFile:
         text = (files or {}).get(reference)
-        return Missing("missing", f"no file `{reference}`", (reference,)) if text is None else document(text, reference)
+        return (
+            MissingFile("missing", f"no file `{reference}`", (reference,))
+            if text is None
+            else document(text, reference)
+        )
 
     count: Any = UNKNOWN if gpus is None else gpus
     return Context(read, find_model, gpus=count, gpus_origin=Origin("command_line"), **parts)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memlint.formats.keys import Change, Key, Keys
+from memlint.formats.keys import FieldChange, Key, Keys
 from memlint.formats.llamafactory.keys import KEYS
 from memlint.formats.llamafactory.keys_v1 import KEYS as KEYS_V1
 from memlint.formats.schema.validate import compiled_schema, is_valid
@@ -92,7 +92,7 @@ def cases() -> Iterator[Any]:
 def test_what_a_row_writes_is_what_is_read(row: Key, text: str, changes: dict[str, Any]) -> None:
     parsed = parse(text, gpus=1)
     written = [
-        row.written(Change(field, value, changes, parsed.raw["config"], parsed.runs[0]))
+        row.written(FieldChange(field, value, changes, parsed.raw["config"], parsed.runs[0]))
         for field, value in changes.items()
         if field in row.fields
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memlint.formats.keys import Change, Key
+from memlint.formats.keys import FieldChange, Key
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
@@ -57,7 +57,7 @@ def read(file: dict[str, Any]) -> Run:
 
 
 def written(row: Key, value: Any, file: dict[str, Any]) -> dict[str, Any]:
-    said = row.written(Change(row.field, value, {row.field: value, **AUTOCAST}, file, read(file)))
+    said = row.written(FieldChange(row.field, value, {row.field: value, **AUTOCAST}, file, read(file)))
     assert said is not None
     return dict(said)
 
@@ -85,7 +85,7 @@ def test_every_other_spelling_says_the_same_and_is_kept(row: Key, value: Any) ->
 @pytest.mark.parametrize("row", WRITABLE, ids=lambda row: row.name)
 def test_what_the_key_cannot_say_is_not_written(row: Key) -> None:
     file = FILES.get(row.name, SFT)
-    assert row.written(Change(row.field, object(), {}, file, read(file))) is None
+    assert row.written(FieldChange(row.field, object(), {}, file, read(file))) is None
 
 
 def test_defaults_are_those_of_training_arguments() -> None:

@@ -1,0 +1,78 @@
+"""What there is to say about a LLaMA-Factory file: what its schema finds, judged as LLaMA-Factory treats it."""
+
+from __future__ import annotations
+
+from memlint.formats.base import Context, Issue
+from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.source.document import Document
+
+_V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
+
+
+def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
+    """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
+    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
+    unresolved = (_interpolation(view, key, document.value[key]) for key in sorted(view.unresolved))
+    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *unresolved)
+
+
+def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
+    """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
+        return False
+    declared = next(filter(None, (view.context.field_annotations(key, below) for below in _V0_ARGUMENTS)), "")
+    if issue.code == "unknown-key":
+        return bool(declared)
+    return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
+
+
+def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
+    """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
+    compared with one name, lets the run start."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    value = view.section.value.get(key) if isinstance(key, str) else None
+    if issue.code not in ("bad-value", "wrong-type") or not isinstance(value, str):
+        return issue
+    properties = compiled_schema("llamafactory.json#v0").schema["properties"]
+    if properties.get(key, {}).get("$ref") == "#/$defs/flag":
+        return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
+    if key == "export_device":
+        return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
+    return issue
+
+
+def _interpolation(view: LlamaFactoryConfig, key: str, value: str) -> Issue:
+    if "${" in value:
+        message = (
+            f"`{key}: {value[:60]}` is not resolved: LLaMA-Factory calls OmegaConf.to_container without "
+            "`resolve=True` (hparams/parser.py:120), the text arrives as it stands"
+        )
+    else:
+        message = f"`{key}: {value[:60]}` looks like a template's variable; its value is not known here"
+    return view.section.issue("interpolation", message, key, severity="warning")
+
+
+_V1_ARGUMENTS = "llamafactory/v1/config"
+
+
+def v1_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
+    """Schema violations of a file of the v1 layout."""
+    found = schema_issues(view.section.value, document.path, "llamafactory.json#v1", view.context.versions)
+    judged = (_v1_issue(issue, view.context) for issue in found)
+    return tuple(issue for issue in judged if issue is not None)
+
+
+def _v1_issue(issue: Issue, context: Context) -> Issue | None:
+    """v1 is no release of its own and its keys still move: the schema is that of the newest commit. A copy of
+    LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
+    and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
+    key = issue.pointer[0] if issue.pointer else ""
+    if isinstance(key, str) and context.field_annotations("model", _V1_ARGUMENTS):
+        theirs = bool(context.field_annotations(key, _V1_ARGUMENTS))
+        return None if theirs and (issue.code == "unknown-key" or key.endswith("_config")) else issue
+    if issue.pointer == ("template",):
+        message = "`template` is gone after llamafactory 0.9.5: the model's own chat template is used"
+        return issue._replace(code="removed-key", message=message, severity="info")
+    return issue._replace(severity="warning") if issue.severity == "error" else issue

@@ -1,0 +1,62 @@
+"""Trainer files: what of the model trains, all of it or adapters, and what the adapters target."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields, as_bool, as_words
+from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
+from memlint.run import Origin
+
+
+def read_method(fields: Fields, config: TrainerConfig) -> None:
+    """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
+    key = _adapter_key(config)
+    if not key:
+        fields.put("method.kind", "full", config.args.origin("use_peft"))
+        return
+    fields.put("method.kind", "lora", config.section.origin(key))
+    fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
+
+
+def trains_adapter(config: TrainerConfig) -> bool:
+    return bool(_adapter_key(config))
+
+
+def _adapter_key(config: TrainerConfig) -> str:
+    """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
+    value = config.section.value
+    for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):
+        wants = as_bool(value.get(key))
+        if wants is not None:
+            return key if wants else ""
+    if training_mode(config):
+        return training_mode_key(config) if training_mode(config) in ("lora", "qlora") else ""
+    if config.is_on("full_finetune"):
+        return ""
+    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
+
+
+def training_mode(config: TrainerConfig) -> str:
+    """A script's word for what trains (`train_mode`, `method`): full, lora, qlora; "" where there is none."""
+    word = config.text("train_mode")[0].lower()
+    return word if word in ("full", "lora", "qlora") else ""
+
+
+def training_mode_key(config: TrainerConfig) -> str:
+    return "train_mode" if "train_mode" in config.section.value else "method"
+
+
+def read_targets(fields: Fields, config: TrainerConfig) -> None:
+    """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
+    key = config.args.written("lora_target_modules") or ""
+    words = as_words(config.section.value.get(key)) if key else ()
+    if words:
+        fields.put("method.targets", words, config.section.origin(key))
+    elif config.first("lora_rank", "bits") and not config.first("lora_r"):
+        fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
+    else:
+        family = getattr(config.architecture, "family", "")
+        targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)
+        fields.put(
+            "method.targets", targets, Origin("default", detail=f"peft 0.21 targets for {family or 'most models'}")
+        )
