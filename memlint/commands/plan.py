@@ -11,10 +11,10 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Fix
-from memlint.fixes.attach import LIMIT, Estimator, Options
+from memlint.fixes.attach import LIMIT, Estimator, PlanOptions
 from memlint.fixes.attach import options as written
 from memlint.fixes.attempt import Reanalyse
-from memlint.fixes.planner import Search, as_fix, largest
+from memlint.fixes.planner import SearchHooks, as_fix, largest
 from memlint.fixes.step import QUALITIES
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
@@ -76,7 +76,7 @@ def _row(what: What, number: int, given: options.Options) -> dict[str, Any]:
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
-    search = Search(what.estimator)
+    search = SearchHooks(what.estimator)
     if not given.max_seq:
         row["max_micro_batch"] = _largest(one, BATCH, 1, search)
     if not given.max_batch:
@@ -88,13 +88,13 @@ def _row(what: What, number: int, given: options.Options) -> dict[str, Any]:
     return row
 
 
-def _largest(one: Run, field: str, start: int, search: Search) -> dict[str, int]:
+def _largest(one: Run, field: str, start: int, search: SearchHooks) -> dict[str, int]:
     """The exact answer and the power of two below it; 0 where not even `start` fits."""
     exact = largest(one, field, start, search, LONGEST)
     return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
 
 
-def _fixes(known: Options, before: Estimate) -> list[Fix]:
+def _fixes(known: PlanOptions, before: Estimate) -> list[Fix]:
     """Plans that fit when written and read back: those that risk least for the result first, then the fastest."""
     found = (as_fix(plan, before, tried.edits) for plan, tried in known.options if plan.estimate.verdict == "fits")
     return sorted(found, key=lambda fix: (QUALITIES.index(fix.quality), fix.speed))[:LIMIT]

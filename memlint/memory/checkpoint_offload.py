@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from memlint.memory.sharding.zero.host import held
 from memlint.memory.sharding.zero.layout import ranks_per_node
-from memlint.memory.step import Step
+from memlint.memory.step import TrainingStep
 from memlint.memory.values import Unit
 
 
-def checkpoints_there(shared: Step, units: tuple[Unit, ...]) -> int:
+def checkpoints_there(shared: TrainingStep, units: tuple[Unit, ...]) -> int:
     """Bytes that they take in one node: pinned, as copies are that do not block (torch 2.13
     aten/src/ATen/native/TensorConversions.cpp, `pin_out`; unsloth_zoo 2025.9.14 gradient_checkpointing.py:438)."""
     run = shared.run

@@ -24,10 +24,10 @@ from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.frozen_models import FrozenModel, forward_bytes, frozen_models, with_frozen_models
 from memlint.memory.loss import FUSED, kind_of
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases
 from memlint.memory.releases import canonical_stack
-from memlint.memory.step import Step, compares, step
+from memlint.memory.step import TrainingStep, compares, step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import UNKNOWN, Run, Unknown
@@ -64,7 +64,7 @@ def estimate_as(run: Run, simulated: bool = False) -> Estimate:
     """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
     try:
         return _estimate(with_effective_attention(unsloth.as_patched(run) if run.stack.use_unsloth else run), simulated)
-    except Missing as missing:
+    except MissingValue as missing:
         return unknown(UnknownField(missing.field, _why(run, missing)))
 
 
@@ -76,7 +76,7 @@ def with_effective_attention(run: Run) -> Run:
     return run._replace(attention=run.attention._replace(implementation="eager"))
 
 
-def _why(run: Run, missing: Missing) -> str:
+def _why(run: Run, missing: MissingValue) -> str:
     """What the reader of the config found out about the missing value, else what the estimator says of it."""
     origin = run.origins.get(missing.field)
     return origin.detail if origin is not None and origin.kind == "unknown" and origin.detail else missing.reason
@@ -89,16 +89,18 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.parallelism.pipeline_parallel_size > 1:
-        raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
+        raise MissingValue(
+            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
+        )
     if run.optimizer.badam_mode == "ratio":
-        raise Missing("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
+        raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
     if run.stack.use_ktransformers:
-        raise Missing("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
+        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
     placed = _placed(run)
     units, computed, state = placed.units, placed.computed, placed.state
     try:
         refuse_unmodelled(run, computed)
-    except Missing as missing:
+    except MissingValue as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
         floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
@@ -139,7 +141,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
 
 
 def _bounds(
-    run: Run, placed: Placed, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
+    run: Run, placed: PlacedModel, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
 ) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, that the file leaves possible."""
     low, high = interval.of_features(run, placed.computed, state, found)
@@ -161,7 +163,7 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase |
     return generation.generation(run, units, state)
 
 
-class Placed(NamedTuple):
+class PlacedModel(NamedTuple):
     """What a run holds whatever its lengths and batches."""
 
     units: tuple[Unit, ...]
@@ -174,7 +176,7 @@ class Placed(NamedTuple):
 _PLACED = EstimateCache(64)
 
 
-def _placed(run: Run) -> Placed:
+def _placed(run: Run) -> PlacedModel:
     """Units as stored and as computed, and the model's state: nothing that lengths and batches change."""
     key = (
         run.method,
@@ -188,14 +190,14 @@ def _placed(run: Run) -> Placed:
         run.purpose,
         _passes(run),
     )
-    found: Placed = _PLACED.get(run.model, key, lambda: _place(run))
+    found: PlacedModel = _PLACED.get(run.model, key, lambda: _place(run))
     return found
 
 
-def _place(run: Run) -> Placed:
+def _place(run: Run) -> PlacedModel:
     units = parallel.shard_units(run, parameters.units(run))
     counted = parameters.total(units), parameters.total(units, trainable=True)
-    return Placed(units, parallel.as_computed(run, units), _state(run, units), *counted)
+    return PlacedModel(units, parallel.as_computed(run, units), _state(run, units), *counted)
 
 
 def _passes(run: Run) -> int | Unknown:
@@ -213,7 +215,7 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
         return zero.place(run, units)
     if engine == "fsdp":
         return fsdp.place(run, units)
-    raise Missing("parallelism.engine", f"memory under {engine} is not modelled")
+    raise MissingValue("parallelism.engine", f"memory under {engine} is not modelled")
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
@@ -225,7 +227,7 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
 
 
 def _reference_forward(
-    run: Run, shared: Step, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
+    run: Run, shared: TrainingStep, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
 ) -> int:
     """The highest level of the reference's forward: of the model that was named, else of the policy's own layers."""
     if run.method.reference_model == "named" and others:
@@ -297,26 +299,26 @@ _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera
 
 
 def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
-    """Raise `Missing` where activations are not known."""
+    """Raise `MissingValue` where activations are not known."""
     if run.stack.use_unsloth:
         unsloth.refuse(run)
     if run.stack.unmodelled:
-        raise Missing("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
+        raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
     if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears keep what bf16 ones keep
-        raise Missing("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
+        raise MissingValue("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
     if run.method.kind in _UNMODELLED_METHODS:
-        raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
+        raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
     if architecture.towers:
         towers.refuse_unknown(architecture, units)
     if architecture.encoder_decoder:
-        raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
+        raise MissingValue("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
-        raise Missing("model.architecture", architecture.unmodelled)
+        raise MissingValue("model.architecture", architecture.unmodelled)
     for layer in architecture.layer_types:
         if layer.attention.kind not in _MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
-            raise Missing("model.architecture", reason)
+            raise MissingValue("model.architecture", reason)
 
 
 def _allocated(phase: Phase) -> int:

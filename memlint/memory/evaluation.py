@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlint.architectures.model import Architecture, Attention, Layer
+from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.loss import kind_of
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
-from memlint.memory.step import Step, segments, step
+from memlint.memory.step import TrainingStep, segments, step
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
@@ -43,7 +43,7 @@ def _builds_logits(run: Run) -> Run:
     return run._replace(loss=run.loss._replace(kind="plain"))
 
 
-def kept_logits(run: Run, shared: Step) -> int:
+def kept_logits(run: Run, shared: TrainingStep) -> int:
     """Logits that wait on the GPU until `eval_accumulation_steps` or the end; fp32 after accelerate's conversion."""
     if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate:
         return 0
@@ -55,7 +55,7 @@ def kept_logits(run: Run, shared: Step) -> int:
 
 
 def forward_without_gradients(
-    shared: Step, units: tuple[Unit, ...], state: ModelState, head: bool = True
+    shared: TrainingStep, units: tuple[Unit, ...], state: ModelState, head: bool = True
 ) -> tuple[int, int]:
     """Highest level of a forward under `no_grad` (with `head` or until there), and the logits in it, bytes."""
     run = shared.run
@@ -72,7 +72,7 @@ def forward_without_gradients(
     return peak, logits
 
 
-def beside_the_policy(shared: Step, forward: Phase, held: int, reference: int) -> Phase:
+def beside_the_policy(shared: TrainingStep, forward: Phase, held: int, reference: int) -> Phase:
     """The forward phase where a reference model's forward runs while the policy's graph and fp32 logits are there
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:215-260): its layers may be higher than its own logits, which the loss
     counts. `held`: activations alive when the policy's forward ends; `reference`: the highest level of the
@@ -94,13 +94,13 @@ def cache_bytes(architecture: Architecture, sequences: int, length: int, width: 
     )
 
 
-def _layer_cache(layer: Layer, length: int) -> int:
+def _layer_cache(layer: DecoderLayer, length: int) -> int:
     """Elements one sequence caches in a layer: keys and values, a window of them, or MLA's latent."""
     beside = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
     return _mixer_cache(layer.attention, length) + beside
 
 
-def _mixer_cache(shape: Attention, length: int) -> int:
+def _mixer_cache(shape: TokenMixer, length: int) -> int:
     if shape.shares_kv:
         return 0
     if shape.kind == "conv":

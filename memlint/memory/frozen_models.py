@@ -15,7 +15,7 @@ import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.unsharded as unsharded
 from memlint._record import NamedTuple
 from memlint.memory.evaluation import forward_without_gradients
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.step import step
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Method, Model, Optimizer, Run
@@ -34,7 +34,7 @@ class FrozenModel(NamedTuple):
 def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
     """The run's extra models, the reference first where one is named. `place`: where the run's engine puts weights.
 
-    Raises `Missing` where the size of one is unknown.
+    Raises `MissingValue` where the size of one is unknown.
     """
     return tuple(_frozen(run, model, place) for model in run.method.extra_models)
 
@@ -60,8 +60,10 @@ def _frozen(run: Run, model: Model, place: Place) -> FrozenModel:
     alone = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
     try:
         units = parallel.shard_units(alone, parameters.units(alone))
-    except Missing as missing:
-        raise Missing("method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}") from missing
+    except MissingValue as missing:
+        raise MissingValue(
+            "method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}"
+        ) from missing
     put = place if _is_sharded(alone) else unsharded.place
     return FrozenModel(alone, parallel.as_computed(alone, units), put(alone, units))
 

@@ -10,8 +10,8 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Mode, Profile
-from memlint.memory.autograd.tape import Tape, Value, WeightGradient
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 from memlint.run import Run
@@ -45,7 +45,7 @@ class LossShape(NamedTuple):
 def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShape) -> Profile:
     """Profile from the last layer's output to the loss; its own output is the scalar loss."""
     tape = Tape(True, in_place=kernels.in_kernels)
-    context = Context(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
+    context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     normed = _final_norm(context, roles, loss, x)
     tape.drop(x)
@@ -98,7 +98,7 @@ def upcasts_head(run: Run) -> bool:
     return copies_shifted(run) and run.stack.transformers < _KEEPS_HALF
 
 
-def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Value:
+def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
     if loss.norm == "centred":
         return norm.centred(context.tape, x, roles.norm, "rows")
     if loss.norm == "layer_no_affine":
@@ -126,7 +126,7 @@ def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
     return logits
 
 
-def _cross_entropy(context: Context, loss: LossShape, logits: Value) -> Value:
+def _cross_entropy(context: LayerContext, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
     if loss.kind == "fused_ce" and not loss.shifted_copy:
         return _over_logits(context.tape, logits)
@@ -146,7 +146,7 @@ def _cross_entropy(context: Context, loss: LossShape, logits: Value) -> Value:
     return found
 
 
-def _in_own_dtype(context: Context, logits: Value) -> Value:
+def _in_own_dtype(context: LayerContext, logits: Value) -> Value:
     """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
     tape = context.tape
     shifted = _shifted(tape, logits)
@@ -236,7 +236,7 @@ def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value, made: tupl
     return Profile(forward, in_autocast, held, tape.take_moments(), tape.now())
 
 
-def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
+def _fused(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """Loss and output projection together, a chunk of tokens at a time: the logits never exist whole.
 
     Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
@@ -249,10 +249,10 @@ def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
         copies += (("logits_chunk", half or normed.width),)
     inside = copies + (((head.extent, half),) if half and half != head.width else ())
     made: list[Value] = []
-    gradients: tuple[WeightGradient, ...] = ()
+    gradients: tuple[ParameterGradient, ...] = ()
     if head.trains:
         inside += ((head.extent, half or head.width),)
-        gradients = (WeightGradient(head.extent, head.width, head.width),)
+        gradients = (ParameterGradient(head.extent, head.width, head.width),)
     if loss.kind != "chunked":
         made.append(tape.new("hidden", normed.width))
         if head.trains:
@@ -265,7 +265,7 @@ def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
     return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(made))
 
 
-def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
+def _value(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """One number a token. A value head stands beside a language-model head whose fp32 logits are made and thrown away
     (trl 0.19 models/modeling_value_head.py:165-190, which LLaMA-Factory uses); a score head takes the place of the head
     (trl 1.16 reward_trainer.py: AutoModelForSequenceClassification)."""

@@ -18,7 +18,7 @@ _APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is a
 VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
 
 
-class Missing(Exception):
+class MissingValue(Exception):
     """A field without which parameters cannot be placed. `field` is dotted, `reason` says what to do."""
 
     def __init__(self, field: str, reason: str) -> None:
@@ -34,15 +34,15 @@ _SIZING = ("kind", "rank", "targets", "dropout")
 def units(run: Run) -> tuple[Unit, ...]:
     """Embedding, towers, decoder layers (consecutive equal ones folded), head.
 
-    Raises `Missing` when the architecture or a dtype is unknown.
+    Raises `MissingValue` when the architecture or a dtype is unknown.
     """
     architecture = run.model.architecture
     if not isinstance(architecture, Architecture):
-        raise Missing("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
+        raise MissingValue("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
     for field in _SIZING:
         if getattr(run.method, field) is UNKNOWN:
-            raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
-    builder = _Builder(run, architecture)
+            raise MissingValue(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
+    builder = _UnitBuilder(run, architecture)
     before, after = _outside(architecture)
     if run.method.stage == "rm" and run.method.reward_head == "score":  # one number instead
         after = tuple(weight for weight in after if weight.kind != "head")
@@ -87,7 +87,7 @@ def _outside(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weig
     return tuple(before), tuple(after)
 
 
-def _layers(builder: _Builder) -> list[Unit]:
+def _layers(builder: _UnitBuilder) -> list[Unit]:
     """Runs of equal layers; what training does to a layer decides equality beside its kind."""
     architecture = builder.architecture
     known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
@@ -103,7 +103,7 @@ def _layers(builder: _Builder) -> list[Unit]:
     return found
 
 
-def _tower(tower: Tower, builder: _Builder) -> list[Unit]:
+def _tower(tower: Tower, builder: _UnitBuilder) -> list[Unit]:
     trains = builder.tower_trains
     found = [Unit("tower", builder.tensors(tower.weights, trains, tower.tower_prefix))]
     if tower.layers and tower.layer_weights:
@@ -114,7 +114,7 @@ def _tower(tower: Tower, builder: _Builder) -> list[Unit]:
     return found
 
 
-class _Builder:
+class _UnitBuilder:
     """Turns weights into tensors as one run holds them."""
 
     def __init__(self, run: Run, architecture: Architecture) -> None:
@@ -288,4 +288,4 @@ def _search(pattern: str, name: str) -> bool:
 def _known(value: object, field: str) -> str:
     if isinstance(value, str) and value in BYTES:
         return value
-    raise Missing(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")
+    raise MissingValue(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import memlint.memory.families.lookup as families
 import memlint.memory.vision.towers as towers
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import Step, segments
+from memlint.memory.step import TrainingStep, segments
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
@@ -13,13 +13,13 @@ COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits
 _BUFFERS = 1024  # rotary tables' frequencies
 
 
-def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
+def phases(shared: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
     """load, forward, backward, optimizer_step, save."""
     found = walk(segments(shared, units, state), _masks_until_loss(shared))
     return _phases(state, found, inputs_bytes(shared)), found
 
 
-def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+def phases_with_images(shared: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
     """The same when every token is an image's and goes through a vision tower first."""
     before = towers.imaged(shared, units, state)
     embedding, *rest = segments(shared, units, state, input_requires_grad=True)
@@ -27,7 +27,7 @@ def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState)
     return _phases(state, found, inputs_bytes(shared) + before.inputs)
 
 
-def _masks_until_loss(shared: Step) -> int:
+def _masks_until_loss(shared: TrainingStep) -> int:
     return 0 if shared.run.checkpointing.mode != "none" else masks_bytes(shared)
 
 
@@ -37,7 +37,7 @@ def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]
     return _load(state), forward, backward, _optimizer_step(state), _save(state)
 
 
-def inputs_bytes(shared: Step) -> int:
+def inputs_bytes(shared: TrainingStep) -> int:
     """Token ids and labels (int64), the rotary cosine and sine, and masks that recomputation reads again."""
     tokens = shared.tokens
     shape = shared.architecture.layer_types[0].attention if shared.architecture.layer_types else None
@@ -49,7 +49,7 @@ def inputs_bytes(shared: Step) -> int:
     return 2 * rounded(8 * tokens.count) + rope + masks
 
 
-def _rotaries(shared: Step) -> int:
+def _rotaries(shared: TrainingStep) -> int:
     """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
     models/gemma3/modeling_gemma3.py:549)."""
     kinds = shared.architecture.layer_types
@@ -58,7 +58,7 @@ def _rotaries(shared: Step) -> int:
     return len({kind.attention.sliding_window > 0 for kind in kinds})
 
 
-def masks_bytes(shared: Step) -> int:
+def masks_bytes(shared: TrainingStep) -> int:
     """Eager attention's masks: one for whole attention, one for windows."""
     if not shared.kernels.mask:
         return 0

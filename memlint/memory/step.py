@@ -6,9 +6,9 @@ import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
-from memlint.architectures.model import Architecture, Layer
+from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import Mode, Profile
-from memlint.memory.autograd.tape import Weight
+from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import Segment, Sizes
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
@@ -24,7 +24,7 @@ from memlint.memory.loss import (
     upcasts_head,
 )
 from memlint.memory.parameter_roles import Roles, extents, roles
-from memlint.memory.parameters import Missing, stacks_experts
+from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
@@ -32,7 +32,7 @@ from memlint.run import Run
 _COPY = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """What the segments of one step share."""
 
     run: Run
@@ -45,19 +45,19 @@ class Step(NamedTuple):
 
 
 def known(value: object, field: str, reason: str) -> int:
-    """`value` as a count; raises `Missing` when nobody said it."""
+    """`value` as a count; raises `MissingValue` when nobody said it."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise Missing(field, reason)
+    raise MissingValue(field, reason)
 
 
-def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> Step:
+def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> TrainingStep:
     """The step's shared facts. `simulated`: as fake tensors show it, without kernels' own memory."""
     architecture: Architecture = run.model.architecture
     micro = known(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
     length = known(run.sequence.length, "sequence.length", "say the longest sequence")
     if not isinstance(run.checkpointing.mode, str):
-        raise Missing("checkpointing.mode", "it is not known whether activations are checkpointed")
+        raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
     paired = sequences_each(run)
     divisors = parallel.activation_divisors(run)
     tokens = Tokens(sequences or paired * micro, -(-length // divisors.tokens))
@@ -71,7 +71,7 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
         kept = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
         counts["logits"] = min(counts["logits"], kept * vocabulary)
-    return Step(run, architecture, tokens, kernels(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
+    return TrainingStep(run, architecture, tokens, kernels(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
 
 
 def sequences_each(run: Run) -> int:
@@ -90,7 +90,7 @@ def _embedding(unit: Unit) -> Tensor:
     found = [tensor for tensor in unit.tensors if tensor.kind == "embedding"]
     if found:
         return next((tensor for tensor in found if tensor.name.startswith(_COPY)), found[0])
-    raise Missing("model.architecture", "this architecture names no token embedding")
+    raise MissingValue("model.architecture", "this architecture names no token embedding")
 
 
 def kernels(run: Run, simulated: bool) -> KernelConfig:
@@ -98,12 +98,12 @@ def kernels(run: Run, simulated: bool) -> KernelConfig:
     precision = run.precision
     compute = precision.compute
     if not isinstance(compute, str):
-        raise Missing("precision.compute", "say whether training runs in bf16, fp16 or fp32")
+        raise MissingValue("precision.compute", "say whether training runs in bf16, fp16 or fp32")
     if not isinstance(precision.autocast, bool):
-        raise Missing("precision.autocast", "it is not known whether autocast is on")
+        raise MissingValue("precision.autocast", "it is not known whether autocast is on")
     implementation = run.attention.implementation
     if not isinstance(implementation, str):
-        raise Missing("attention.implementation", "say the attention implementation")
+        raise MissingValue("attention.implementation", "say the attention implementation")
     half = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
@@ -165,7 +165,7 @@ def liger_layers(run: Run) -> str:
 
 
 def segments(
-    shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
+    shared: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
 ) -> list[Segment]:
     """Embedding, layers, head, in the order of the forward. `input_requires_grad`: of the first layer."""
     found = [_embedding_segment(shared, units[0], state.units[0])]
@@ -197,7 +197,7 @@ def _trains(unit: Unit) -> bool:
     return any(tensor.trainable for tensor in unit.tensors)
 
 
-def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
+def _alternating(shared: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
     """Equal layers as they are checkpointed: all alike, or the first of every n (transformers 5.23
     modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
     run, every = shared.run, shared.run.checkpointing.every
@@ -209,7 +209,12 @@ def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
 
 
 def _layer_segments(
-    shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], input_requires_grad: bool
+    shared: TrainingStep,
+    unit: Unit,
+    placed: UnitState,
+    parts: Roles,
+    sizes: tuple[Sizes, Sizes],
+    input_requires_grad: bool,
 ) -> list[Segment]:
     """The first layer of a run of equal ones may have an input that wants no gradient, or a narrower one: what 4-bit
     layers add to a half-precision stream behind fp32 norms is fp32."""
@@ -230,8 +235,8 @@ def _layer_segments(
 
 
 def _layer(
-    shared: Step,
-    shape: Layer,
+    shared: TrainingStep,
+    shape: DecoderLayer,
     parts: Roles,
     sizes: tuple[Sizes, Sizes],
     mode: Mode,
@@ -244,7 +249,7 @@ def _layer(
     return found._replace(left_behind=_left_behind(shared, unit, mode))
 
 
-def _left_behind(shared: Step, unit: Unit, mode: Mode) -> int:
+def _left_behind(shared: TrainingStep, unit: Unit, mode: Mode) -> int:
     """The leaf that a recomputed layer reads and its gradient, where FSDP1 keeps them until the backward ends.
 
     transformers before 4.52 checkpoints around the FSDP unit, so the unit's forward sees a detached leaf; the hook
@@ -280,11 +285,11 @@ def segment_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 
     )
 
 
-def _embedding_segment(shared: Step, unit: Unit, placed: UnitState) -> Segment:
+def _embedding_segment(shared: TrainingStep, unit: Unit, placed: UnitState) -> Segment:
     tensor = _embedding(unit)
     architecture = shared.architecture
     tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY)
-    weight = Weight("w:embedding", BYTES[tensor.dtype], tensor.trainable)
+    weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
         architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0, tied
     )
@@ -296,7 +301,9 @@ def _embedding_segment(shared: Step, unit: Unit, placed: UnitState) -> Segment:
     return segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
 
 
-def _head_segment(shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
+def _head_segment(
+    shared: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool
+) -> Segment:
     """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first. A copy of either
     (`modules_to_save`) goes its own way, and the other keeps the base."""
     tensors, placed = units[-1].tensors, state.units[-1]
@@ -317,7 +324,7 @@ def _head_segment(shared: Step, units: tuple[Unit, ...], state: ModelState, inpu
     return found._replace(left_behind=_kept_logits(shared, tensors))
 
 
-def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
+def _kept_logits(shared: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     """The model's output where the training loop holds it until the backward is over."""
     run = shared.run
     if not run.loss.keeps_logits or kind_of(run) in FUSED:
@@ -328,10 +335,10 @@ def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
     return rounded(shared.counts["logits"] * (4 if wide else width))
 
 
-def _loss(shared: Step) -> LossShape:
+def _loss(shared: TrainingStep) -> LossShape:
     run, architecture = shared.run, shared.architecture
     if not isinstance(run.loss.kind, str):
-        raise Missing("loss.kind", "it is not known whether the loss builds the logits")
+        raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
     return LossShape(
         kind=kind_of(run),
         keeps_logits=run.loss.keeps_logits,

@@ -26,9 +26,9 @@ import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases
-from memlint.memory.step import Step, step
+from memlint.memory.step import TrainingStep, step
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
@@ -48,7 +48,7 @@ _DYNAMIC_SHARES = {"qwq-32b": 0.65}
 
 
 def refuse(run: Run) -> None:
-    """Raise `Missing` where Unsloth runs code that is not modelled, or none of its own."""
+    """Raise `MissingValue` where Unsloth runs code that is not modelled, or none of its own."""
     architecture: Architecture = run.model.architecture
     quantization = run.model.quantization
     method = run.method
@@ -71,8 +71,8 @@ def refuse(run: Run) -> None:
         raise _missing("Unsloth in full precision is not modelled")
 
 
-def _missing(reason: str) -> Missing:
-    return Missing("stack.use_unsloth", reason)
+def _missing(reason: str) -> MissingValue:
+    return MissingValue("stack.use_unsloth", reason)
 
 
 def as_patched(run: Run) -> Run:
@@ -107,7 +107,7 @@ def ends(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phas
     return min(_least(run, units, state), central), max(_most(run, units, state), central)
 
 
-def doubtful_logits(shared: Step) -> int:
+def doubtful_logits(shared: TrainingStep) -> int:
     """Bytes of all logits in fp32 where a release may build them whole."""
     chunked = _loss_in_chunks(shared.run) and shared.tokens.count > _WHOLE_TOKENS
     return 0 if chunked else 4 * shared.counts["logits"]
@@ -140,7 +140,7 @@ def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     return _peak(shared, evaluated, units, state)
 
 
-def _peak(shared: Step, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+def _peak(shared: TrainingStep, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     found, _ = phases(shared, units, state)
     evaluation_phase = evaluation.evaluation(evaluated, units, state, simulated=False)
     if evaluation_phase is not None:
@@ -163,7 +163,7 @@ def _adds_apart(run: Run) -> bool:
     return run.stack.unsloth < _ADDS_IN_PLACE if run.stack.unsloth else not _loss_in_chunks(run)
 
 
-def _in_chunks(shared: Step, state: ModelState) -> Step:
+def _in_chunks(shared: TrainingStep, state: ModelState) -> TrainingStep:
     """A chunk's fp32 logits would take at most what is free as the first loss runs, and bf16 ones are all that there is
     of them (get_chunk_size: half of it is the target, of which the count is rounded)."""
     usable = device.usable_bytes(shared.run)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memlint.memory.estimate import on_card
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
-from memlint.simulation.allocator import Settings, replay
+from memlint.simulation.allocator import AllocatorSettings, replay
 from memlint.simulation.result import SimulatedStep
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -31,9 +31,9 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     )
 
 
-def allocator_settings(run: Run) -> Settings:
+def allocator_settings(run: Run) -> AllocatorSettings:
     """The run's PYTORCH_CUDA_ALLOC_CONF."""
-    return Settings(expandable_segments=run.stack.expandable_segments)
+    return AllocatorSettings(expandable_segments=run.stack.expandable_segments)
 
 
 def _phase(step: SimulatedStep, name: str) -> Phase:

@@ -7,14 +7,14 @@ from typing import Any
 
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
-from memlint.architectures.model import Architecture, Layer, parameters
+from memlint.architectures.model import Architecture, DecoderLayer, parameters
 from memlint.memory.estimate import with_effective_attention
 from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
-from memlint.simulation.step import Settings
+from memlint.simulation.step import StepSettings
 
 _PAIRED = ("dpo", "orpo", "simpo", "ipo")
 _ADAPTERS = ("lora", "dora", "oft", "ia3")
@@ -24,12 +24,12 @@ class UnsupportedRun(ValueError):
     """This run cannot be simulated; the message says why."""
 
 
-def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
+def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
     """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
     _require(run)
     lora = run.method.kind in _ADAPTERS
     compute = str(run.precision.compute)
-    return Settings(
+    return StepSettings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
         attention=str(with_effective_attention(run).attention.implementation or "sdpa"),
@@ -183,7 +183,7 @@ def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]] | No
     return CONFIG_MAPPING[architecture.family].__name__, config
 
 
-def _config(architecture: Architecture, layer: Layer) -> dict[str, Any]:
+def _config(architecture: Architecture, layer: DecoderLayer) -> dict[str, Any]:
     config: dict[str, Any] = {
         "model_type": architecture.family,
         "architectures": [architecture.class_name],

@@ -10,7 +10,7 @@ from memlint.architectures import from_config
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_as
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.run import Origin, replace
 from tests.memory import runs
 
@@ -66,10 +66,10 @@ def test_what_is_not_to_be_kept_or_fails_is_asked_again() -> None:
     answers = iter((3, 5))
 
     def fails() -> int:
-        raise Missing("optimizer.name", "unknown")
+        raise MissingValue("optimizer.name", "unknown")
 
     assert known.get(model, (), lambda: next(answers), lambda found: found > 3) == 3
-    with pytest.raises(Missing):
+    with pytest.raises(MissingValue):
         known.get(model, (), fails, _keeps)
     assert known.get(model, (), lambda: next(answers), _keeps) == 5
     assert known.get(model, (), lambda: next(answers), _keeps) == 5

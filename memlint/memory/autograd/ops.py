@@ -6,7 +6,7 @@ torch/csrc/autograd/FunctionsManual.cpp (what it allocates).
 
 from __future__ import annotations
 
-from memlint.memory.autograd.tape import Storage, Tape, Value, Weight, WeightGradient
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Storage, Tape, Value
 
 FP32_BYTES = 4  # bytes of fp32
 
@@ -74,12 +74,12 @@ def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
     return found
 
 
-def scale_by_weight(tape: Tape, weight: Weight, x: Value) -> Value:
+def scale_by_weight(tape: Tape, weight: Parameter, x: Value) -> Value:
     """`weight * x` with a broadcast vector: its gradient is a full product before the sum."""
     width = max(x.width, weight.width)
     found = tape.new(x.extent, width)
     if weight.trains:
-        gradient = (WeightGradient(weight.extent, weight.width, weight.width),)
+        gradient = (ParameterGradient(weight.extent, weight.width, weight.width),)
         tape.node((found,), (x,), (x,), ((x.extent, width),), weights=gradient, computed=width)
     else:
         tape.node((found,), (x,), computed=width)
@@ -156,7 +156,7 @@ def product(tape: Tape, a: Value, b: Value, extent: str, half: int) -> Value:
     return found
 
 
-def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> Value:
+def linear(tape: Tape, x: Value, weight: Parameter, extent: str, half: int = 0) -> Value:
     """`x @ weight.T`. `half`: bytes of autocast's dtype, 0 without autocast.
 
     The input is saved only for the weight's gradient, the weight (or its cast) for the input's.
@@ -170,7 +170,7 @@ def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> 
     if held is not None and given.requires_grad:
         saved.append(held)
     found = tape.new(extent, given.width)
-    gradients = (WeightGradient(weight.extent, given.width, weight.width),) if weight.trains else ()
+    gradients = (ParameterGradient(weight.extent, given.width, weight.width),) if weight.trains else ()
     dequantized = ((weight.extent, given.width),) if weight.quantized else ()
     if dequantized:
         tape.spike(*dequantized)
@@ -187,7 +187,7 @@ def _as_given(tape: Tape, product: Value, width: int) -> Value:
     return found
 
 
-def _operand(tape: Tape, weight: Weight, width: int) -> Storage | None:
+def _operand(tape: Tape, weight: Parameter, width: int) -> Storage | None:
     """The copy of a weight that the product reads, None when it reads the parameter itself."""
     if weight.quantized or weight.width == width:
         return None

@@ -57,7 +57,7 @@ class Value:
         return cls(Storage(0), extent, width, False)
 
 
-class Weight(NamedTuple):
+class Parameter(NamedTuple):
     """A parameter as an op sees it. `extent` names its element count."""
 
     extent: str
@@ -67,7 +67,7 @@ class Weight(NamedTuple):
     adapted: bool = False  # stacked experts with an adapter folded in
 
 
-class WeightGradient(NamedTuple):
+class ParameterGradient(NamedTuple):
     """Gradient of a parameter: computed in `computed` bytes an element, kept in `kept`."""
 
     extent: str
@@ -83,12 +83,12 @@ class Node(NamedTuple):
     saved: tuple[Storage, ...]
     temporaries: tuple[int, ...]
     aliases: bool  # the gradient passes through without a new tensor, or takes the place of what was saved
-    weights: tuple[WeightGradient, ...]
+    weights: tuple[ParameterGradient, ...]
     computed: int  # bytes an element in which gradients are computed before they take their tensor's dtype; 0 = its own
     over_arriving: bool = False  # with `aliases`: in place of the arriving gradient, whatever was saved
 
 
-class Unit(NamedTuple):
+class TensorSize(NamedTuple):
     """A size that tensors of a recording have: `name` counts its elements, `kept` gradients may live elsewhere."""
 
     extent: str
@@ -106,7 +106,7 @@ class PeakCandidates(NamedTuple):
     what goes comes before what is new, so no partial sum exceeds the moments on both sides.
     """
 
-    units: Sequence[Unit]
+    units: Sequence[TensorSize]
     packed: tuple[int, ...]
     pick: Callable[[Sequence[int]], tuple[int, ...]]
     numbers: tuple[int, ...]
@@ -123,7 +123,7 @@ class Tape:
         self.moments: set[int] = set()
         self.nodes: list[Node] = []
         self._units: dict[tuple[str, int], int] = {}
-        self._listed: list[Unit] = []
+        self._listed: list[TensorSize] = []
         self._cast_weights: dict[str, Storage] = {}
 
     # -- allocation -------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Tape:
         if found is None:
             found = self._units[key] = 1 << (_FIELD * len(self._units))
             name = extent.removeprefix(KEPT).removeprefix(KERNEL)
-            self._listed.append(Unit(extent, width, name, extent.startswith(KEPT)))
+            self._listed.append(TensorSize(extent, width, name, extent.startswith(KEPT)))
         return found
 
     def new(self, extent: str, width: int, requires_grad: bool = False) -> Value:
@@ -176,7 +176,7 @@ class Tape:
         saved: Iterable[Value | Storage] = (),
         temporaries: tuple[tuple[str, int], ...] = (),
         aliases: bool = False,
-        weights: tuple[WeightGradient, ...] = (),
+        weights: tuple[ParameterGradient, ...] = (),
         computed: int = 0,
         over_arriving: bool = False,
         late: tuple[tuple[str, int], ...] = (),
@@ -194,7 +194,7 @@ class Tape:
         units += tuple(-self.unit(extent, width) for extent, width in late)
         self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed, over_arriving))
 
-    def cached_cast(self, weight: Weight, width: int) -> Storage:
+    def cached_cast(self, weight: Parameter, width: int) -> Storage:
         """The half-precision copy of a parameter under autocast.
 
         Copies of trainable fp32 parameters stay in autocast's cache (torch 2.13 aten/src/ATen/autocast_mode.cpp,
@@ -285,7 +285,7 @@ class Tape:
             produced.append((value, gradient))
         return produced
 
-    def _keep(self, entry: WeightGradient, storage: Storage) -> None:
+    def _keep(self, entry: ParameterGradient, storage: Storage) -> None:
         """A parameter's gradient arrives at its leaf: cast to the parameter's dtype, then kept."""
         if entry.computed != entry.kept:
             self.live += self.unit(entry.extent, entry.kept)

@@ -6,17 +6,17 @@ from functools import lru_cache
 
 import memlint.memory.families.lookup as families
 from memlint._record import NamedTuple
-from memlint.architectures.model import Layer
+from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.profile import Mode, Profile, finish
 from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 from memlint.memory.layers.decoder_layer import layer as decoder_layer
 from memlint.memory.layers.fused_adapter import with_fused
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.parameter_roles import Roles
 
 
 @lru_cache(maxsize=512)
-def layer_profile(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
+def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
     """One decoder layer's profile."""
     if mode.checkpoint:
         return _checkpointed(shape, roles, kernels, mode)
@@ -28,17 +28,17 @@ def layer_profile(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode)
 Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the output, what is returned beside it
 
 
-def _forward(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode, grad: bool) -> Recording:
+def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Mode, grad: bool) -> Recording:
     tape = Tape(grad, in_place=kernels.in_kernels)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
     linears = with_fused(dict(roles.linears), kernels, shape)
-    context = Context(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
+    context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned)
 
 
-def _checkpointed(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
+def _checkpointed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Mode) -> Profile:
     """Forward without autograd that keeps the input or moves it; in backward the forward again, then its backward."""
     first, x, y, returned = _forward(shape, roles, kernels, mode, grad=False)
     if mode.offload:
@@ -61,7 +61,7 @@ class _Again(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _recomputed(shape: Layer, roles: Roles, kernels: KernelConfig, mode: Mode) -> _Again:
+def _recomputed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Mode) -> _Again:
     """The backward's part, which is the same wherever the input waited."""
     again, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
     arriving = again.arriving(y)

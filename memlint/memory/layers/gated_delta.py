@@ -9,10 +9,10 @@ ChunkGatedDeltaRuleFunction), which keep their inputs and compute the rest again
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.architectures.model import Attention
+from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import Tape, Value, Weight
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.norm import reciprocal_root
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.short_conv import activated, depthwise
@@ -23,7 +23,9 @@ QUERY, MIXED, CONVOLVED = "query", "mixed", "delta_qkv"
 PAIRS, STATES, ROWS = "delta_pairs", "delta_states", "head_rows"
 
 
-def delta_net(context: Context, shape: Attention, x: Value, convolution: Weight | None, inner: Weight | None) -> Value:
+def delta_net(
+    context: LayerContext, shape: TokenMixer, x: Value, convolution: Parameter | None, inner: Parameter | None
+) -> Value:
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined, gate, rates, decays, named = _projected(context, x)
@@ -42,7 +44,7 @@ def delta_net(context: Context, shape: Attention, x: Value, convolution: Weight 
     return found
 
 
-def _projected(context: Context, x: Value) -> tuple[Value, Value, Value, Value, tuple[Value, ...]]:
+def _projected(context: LayerContext, x: Value) -> tuple[Value, Value, Value, Value, tuple[Value, ...]]:
     """What the convolution reads, the output's gate, beta's input, the decay's, and what has a name besides.
 
     Qwen3-Next projects them in pairs, whose names live until the layer returns.
@@ -73,7 +75,7 @@ def _decay(tape: Tape, x: Value) -> Value:
 
 
 def _written_out(
-    context: Context, shape: Attention, query: Value, key: Value, value: Value, decay: Value, beta: Value
+    context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value, decay: Value, beta: Value
 ) -> Value:
     """torch_chunk_gated_delta_rule, op by op; the names of its Python variables hold them until it returns."""
     tape, width = context.tape, query.width
@@ -110,7 +112,7 @@ def _unit_length(tape: Tape, x: Value) -> Value:
     return found
 
 
-def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, fade: Value) -> Value:
+def _chunks(context: LayerContext, padded: tuple[Value, Value, Value], rate: Value, fade: Value) -> Value:
     tape = context.tape
     query, key, value = padded
     v_beta, k_beta = ops.multiply_by_row(tape, value, rate), ops.multiply_by_row(tape, key, rate)
@@ -141,7 +143,7 @@ def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, f
     return found
 
 
-def _times_pairs(context: Context, a: Value, b: Value, pairwise: Value) -> Value:
+def _times_pairs(context: LayerContext, a: Value, b: Value, pairwise: Value) -> Value:
     tape = context.tape
     product = ops.product(tape, a, b, PAIRS, context.kernels.half)
     found = ops.multiply(tape, product, pairwise)
@@ -156,14 +158,14 @@ def _solved(tape: Tape, system: Value, right: Value, kept: tuple[Value, ...]) ->
     return found
 
 
-def _rows_by_loop(context: Context) -> tuple[Value, ...]:
+def _rows_by_loop(context: LayerContext) -> tuple[Value, ...]:
     """transformers before 5.17 inverts the system row by row, and every row keeps copies of those above it."""
     if context.kernels.delta != "loop" or not context.tape.grad:
         return ()
     return (context.tape.new("delta_rows", FP32_BYTES),)
 
 
-def _scan(context: Context, given: tuple[Value, ...], cumulated: Value) -> Value:
+def _scan(context: LayerContext, given: tuple[Value, ...], cumulated: Value) -> Value:
     """The loop over chunks. Each step keeps the state it began with and the values it added; under autocast what its
     products read, in half precision (the state twice, the values twice). A slice's gradient is as large as the whole
     before it is added."""
@@ -184,7 +186,7 @@ def _scan(context: Context, given: tuple[Value, ...], cumulated: Value) -> Value
 
 
 def _kernel(
-    context: Context, shape: Attention, query: Value, key: Value, value: Value, decay: Value, beta: Value
+    context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value, decay: Value, beta: Value
 ) -> Value:
     """fla's kernels keep normed queries and keys, values, decays, rates and one product of positions a chunk; the
     backward computes the states of all chunks again."""
@@ -199,7 +201,7 @@ def _kernel(
     return found
 
 
-def _gated_norm(context: Context, x: Value, gate: Value, weight: Weight | None) -> Value:
+def _gated_norm(context: LayerContext, x: Value, gate: Value, weight: Parameter | None) -> Value:
     """`(weight * norm(x)) * silu(gate.float())`, back in x's dtype (Qwen3_5RMSNormGated)."""
     tape = context.tape
     if context.kernels.delta == "fla":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.memory.autograd.tape import Tape, Value, Weight
+from memlint.memory.autograd.tape import Parameter, Tape, Value
 from memlint.memory.families.lookup import DEFAULT
 from memlint.memory.families.traits import Family
 from memlint.memory.parameter_roles import Linear
@@ -36,7 +36,7 @@ class KernelConfig(NamedTuple):
     bias: bool = False  # scaled dot-product attention gets a mask, and its kernel keeps it as numbers
 
 
-class Context:
+class LayerContext:
     """A tape, the kernels, and the layer's projections by part.
 
     `family`: what the layer's code does; `returned`: attention weights that the layer returns beside its output;
@@ -56,7 +56,7 @@ class Context:
     ) -> None:
         self.family = family
         self.returned: list[Value] = []
-        self.inner_norm: Weight | None = None
+        self.inner_norm: Parameter | None = None
         self.waiting: dict[str, Value] = {}
         self.tape = tape
         self.kernels = kernels

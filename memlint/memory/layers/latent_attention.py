@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
-from memlint.architectures.model import Attention
-from memlint.memory.autograd.tape import Value, Weight
+from memlint.architectures.model import TokenMixer
+from memlint.memory.autograd.tape import Parameter, Value
 from memlint.memory.layers.attention import core
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
 
 
-def latent(context: Context, shape: Attention, x: Value, weight: Weight | None) -> Value:
+def latent(context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter | None) -> Value:
     """Queries and the shared latent of keys and values, expanded to every head before the core."""
     tape = context.tape
     query = _queries(context, shape, x, weight)
@@ -31,7 +31,7 @@ def latent(context: Context, shape: Attention, x: Value, weight: Weight | None) 
     return found
 
 
-def _queries(context: Context, shape: Attention, x: Value, weight: Weight | None) -> Value:
+def _queries(context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter | None) -> Value:
     if not shape.q_lora_rank:
         return project(context, "query", x, "query")
     tape = context.tape
@@ -43,7 +43,7 @@ def _queries(context: Context, shape: Attention, x: Value, weight: Weight | None
     return found
 
 
-def _expanded(context: Context, latent_: Value, key_rotated: Value) -> tuple[Value, Value]:
+def _expanded(context: LayerContext, latent_: Value, key_rotated: Value) -> tuple[Value, Value]:
     """`kv_b_proj` gives the keys' unrotated part and the values; the rotary part is shared by all heads."""
     tape = context.tape
     wide = project(context, "latent_up", latent_, "key+value")
@@ -54,7 +54,7 @@ def _expanded(context: Context, latent_: Value, key_rotated: Value) -> tuple[Val
     return key, value
 
 
-def _interleaved(context: Context, x: Value) -> Value:
+def _interleaved(context: LayerContext, x: Value) -> Value:
     """`cat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)` on even and odd slices."""
     tape = context.tape
     extent = x.extent + "/2"

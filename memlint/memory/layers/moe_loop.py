@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import activate
 
 _INDEX = 8  # int64
 
 
-def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+def loop(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """`final.index_add_(0, rows, expert(x[rows]) * score)`, expert by expert.
 
     Backward begins with the last expert, when all the others' saved tensors are still there: so the others are one
@@ -38,20 +38,20 @@ def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, sco
     return added
 
 
-def _others(tape: Tape, shape: Mlp, experts: dict[str, Weight], x: Value, half: int) -> Value:
+def _others(tape: Tape, shape: Mlp, experts: dict[str, Parameter], x: Value, half: int) -> Value:
     """The zeros that results are added to, with what the other experts saved."""
     trains = any(weight.trains for weight in experts.values())
     inner = (3 if shape.expert_kind == "gated" else 1) + trains
     saved = [tape.new("others_inner", half) for _ in range(inner)]
     saved += [tape.new("others_hidden", half) for _ in range(1 + trains)]
-    gradients = tuple(WeightGradient(one.extent, half, one.width) for one in experts.values() if one.trains)
+    gradients = tuple(ParameterGradient(one.extent, half, one.width) for one in experts.values() if one.trains)
     found = tape.new("hidden", x.width)
     tape.node((found,), (x,), saved, (("expert_hidden", half),), weights=gradients)
     tape.drop(*saved)
     return found
 
 
-def _expert(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value, half: int) -> Value:
+def _expert(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], chosen: Value, half: int) -> Value:
     tape = context.tape
     quantized = any(weight.quantized for weight in experts.values())
     trains = any(weight.trains for weight in experts.values())

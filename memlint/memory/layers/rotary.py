@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Tape, Value
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 
 
-def rotate(context: Context, x: Value, fraction: float, in_fp32: bool = False) -> Value:
+def rotate(context: LayerContext, x: Value, fraction: float, in_fp32: bool = False) -> Value:
     """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
     if context.kernels.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
@@ -37,7 +37,7 @@ def rotate(context: Context, x: Value, fraction: float, in_fp32: bool = False) -
     return found
 
 
-def _as_complex(context: Context, x: Value) -> Value:
+def _as_complex(context: LayerContext, x: Value) -> Value:
     """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
     tape = context.tape
     single = ops.cast(tape, x, ops.FP32_BYTES)
@@ -48,7 +48,7 @@ def _as_complex(context: Context, x: Value) -> Value:
     return found
 
 
-def _rotate_all(context: Context, x: Value) -> Value:
+def _rotate_all(context: LayerContext, x: Value) -> Value:
     tape, cos, sin = context.tape, context.cos, context.sin
     if context.family.rotary.fp32_tables:
         cos = sin = Value.external("rope", ops.FP32_BYTES)

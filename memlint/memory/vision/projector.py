@@ -13,9 +13,9 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
+from memlint.memory.autograd.tape import KERNEL, Parameter, Tape, Value
 from memlint.memory.families.traits import PatchPath
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
@@ -30,10 +30,10 @@ class Exit(NamedTuple):
     width: int = 2  # bytes of one element of the tower's residual stream
     embeds: int = 2  # and of the language model's embeddings
     linears: Linears = ()
-    norm: Weight | None = None
+    norm: Parameter | None = None
     post_norm: bool = False
-    last_norm: Weight | None = None  # behind the tower's layers (SigLIP)
-    deep: tuple[tuple[Linears, Weight | None], ...] = ()
+    last_norm: Parameter | None = None  # behind the tower's layers (SigLIP)
+    deep: tuple[tuple[Linears, Parameter | None], ...] = ()
     input_requires_grad: bool = True  # the tower's output wants a gradient
     asks: bool = True  # and so do the embeddings
     leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
@@ -73,7 +73,7 @@ def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Valu
     return norm.layer(tape, x, shape.last_norm, "rows", kernels.half)
 
 
-def _normed(tape: Tape, kind: str, weight: Weight | None, kernels: KernelConfig, x: Value) -> Value:
+def _normed(tape: Tape, kind: str, weight: Parameter | None, kernels: KernelConfig, x: Value) -> Value:
     if not kind:
         return x
     if kind == "layer":
@@ -131,7 +131,7 @@ def _gated(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
     """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
     models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
     nowhere = Value.external("rope", FP32_BYTES)
-    context = Context(tape, kernels, dict(shape.linears), nowhere, nowhere)
+    context = LayerContext(tape, kernels, dict(shape.linears), nowhere, nowhere)
     tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
     for name in ("downsample", "first"):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
@@ -154,7 +154,7 @@ def _pooled(tape: Tape, x: Value) -> Value:
 
 def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfig, x: Value) -> Value:
     nowhere = Value.external("rope", FP32_BYTES)
-    context = Context(tape, kernels, dict(linears), nowhere, nowhere)
+    context = LayerContext(tape, kernels, dict(linears), nowhere, nowhere)
     for index, (name, _) in enumerate(linears):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
         if path.straight <= index < len(linears) - 1:
@@ -162,7 +162,9 @@ def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfi
     return x
 
 
-def _merged(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Weight | None) -> Value:
+def _merged(
+    tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Parameter | None
+) -> Value:
     """A merger of its own for the features of one layer (Qwen3VLVisionPatchMerger with `use_postshuffle_norm`)."""
     return _linears(tape, linears, shape.path, kernels, _normed(tape, "layer", weight, kernels, tape.view(x)))
 

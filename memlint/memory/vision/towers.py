@@ -14,22 +14,22 @@ import memlint.memory.layers.elements as elements
 import memlint.memory.vision.images as images
 import memlint.memory.vision.tower_ends as tower_ends
 from memlint._record import NamedTuple
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Tower
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Tower
 from memlint.memory.autograd.profile import Mode
 from memlint.memory.autograd.walk import Segment, Sizes
 from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.parameter_roles import extents, roles
-from memlint.memory.parameters import Missing
-from memlint.memory.step import Step, autograd_owns_grads, segment_of
+from memlint.memory.parameters import MissingValue
+from memlint.memory.step import TrainingStep, autograd_owns_grads, segment_of
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
 from memlint.memory.vision.projector import Exit, exit_profile
 
 
-class Placed(NamedTuple):
+class PlacedUnit(NamedTuple):
     """A unit and what the engine makes of it."""
 
     unit: Unit
@@ -40,9 +40,9 @@ class Parts(NamedTuple):
     """The vision tower's units."""
 
     tower: Tower
-    outside: Placed
-    layers: Placed
-    projector: Placed
+    outside: PlacedUnit
+    layers: PlacedUnit
+    projector: PlacedUnit
 
 
 class Imaged(NamedTuple):
@@ -66,16 +66,16 @@ def are_known(architecture: Architecture) -> bool:
 
 
 def refuse_unknown(architecture: Architecture, units: tuple[Unit, ...]) -> None:
-    """Raise `Missing` where a tower trains whose operations nobody has read."""
+    """Raise `MissingValue` where a tower trains whose operations nobody has read."""
     if are_known(architecture) or not trains(units):
         return
     kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
     reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
     reason += families.of(architecture).vision.unbounded
-    raise Missing("method.freeze_vision_tower", reason)
+    raise MissingValue("method.freeze_vision_tower", reason)
 
 
-def imaged(shared: Step, units: tuple[Unit, ...], state: ModelState) -> Imaged:
+def imaged(shared: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> Imaged:
     """The vision tower's segments when every token is an image's; where the towers are known."""
     parts = _parts(shared.architecture.towers[0], units, state)
     counts, traits = _counts(shared, parts.tower), _traits(parts.tower)
@@ -117,25 +117,25 @@ def _traits(tower: Tower) -> TowerTraits:
     return families.of_layer(tower.layer_class).tower
 
 
-def _vision(shared: Step) -> VisionTraits:
+def _vision(shared: TrainingStep) -> VisionTraits:
     return families.of(shared.architecture).vision
 
 
 def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> Parts:
-    placed = [Placed(*pair) for pair in zip(units, state.units, strict=True)]
+    placed = [PlacedUnit(*pair) for pair in zip(units, state.units, strict=True)]
     inside = [one for one in placed if one.unit.name == "tower"]
-    nothing = Placed(Unit("tower", ()), UnitState())
+    nothing = PlacedUnit(Unit("tower", ()), UnitState())
     projector = next((one for one in placed if one.unit.name == "projector"), nothing)
     return Parts(tower, inside[0], _plain(inside[1]) if len(inside) > 1 else nothing, projector)
 
 
-def _plain(placed: Placed) -> Placed:
+def _plain(placed: PlacedUnit) -> PlacedUnit:
     """Gemma 4 calls the products inside of `q_proj` and the others `linear`, all of them."""
     tensors = tuple(t._replace(name=t.name.replace(".linear.", ".")) for t in placed.unit.tensors)
     return placed._replace(unit=placed.unit._replace(tensors=tensors))
 
 
-def _counts(shared: Step, tower: Tower) -> dict[str, int]:
+def _counts(shared: TrainingStep, tower: Tower) -> dict[str, int]:
     """Elements by extent when all of the language model's tokens are features of patches."""
     vision, hidden = _vision(shared), tower.hidden_size
     tokens = shared.tokens.sequences * images.tokens_seen(shared.run, tower, shared.tokens.length)
@@ -152,9 +152,9 @@ def _counts(shared: Step, tower: Tower) -> dict[str, int]:
     return found
 
 
-def _shape(tower: Tower) -> Layer:
+def _shape(tower: Tower) -> DecoderLayer:
     names = {weight.name.split(".")[-2] for weight in tower.layer_weights if "." in weight.name}
-    attention = Attention(
+    attention = TokenMixer(
         heads=tower.heads,
         kv_heads=tower.heads,
         head_dim=tower.hidden_size // max(1, tower.heads),
@@ -166,16 +166,16 @@ def _shape(tower: Tower) -> Layer:
     if _traits(tower).pads_images:
         dim = next(weight.shape[0] for weight in tower.layer_weights if weight.name.endswith("q_norm.weight"))
         attention = attention._replace(head_dim=dim, qk_norm="head", value_norm=True)
-        return Layer(attention, mlp, norm="rms_gemma", norms=4, class_name=tower.layer_class)
-    return Layer(attention, mlp, norm=tower.norm, class_name=tower.layer_class)
+        return DecoderLayer(attention, mlp, norm="rms_gemma", norms=4, class_name=tower.layer_class)
+    return DecoderLayer(attention, mlp, norm=tower.norm, class_name=tower.layer_class)
 
 
-def _frozen(placed: Placed) -> Placed:
+def _frozen(placed: PlacedUnit) -> PlacedUnit:
     tensors = tuple(tensor._replace(trainable=False) for tensor in placed.unit.tensors)
     return placed._replace(unit=placed.unit._replace(tensors=tensors))
 
 
-def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
+def _mode(shared: TrainingStep, parts: Parts, width: int, flows: bool) -> Mode | None:
     """Towers' layers are GradientCheckpointingLayers. None where no gradient reaches the layers: nothing in them
     trains, or they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
     checkpoint = shared.run.checkpointing
@@ -190,7 +190,9 @@ def _mode(shared: Step, parts: Parts, width: int, flows: bool) -> Mode | None:
     return Mode(width, flows or recomputed, recomputed, checkpoint.reentrant)
 
 
-def _layers(shared: Step, parts: Parts, counts: dict[str, int], kernels: KernelConfig, mode: Mode) -> Iterator[Segment]:
+def _layers(
+    shared: TrainingStep, parts: Parts, counts: dict[str, int], kernels: KernelConfig, mode: Mode
+) -> Iterator[Segment]:
     """Runs of layers whose attention sees as much; the first layer's input may want no gradient."""
     (unit, placed), tower = parts.layers, parts.tower
     profiled, shape = roles(unit.tensors, shared.run.method.dropout > 0), _shape(tower)
@@ -206,7 +208,7 @@ def _layers(shared: Step, parts: Parts, counts: dict[str, int], kernels: KernelC
             yield segment_of(layer_profile(shape, profiled, kernels, mode), sizes, placed, repeat)
 
 
-def _scores(shared: Step, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
+def _scores(shared: TrainingStep, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
     """Scores that are there at once: those of one image where images attend in turn and nothing keeps them."""
     kept = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     in_turn = families.of_layer(parts.tower.layer_class).attention.image_by_image
@@ -214,7 +216,7 @@ def _scores(shared: Step, parts: Parts, counts: dict[str, int], seen: int, mode:
     return parts.tower.heads * rows * seen
 
 
-def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> int:
+def _seen(shared: TrainingStep, tower: Tower, counts: dict[str, int], whole: bool) -> int:
     """Patches that one patch attends to: a window's; the whole batch's where it is one sequence; an image's."""
     if _traits(tower).packs_images:
         return counts["rows"]
@@ -224,7 +226,7 @@ def _seen(shared: Step, tower: Tower, counts: dict[str, int], whole: bool) -> in
 
 
 def _exit(
-    shared: Step,
+    shared: TrainingStep,
     parts: Parts,
     counts: dict[str, int],
     kernels: KernelConfig,
@@ -260,7 +262,7 @@ def _mask(counts: dict[str, int]) -> int:
     return rounded(counts["pixels"] // 3 * 8)
 
 
-def _inputs(shared: Step, tower: Tower, counts: dict[str, int], width: int) -> int:
+def _inputs(shared: TrainingStep, tower: Tower, counts: dict[str, int], width: int) -> int:
     """Pixels, the rotary cosine and sine in fp32, and the mask between Pixtral's images, which scaled dot-product
     attention keeps as a bias; of each token its place in four ways, its type and whether it is attended to, in int64
     (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""

@@ -13,7 +13,7 @@ from memlint.memory.parameters import total
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.sharding.zero import trace as zero_trace
-from memlint.memory.sharding.zero.trace import Knobs, Module, Segment, replay
+from memlint.memory.sharding.zero.trace import Knobs, ModuleCall, RepeatedUnit, replay
 from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding.models import fsdp_run, model, zero_run
@@ -140,9 +140,13 @@ REPLAYS = st.tuples(
 )
 
 
-def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[Segment, ...]:
-    layer = (Module(()), *(Module((size,), 1) for size in sizes))
-    return Segment((Module((77,)),)), Segment(layer, repeat, checkpointed), Segment((Module((78,)),))
+def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[RepeatedUnit, ...]:
+    layer = (ModuleCall(()), *(ModuleCall((size,), 1) for size in sizes))
+    return (
+        RepeatedUnit((ModuleCall((77,)),)),
+        RepeatedUnit(layer, repeat, checkpointed),
+        RepeatedUnit((ModuleCall((78,)),)),
+    )
 
 
 @settings(max_examples=80, deadline=None)

@@ -10,7 +10,7 @@ from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """One `UnitState` per unit. Raises `Missing` when the number of GPUs or the compute dtype is unknown.
+    """One `UnitState` per unit. Raises `MissingValue` when the number of GPUs or the compute dtype is unknown.
 
     Figures follow the order in which the program allocates: `max_memory_allocated` counts a block as freed when
     PyTorch lets go of it, also while another stream still uses it, which shows in reserved memory only.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memlint._record import NamedTuple
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
@@ -34,7 +34,7 @@ def joined(groups: Iterable[tuple[Group, int]]) -> Group:
     return Group(numel, trainable, shard, largest, last)
 
 
-class Plan(NamedTuple):
+class WrapPlan(NamedTuple):
     """`wrapped`: per unit, the groups inside one of its copies; `outside`: per unit, what stays with the root (or with
     the embedding's and the tail's own groups in FSDP2)."""
 
@@ -45,8 +45,8 @@ class Plan(NamedTuple):
     outside: tuple[Group, ...]
 
 
-def plan(run: Run, units: tuple[Unit, ...]) -> Plan:
-    """Raises `Missing` when the number of GPUs or the compute dtype is unknown."""
+def plan(run: Run, units: tuple[Unit, ...]) -> WrapPlan:
+    """Raises `MissingValue` when the number of GPUs or the compute dtype is unknown."""
     ranks = shard_ranks(run)
     element = BYTES[compute_dtype(run)]
     wrapped: list[tuple[Group, ...]] = []
@@ -59,7 +59,7 @@ def plan(run: Run, units: tuple[Unit, ...]) -> Plan:
     master = 4 if upcasts(run) else element
     if fsdp.strategy == "NO_SHARD" and fsdp.version == 1:
         ranks = 1
-    return Plan(ranks, element, master, tuple(wrapped), tuple(outside))
+    return WrapPlan(ranks, element, master, tuple(wrapped), tuple(outside))
 
 
 def shard_ranks(run: Run) -> int:
@@ -72,7 +72,7 @@ def shard_ranks(run: Run) -> int:
     if not isinstance(size, int):
         size = parallel.world_size
     if not isinstance(size, int):
-        raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+        raise MissingValue("parallelism.world_size", "how many GPUs share the model's state is not known")
     size = max(1, size * parallel.sequence_parallel_size * parallel.context_parallel_size)
     if not fsdp.strategy.lstrip("_").startswith("HYBRID"):
         return size
@@ -85,7 +85,7 @@ def compute_dtype(run: Run) -> str:
     wanted = run.parallelism.fsdp.param_dtype or run.precision.compute
     if isinstance(wanted, str) and wanted in BYTES:
         return wanted
-    raise Missing("precision.compute", "the dtype that matrix products run in is not known")
+    raise MissingValue("precision.compute", "the dtype that matrix products run in is not known")
 
 
 def upcasts(run: Run) -> bool:

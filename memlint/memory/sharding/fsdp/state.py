@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.fsdp.plan import Plan, stored_element
+from memlint.memory.sharding.fsdp.plan import WrapPlan, stored_element
 from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
@@ -21,7 +21,7 @@ class ShardedState(NamedTuple):
     host: int
 
 
-def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> ShardedState:
+def kept(run: Run, units: tuple[Unit, ...], made: WrapPlan) -> ShardedState:
     """Shards and states; with CPU offload they and the gradients stand in host memory."""
     shards = _total(units, made, 2)
     trainable = _total(units, made, 1) // made.ranks
@@ -32,7 +32,7 @@ def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> ShardedState:
     return ShardedState(0, 0, 0, trainable, host)
 
 
-def _total(units: tuple[Unit, ...], made: Plan, field: int) -> int:
+def _total(units: tuple[Unit, ...], made: WrapPlan, field: int) -> int:
     """A field of `Group` summed over the model."""
     total = 0
     for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):

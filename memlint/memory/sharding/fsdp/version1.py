@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.fsdp.plan import Group, Plan, joined
+from memlint.memory.sharding.fsdp.plan import Group, WrapPlan, joined
 from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, kept, reduce_element
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -10,7 +10,7 @@ from memlint.run import Run
 _WHOLE_AFTER_FORWARD = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2")
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], made: WrapPlan) -> ModelState:
     """Shards, the gathered units in flight, and gradients that are whole until their unit is reduced."""
     state = kept(run, units, made)
     offloads = run.parallelism.fsdp.cpu_offload
@@ -34,7 +34,7 @@ def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
     )
 
 
-def _unreduced(units: tuple[Unit, ...], made: Plan) -> int:
+def _unreduced(units: tuple[Unit, ...], made: WrapPlan) -> int:
     """`no_sync` leaves every unit's gradient whole, in the compute dtype (_runtime_utils.py:743)."""
     total = 0
     for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):
@@ -42,7 +42,7 @@ def _unreduced(units: tuple[Unit, ...], made: Plan) -> int:
     return made.element * total
 
 
-def _units(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> tuple[UnitState, ...]:
+def _units(run: Run, units: tuple[Unit, ...], made: WrapPlan, root: Group) -> tuple[UnitState, ...]:
     wrapped = _everything(units, made) - root.numel
     largest = max((g.numel for groups in made.wrapped for g in groups), default=0)
     states = []
@@ -60,7 +60,7 @@ def _units(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> tuple[
     return tuple(states)
 
 
-def _stays(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group) -> int:
+def _stays(run: Run, made: WrapPlan, groups: tuple[Group, ...], rest: Group) -> int:
     """Bytes more (or less) once a unit's backward is over: its reduced gradients; the root's parts wait for the
     embedding's, which comes last; without resharding after the forward its parameters are freed now."""
     stays = made.element * rest.trainable
@@ -71,19 +71,19 @@ def _stays(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group) -> int:
     return stays
 
 
-def _everything(units: tuple[Unit, ...], made: Plan) -> int:
+def _everything(units: tuple[Unit, ...], made: WrapPlan) -> int:
     return sum(
         (sum(g.numel for g in groups) + rest.numel) * unit.repeat
         for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True)
     )
 
 
-def _whole_after_forward(run: Run, units: tuple[Unit, ...], made: Plan, root: Group) -> int:
+def _whole_after_forward(run: Run, units: tuple[Unit, ...], made: WrapPlan, root: Group) -> int:
     kept = run.parallelism.fsdp.strategy in _WHOLE_AFTER_FORWARD
     return _everything(units, made) - root.numel if kept else 0
 
 
-def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int:
+def _forward(run: Run, mine: int, largest: int, made: WrapPlan, wrapped: int) -> int:
     """Elements gathered beside the root's, which stay from the forward's begin to the backward's end
     (_runtime_utils.py, _post_forward_reshard). In mixed precision a unit's shard is first cast (`_mp_shard`)."""
     fsdp = run.parallelism.fsdp
@@ -97,14 +97,14 @@ def _forward(run: Run, mine: int, largest: int, made: Plan, wrapped: int) -> int
     return mine + ahead + cast
 
 
-def _backward(run: Run, mine: int, ahead: int, made: Plan, wrapped: int) -> int:
+def _backward(run: Run, mine: int, ahead: int, made: WrapPlan, wrapped: int) -> int:
     fsdp = run.parallelism.fsdp
     if fsdp.strategy in _WHOLE_AFTER_FORWARD or (fsdp.strategy == "NO_SHARD" and made.master == made.element):
         return _forward(run, mine, ahead, made, wrapped)
     return mine + (ahead if fsdp.backward_prefetch != "NONE" else 0)
 
 
-def _gradients(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group, root: int) -> tuple[int, int]:
+def _gradients(run: Run, made: WrapPlan, groups: tuple[Group, ...], rest: Group, root: int) -> tuple[int, int]:
     """Bytes of whole gradients (while the activations are at their peak: one matrix's; at the end). The parts'
     gradients are concatenated into the flat one (the backward of `split`), so both are alive once: a unit's at its end,
     the root's (`root` elements) when the embedding is done."""
@@ -116,7 +116,7 @@ def _gradients(run: Run, made: Plan, groups: tuple[Group, ...], rest: Group, roo
     return element * (largest + rest.trainable), end
 
 
-def _save(run: Run, made: Plan, root: Group) -> int:
+def _save(run: Run, made: WrapPlan, root: Group) -> int:
     """A full state dict gathers the root and one unit at a time in the shards' dtype."""
     if not run.saving.gathers_full_weights and run.parallelism.fsdp.state_dict_type != "FULL_STATE_DICT":
         return 0
@@ -124,6 +124,6 @@ def _save(run: Run, made: Plan, root: Group) -> int:
     return made.master * (root.numel + largest)
 
 
-def _load(run: Run, made: Plan, state: ShardedState, root: Group) -> int:
+def _load(run: Run, made: WrapPlan, state: ShardedState, root: Group) -> int:
     largest = max((g.numel for groups in made.wrapped for g in groups), default=0)
     return state.shards + made.master * max(largest, root.numel)

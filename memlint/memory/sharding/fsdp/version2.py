@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.fsdp.plan import Group, Plan, joined
+from memlint.memory.sharding.fsdp.plan import Group, WrapPlan, joined
 from memlint.memory.sharding.fsdp.state import accumulates, kept, reduce_element
 from memlint.memory.sharding.zero.layout import tied_elements, tied_gradient
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Plan) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], made: WrapPlan) -> ModelState:
     """Shards; per unit the gathered parameters, the buffers they come through and gradients until reduced."""
     state = kept(run, units, made)
     walk = _Walk(run, units, made)
@@ -40,7 +40,7 @@ def _keeps_unreduced(run: Run) -> bool:
     return accumulates(run) and not older
 
 
-def _saving(run: Run, units: tuple[Unit, ...], made: Plan) -> int:
+def _saving(run: Run, units: tuple[Unit, ...], made: WrapPlan) -> int:
     """A full state dict is gathered tensor by tensor, each with the buffer of its all-gather."""
     if not run.saving.gathers_full_weights:
         return 0
@@ -55,7 +55,7 @@ class _Walk:
     gathered from the start. Without a wrap policy the whole model is one group.
     """
 
-    def __init__(self, run: Run, units: tuple[Unit, ...], made: Plan) -> None:
+    def __init__(self, run: Run, units: tuple[Unit, ...], made: WrapPlan) -> None:
         self.made = made
         self.units = units
         fsdp = run.parallelism.fsdp

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.zero.layout import Layout
+from memlint.memory.sharding.zero.layout import ZeroLayout
 from memlint.run import Run
 
 
-def partition_host_bytes(run: Run, made: Layout, shares: list[int], states: int, owned: int) -> int:
+def partition_host_bytes(run: Run, made: ZeroLayout, shares: list[int], states: int, owned: int) -> int:
     """Stages 1 and 2: fp32 master, its gradient, states, a half copy on its way back to the GPU, the largest
     gradient, and the accumulated half gradients (deepspeed 0.19.8 stage_1_and_2.py:558-575, :652-656, :937, :1824).
     All but the states are pinned where pinning is on."""

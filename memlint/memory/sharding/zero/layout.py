@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run
@@ -13,7 +13,7 @@ _MOST_TENSORS = 1_000_000  # tensors are listed one by one here: a hostile confi
 _UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
 
 
-class Layout(NamedTuple):
+class ZeroLayout(NamedTuple):
     """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable element
     counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest; `master` bytes of
     a master weight and of the gradient that the optimizer sees (0.19.8 stage_1_and_2.py:336, stage3.py:304,
@@ -28,10 +28,10 @@ class Layout(NamedTuple):
     master: int = 4
 
 
-def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
-    """Raises `Missing` when the number of ranks is unknown or the model absurd."""
+def layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
+    """Raises `MissingValue` when the number of ranks is unknown or the model absurd."""
     if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MOST_TENSORS:
-        raise Missing("model.architecture", "its configuration names more tensors than any model has")
+        raise MissingValue("model.architecture", "its configuration names more tensors than any model has")
     dtype = engine_dtype(run)
     accumulation = run.precision.grad_dtype or dtype
     decayed: list[int] = []
@@ -48,7 +48,7 @@ def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
     trainable = sum(map(sum, groups))
     largest = max(map(max, groups), default=0)
     master = BYTES[run.precision.master_dtype]
-    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
+    return ZeroLayout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
 
 
 def engine_dtype(run: Run) -> str:
@@ -67,7 +67,7 @@ def ranks(run: Run) -> int:
     size = parallel.data_parallel_size
     if not isinstance(size, int):
         if not isinstance(parallel.world_size, int):
-            raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+            raise MissingValue("parallelism.world_size", "how many GPUs share the model's state is not known")
         return max(1, parallel.world_size // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
     return max(1, size * parallel.sequence_parallel_size)
 
@@ -82,9 +82,9 @@ def ranks_per_node(run: Run) -> int:
 
 
 def known(value: object, field: str) -> int:
-    """An integer knob. Raises `Missing` where the file's `auto` could not be filled."""
+    """An integer knob. Raises `MissingValue` where the file's `auto` could not be filled."""
     if value is UNKNOWN or not isinstance(value, (int, float)):
-        raise Missing(field, "`auto` can only be filled when the model's hidden size is known")
+        raise MissingValue(field, "`auto` can only be filled when the model's hidden size is known")
     return int(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.sharding.zero import stage0 as zero_stage0
 from memlint.memory.sharding.zero import stage3 as zero_stage3
 from memlint.memory.sharding.zero import stages12 as zero_stages12
@@ -12,7 +12,7 @@ from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """One `UnitState` per unit. Raises `Missing` when the stage, the ranks or a knob is unknown.
+    """One `UnitState` per unit. Raises `MissingValue` when the stage, the ranks or a knob is unknown.
 
     `gradient_live` of a unit holds every buffer that exists only during the backward (the reduction
     buckets of stages 1 and 2, made at its first gradient and freed at its end); what exists all the time
@@ -20,7 +20,7 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """
     stage = run.parallelism.zero.stage
     if not isinstance(stage, int):
-        raise Missing("parallelism.zero.stage", "the ZeRO stage is not known")
+        raise MissingValue("parallelism.zero.stage", "the ZeRO stage is not known")
     made = layout(run, units)
     if stage == 0:
         return zero_stage0.place(run, units, made)

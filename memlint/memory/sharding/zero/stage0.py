@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.zero.layout import Layout
+from memlint.memory.sharding.zero.layout import ZeroLayout
 from memlint.memory.sharding.zero.stages12 import engine_weights, piling
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
@@ -11,7 +11,7 @@ from memlint.run import Run
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspeed 0.19.8 runtime/engine.py
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], made: ZeroLayout) -> ModelState:
     """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step, beside the half ones:
     tensor by tensor (runtime/fp16/unfused_optimizer.py:218-222), or with DeepSpeed's FusedAdam first as tensors, then
     flat (fused_optimizer.py:285)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from memlint.memory import optimizers as optimizer
 from memlint.memory.sharding.zero.host import held
 from memlint.memory.sharding.zero.layout import (
-    Layout,
+    ZeroLayout,
     flat,
     is_quantized,
     known,
@@ -16,7 +16,7 @@ from memlint.memory.sharding.zero.layout import (
     tied_elements,
     tied_gradient,
 )
-from memlint.memory.sharding.zero.trace import Gathered, Knobs, Module, Replay, Segment, replay
+from memlint.memory.sharding.zero.trace import Gathered, Knobs, ModuleCall, RepeatedUnit, Replay, replay
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import UNKNOWN, Run
 
@@ -24,7 +24,7 @@ _EXPERTS = ".experts"
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], made: ZeroLayout) -> ModelState:
     """Partitions, the parameters that persist, and what is gathered per unit."""
     loaded, packed = _whole(units), any(t.dtype in _PACKED for unit in units for t in unit.tensors)
     units = tuple(unit._replace(tensors=tuple(_as_stored(t, made.element) for t in unit.tensors)) for unit in units)
@@ -66,7 +66,7 @@ class _States:
     A partial offload (`ratio`) leaves the first sub-groups on the GPU (:1105).
     """
 
-    def __init__(self, run: Run, made: Layout, shards: int) -> None:
+    def __init__(self, run: Run, made: ZeroLayout, shards: int) -> None:
         groups = [[-(-numel // shards) for numel in group] for group in made.groups]
         limit = known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
         subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
@@ -81,7 +81,7 @@ class _States:
         largest = max((numel for group in groups for numel in group), default=0)
         self.step = 0 if offloads else _step(made, largest, subgroups, [memory.step_temporaries for memory in memories])
 
-    def _gradients_there(self, run: Run, made: Layout, subgroups: list[int]) -> int:
+    def _gradients_there(self, run: Run, made: ZeroLayout, subgroups: list[int]) -> int:
         """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
         pinned = run.offload.optimizer_pinned
         return sum(held(made.master * elements, pinned) for elements in subgroups) + held(
@@ -167,7 +167,7 @@ def _subgroups(group: list[int], limit: int) -> list[int]:
     return [*found, size] if size else found
 
 
-def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
+def _step(made: ZeroLayout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
     """The norm in fp64 one tensor at a time (:2457), then per sub-group its flat copy, the fp32 gradient made of it
     (:2686) and what the optimizer needs beside that."""
     copy = made.accumulation if made.accumulation != made.master else 0
@@ -175,13 +175,15 @@ def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[in
     return max(8 * largest, *steps) if steps else 0
 
 
-def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
+def _secondary(run: Run, weights: _Weights, made: ZeroLayout) -> int:
     """hpZ: a second partition within a small group of ranks, alive from the forward to the step."""
     group = run.parallelism.zero.hpz_partition_size
     return weights.unsharded // group if group > 1 and made.ranks > group else 0
 
 
-def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, secondary: int) -> tuple[UnitState, ...]:
+def _units(
+    run: Run, units: tuple[Unit, ...], made: ZeroLayout, gathered: Replay, secondary: int
+) -> tuple[UnitState, ...]:
     states = []
     for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
         states.append(
@@ -196,7 +198,7 @@ def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, se
     return tuple(states)
 
 
-def _reducing(run: Run, unit: Unit, made: Layout, first: bool) -> int:
+def _reducing(run: Run, unit: Unit, made: ZeroLayout, first: bool) -> int:
     """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
     (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122); `first` in backward finds it empty."""
     largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
@@ -220,7 +222,7 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     segments = [
-        Segment(
+        RepeatedUnit(
             _modules(unit, weights.threshold, bool(zero.leaf_modules)),
             unit.repeat,
             checkpointing and unit.name == "layer",
@@ -229,30 +231,30 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     ]
     tied = tied_elements(run, units)
     if tied:
-        head = Module((), tied) if tied <= weights.threshold else Module((), tied=True)
+        head = ModuleCall((), tied) if tied <= weights.threshold else ModuleCall((), tied=True)
         segments[-1] = segments[-1]._replace(modules=(*segments[-1].modules, head))
     return replay(tuple(segments), knobs)
 
 
-def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[Module, ...]:
+def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[ModuleCall, ...]:
     """A unit's module visits in order: containers first, then each module with its parameters; experts that are
     modules of their own one after the other, or all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`)."""
     by_module: dict[str, list[Tensor]] = {}
     for tensor in unit.tensors:
         if not is_quantized(tensor):
             by_module.setdefault(_module(tensor, leaves), []).append(tensor)
-    found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
+    found = [ModuleCall(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
     for tensors in by_module.values():
         copies = 1 if leaves else min(t.copies for t in tensors)
         found += [_visited(tensors, copies, threshold)] * copies
     return tuple(found)
 
 
-def _visited(tensors: list[Tensor], parts: int, threshold: int) -> Module:
+def _visited(tensors: list[Tensor], parts: int, threshold: int) -> ModuleCall:
     """One of `parts` equal modules that own `tensors` together."""
     gathered = [t.numel for t in tensors for _ in range(t.copies // parts) if t.numel > threshold]
     persistent = sum(t.numel * t.copies // parts for t in tensors if t.numel <= threshold)
-    return Module(tuple(gathered), persistent)
+    return ModuleCall(tuple(gathered), persistent)
 
 
 def _module(tensor: Tensor, leaves: bool) -> str:

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from memlint.memory import optimizers as optimizer
 from memlint.memory.sharding.zero.host import partition_host_bytes
-from memlint.memory.sharding.zero.layout import Layout, flat, is_quantized, known, ranks_per_node, tied_gradient
+from memlint.memory.sharding.zero.layout import ZeroLayout, flat, is_quantized, known, ranks_per_node, tied_gradient
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
@@ -18,14 +18,14 @@ _RANKS_LOOKED_AT = 64  # beyond, partitions are smaller than the first tensors a
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], made: ZeroLayout) -> ModelState:
     """Sharded states; gradients pass through the reduction bucket into the rank's share."""
     if made.accumulation == 4 and made.element == 2 and run.parallelism.zero.stage == 1 and not _offloads(run):
         return _bf16_optimizer(run, units, made)
     return _partitioned(run, units, made)
 
 
-def _partitioned(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def _partitioned(run: Run, units: tuple[Unit, ...], made: ZeroLayout) -> ModelState:
     shares = [_share(group, made.ranks) for group in made.groups]
     offloads = _offloads(run)
     weights = engine_weights(units, made.element)
@@ -58,7 +58,7 @@ class _Gradients:
         self.filled = filled
 
 
-def _kept_gradients(run: Run, made: Layout, owned: int, shares: int) -> _Gradients:
+def _kept_gradients(run: Run, made: ZeroLayout, owned: int, shares: int) -> _Gradients:
     """What reduced gradients occupy. Stage 2 keeps the rank's own; an accumulation keeps them twice while a
     backward runs: `grads_in_partition` is made anew and added to the old ones (:1045). In the fp32 share the own
     gradients that were too large for the bucket stay beside it until the end (:2179-2182)."""
@@ -76,7 +76,7 @@ def _kept_gradients(run: Run, made: Layout, owned: int, shares: int) -> _Gradien
     return _Gradients(own if accumulates else 0, own * (2 if accumulates else 1))
 
 
-def _stage1_gradients(run: Run, made: Layout, owned: int, resident: int) -> _Gradients:
+def _stage1_gradients(run: Run, made: ZeroLayout, owned: int, resident: int) -> _Gradients:
     """All of them; with overlap they are moved into the bucket as they come, but for those larger than it."""
     if not run.parallelism.zero.overlap_comm:
         return _Gradients(resident, made.element * made.trainable)
@@ -86,7 +86,7 @@ def _stage1_gradients(run: Run, made: Layout, owned: int, resident: int) -> _Gra
     return _Gradients(resident, max(resident, made.element * (owned + others)))
 
 
-def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradients) -> tuple[UnitState, ...]:
+def _backward(run: Run, units: tuple[Unit, ...], made: ZeroLayout, gradients: _Gradients) -> tuple[UnitState, ...]:
     """The buckets and the rank's own gradients appear when the first gradient is complete, which is the head's: beside
     the logits there is only that. A tensor larger than the bucket stays alone until it is reduced (:1445-1449)."""
     buffers = _Buffers(run, made)
@@ -108,7 +108,7 @@ def _backward(run: Run, units: tuple[Unit, ...], made: Layout, gradients: _Gradi
 class _Buffers:
     """Bytes: `whole`, the reduction buckets; `copy`, what a reduction flattens of a full one."""
 
-    def __init__(self, run: Run, made: Layout) -> None:
+    def __init__(self, run: Run, made: ZeroLayout) -> None:
         zero = run.parallelism.zero
         bucket = known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
         self.filled = made.element * min(bucket, made.trainable)
@@ -120,7 +120,7 @@ class _Buffers:
         self.resident = self.whole if zero.stage == 1 and _accumulates(run) else 0
 
 
-def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _Buffers) -> tuple[UnitState, ...]:
+def _stage1_backward(run: Run, units: tuple[Unit, ...], made: ZeroLayout, buffers: _Buffers) -> tuple[UnitState, ...]:
     """Gradients pile up whole; after the last unit they go through the bucket, and the rank's own are copied out of it
     (`reduce_gradients`, :958)."""
     owned = made.element * sum(_owned(group, made.ranks) for group in made.groups)
@@ -141,7 +141,7 @@ def _stage1_backward(run: Run, units: tuple[Unit, ...], made: Layout, buffers: _
     return tuple(states)
 
 
-def _step(made: Layout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
+def _step(made: ZeroLayout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
     """(gradient share in the master's dtype, what comes on top): norms in fp64 (:2684), then per group the flat copy
     and its conversion (:3112-3118), then the optimizer's own temporaries. The half gradients of all groups are views
     of one buffer (`grads_in_partition`): it lives until the last group is flattened, so through the first one's
@@ -158,7 +158,7 @@ def _step(made: Layout, shares: list[int], owned: int, temporaries: list[int]) -
     return gradient, max(own + converted, own + 8 * made.largest - gradient, updating)
 
 
-def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def _bf16_optimizer(run: Run, units: tuple[Unit, ...], made: ZeroLayout) -> ModelState:
     """Stage 1 with bf16 weights and fp32 accumulation is another engine (engine.py:2305, bf16_optimizer.py): every
     gradient whole in fp32 from the start, the half ones beside them until the step (`immediate_grad_update` is off),
     then averaged through a flat fp32 copy cast to the communication dtype (engine.py:3073)."""

@@ -17,7 +17,7 @@ from itertools import accumulate
 from memlint._record import NamedTuple
 
 
-class Module(NamedTuple):
+class ModuleCall(NamedTuple):
     """One module visit: the element counts of its own parameters that are gathered, and of those that persist.
 
     `tied`: the head of tied embeddings, which uses the first module's parameters again.
@@ -51,10 +51,10 @@ class Replay(NamedTuple):
     at_loss: int
 
 
-class Segment(NamedTuple):
+class RepeatedUnit(NamedTuple):
     """`repeat` equal units one after the other; `checkpointed`: each runs forward again in the backward."""
 
-    modules: tuple[Module, ...]
+    modules: tuple[ModuleCall, ...]
     repeat: int = 1
     checkpointed: bool = False
 
@@ -65,7 +65,7 @@ class _Visit(NamedTuple):
     numel: int  # persistent ones included: what counts for the reuse distance
 
 
-def replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
+def replay(segments: tuple[RepeatedUnit, ...], knobs: Knobs) -> Replay:
     """Peak gathered elements per segment, in forward and in backward, in a step whose trace is known (the third on).
 
     Ranks matter by what they add to a parameter that does not divide among them.
@@ -76,7 +76,7 @@ def replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
 
 
 @lru_cache(maxsize=512)
-def _replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
+def _replay(segments: tuple[RepeatedUnit, ...], knobs: Knobs) -> Replay:
     sizes: list[int] = []
     forward = [visits for i, segment in enumerate(segments) for visits in _forward(i, segment, sizes, knobs)]
     order = [visit for visits in forward for visit in visits]
@@ -102,7 +102,7 @@ def _peaks(coordinator: _Coordinator, visits: range, segments: int) -> list[int]
     return peaks
 
 
-def _forward(number: int, segment: Segment, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
+def _forward(number: int, segment: RepeatedUnit, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
     """The visits of each unit of a segment, which is cut to the length beyond which nothing changes."""
     return [
         [_visit(number, module, sizes) for module in segment.modules]
@@ -110,14 +110,14 @@ def _forward(number: int, segment: Segment, sizes: list[int], knobs: Knobs) -> l
     ]
 
 
-def _visit(number: int, module: Module, sizes: list[int]) -> _Visit:
+def _visit(number: int, module: ModuleCall, sizes: list[int]) -> _Visit:
     first = len(sizes)
     sizes.extend(module.gathered)
     parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
     return _Visit(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
 
 
-def _length(segment: Segment, knobs: Knobs) -> int:
+def _length(segment: RepeatedUnit, knobs: Knobs) -> int:
     """Units that the prefetcher and the reuse distance can span on both sides of the turn, and some."""
     size = sum(sum(module.gathered) for module in segment.modules)
     if not size:
