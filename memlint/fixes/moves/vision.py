@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.fixes.step import ProposedChange
 from memlint.memory.vision.images import tokens_seen
-from memlint.run import Run
+from memlint.run import Run, Unknown
 
 # 1024, 768, 512 and 256 squared; 589824 and 65536 are LLaMA-Factory's defaults for images and for a video's frames
 # (0.9.5 hparams/model_args.py, ProcessorArguments).
@@ -18,9 +18,9 @@ _ENOUGH_TO_READ = 262_144
 def pixels(run: Run) -> Iterator[ProposedChange]:
     """Patches, and tokens where a tower has no fixed number for an image, grow with pixels (Qwen2-VL: one token for
     28 x 28, arXiv 2409.12191, section 2.1). What is small in a picture is lost, text first."""
-    if not _grows_with_pixels(run):
-        return
     images, videos = run.sequence.image_max_pixels, run.sequence.video_max_pixels
+    if isinstance(images, Unknown) or isinstance(videos, Unknown) or not _grows_with_pixels(run):
+        return
     for size in _SIZES:
         changes: dict[str, Any] = {}
         if images > size:
