@@ -115,7 +115,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if compares(run):
         load, forward, *rest = found
         compared = _reference_forward(run, shared, computed, state, others)
-        found = (load, evaluation.beside_the_policy(shared, forward, walked.held, compared), *rest)
+        found = (load, evaluation.beside_the_policy(shared, forward, walked.saved_activations, compared), *rest)
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
@@ -336,7 +336,7 @@ def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str
         "gradients_bytes": state.gradients_at_step,
         "activations_bytes": peak.components["activations"],
         "logits_bytes": peak.components["logits"],
-        "kept_activations_bytes": walked.held,
+        "kept_activations_bytes": walked.saved_activations,
         "whole_logits_bytes": 0 if kind_of(run) in FUSED else walked.logits,
         "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,

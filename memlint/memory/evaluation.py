@@ -29,7 +29,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
         parts["activations"] += max(1, run.evaluation.num_beams) * cache_bytes(
-            shared.architecture, batch, shared.tokens.length + new, shared.kernels.half or _HALF
+            shared.architecture, batch, shared.tokens.length + new, shared.kernels.autocast_width or _HALF
         )
     return phase("evaluation", parts)
 
@@ -63,12 +63,12 @@ def forward_without_gradients(
     peak = cached = logits = 0
     found = segments(shared._replace(run=free), units, state)
     for part in found if head else found[:-1]:
-        own = part.sizes.largest(part.profile.forward)
+        own = part.sizes.peak(part.profile.forward)
         if cached + own + part.gathered_forward > peak:
             peak = cached + own + part.gathered_forward
-            logits = part.sizes.parts(part.profile.forward)["logits"]
+            logits = part.sizes.peak_components(part.profile.forward)["logits"]
         hidden = part.sizes.of("hidden", shared.width)
-        cached += part.repeat * max(0, part.sizes.largest(part.profile.held_forward) - hidden)
+        cached += part.repeat * max(0, part.sizes.peak(part.profile.live_in_forward) - hidden)
     return peak, logits
 
 

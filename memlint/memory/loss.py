@@ -9,7 +9,7 @@ import memlint.memory.families.lookup as families
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.profile import Mode, Profile
+from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
@@ -42,7 +42,7 @@ class LossShape(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShape) -> Profile:
+def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: LossShape) -> Profile:
     """Profile from the last layer's output to the loss; its own output is the scalar loss."""
     tape = Tape(True, in_place=kernels.in_kernels)
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
@@ -55,8 +55,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShap
         return _fused(context, loss, normed)
     logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
     if loss.upcast_head:
-        half, logits = logits, ops.cast(tape, logits, FP32_BYTES)
-        tape.drop(half)
+        autocast_width, logits = logits, ops.cast(tape, logits, FP32_BYTES)
+        tape.drop(autocast_width)
     if loss.smoothing:
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
@@ -102,9 +102,9 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     if loss.norm == "centred":
         return norm.centred(context.tape, x, roles.norm, "rows")
     if loss.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if loss.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
@@ -150,7 +150,7 @@ def _in_own_dtype(context: LayerContext, logits: Value) -> Value:
     """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
     tape = context.tape
     shifted = _shifted(tape, logits)
-    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.half else shifted.width)
+    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.autocast_width else shifted.width)
     log_probabilities = ops.unary_by_result(tape, read)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
@@ -192,7 +192,7 @@ def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]
 
 def _part(tape: Tape, x: Value) -> Value:
     """A slice: its gradient is copied into zeros."""
-    x.storage.holders += 1
+    x.storage.references += 1
     found = Value(x.storage, x.extent, x.width, x.requires_grad)
     tape.node((found,), (x,))
     return found
@@ -217,23 +217,23 @@ def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value, made: tupl
 
     `made`: gradients that a fused loss computed in the forward; backward hands them out.
     """
-    in_autocast = tape.now(minus=found)
+    in_autocast = tape.live_now(minus=found)
     tape.end_autocast()
     if loss.outputs_to_fp32 and not loss.stage:
         converted = ops.cast(tape, logits, FP32_BYTES)
         tape.drop(logits)
         logits = converted
-    forward = tape.take_moments()
+    forward = tape.take_peaks()
     if not loss.keeps_logits:
         tape.drop(logits)
-    held = tape.now(minus=found)
+    held = tape.live_now(minus=found)
     tape.drop(*made)
-    tape.take_moments()
+    tape.take_peaks()
     tape.backward(found)
     if loss.keeps_logits:
         tape.drop(logits)
     tape.drop(found)
-    return Profile(forward, in_autocast, held, tape.take_moments(), tape.now())
+    return Profile(forward, in_autocast, held, tape.take_peaks(), tape.live_now())
 
 
 def _fused(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
@@ -242,20 +242,20 @@ def _fused(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
     """
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     head = context.linears["head"].weight
     copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
     if loss.kind != "chunked":
-        copies += (("logits_chunk", half or normed.width),)
-    inside = copies + (((head.extent, half),) if half and half != head.width else ())
+        copies += (("logits_chunk", autocast_width or normed.width),)
+    inside = copies + (((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ())
     made: list[Value] = []
     gradients: tuple[ParameterGradient, ...] = ()
-    if head.trains:
-        inside += ((head.extent, half or head.width),)
+    if head.trainable:
+        inside += ((head.extent, autocast_width or head.width),)
         gradients = (ParameterGradient(head.extent, head.width, head.width),)
     if loss.kind != "chunked":
         made.append(tape.new("hidden", normed.width))
-        if head.trains:
+        if head.trainable:
             made.append(tape.new(head.extent, head.width))
     tape.spike(*inside)
     found = tape.new("scalar", FP32_BYTES)

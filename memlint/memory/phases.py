@@ -69,12 +69,12 @@ def masks_bytes(shared: TrainingStep) -> int:
 
 def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS + peak.parts["weights"]
-    parts["gradients"] = state.gradients_resident + peak.parts["gradients"]
+    parts["weights"] = state.weights + _BUFFERS + peak.components["weights"]
+    parts["gradients"] = state.gradients_resident + peak.components["gradients"]
     parts["optimizer_states"] = state.optimizer_states
-    parts["activations"] = peak.parts["activations"] + constants
-    parts["logits"] = peak.parts["logits"]
-    parts["temporaries"] = peak.parts["temporaries"]
+    parts["activations"] = peak.components["activations"] + constants
+    parts["logits"] = peak.components["logits"]
+    parts["temporaries"] = peak.components["temporaries"]
     parts["communication"] = state.communication
     return phase(name, parts)
 

@@ -7,9 +7,9 @@ import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
-from memlint.memory.autograd.profile import Mode, Profile
+from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.autograd.walk import Segment, Sizes
+from memlint.memory.autograd.walk import Segment, TensorBytes
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
@@ -104,13 +104,15 @@ def kernels(run: Run, simulated: bool) -> KernelConfig:
     implementation = run.attention.implementation
     if not isinstance(implementation, str):
         raise MissingValue("attention.implementation", "say the attention implementation")
-    half = BYTES[compute] if precision.autocast else 0
+    autocast_width = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
     experts = _experts(run)
     eager = implementation == "eager"
     liger = liger_layers(run)
-    found = KernelConfig(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
+    found = KernelConfig(
+        autocast_width, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts
+    )
     found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
     own = not run.stack.use_unsloth
     found = found._replace(softmax_as_given=_softmax_as_given(run), gated_kernel=own, unpacked=_unpacked(run))
@@ -170,7 +172,7 @@ def segments(
     """Embedding, layers, head, in the order of the forward. `input_requires_grad`: of the first layer."""
     found = [_embedding_segment(shared, units[0], state.units[0])]
     lora_dropout = shared.run.method.dropout > 0
-    cached: dict[tuple[int, int], tuple[Roles, tuple[Sizes, Sizes]]] = {}
+    cached: dict[tuple[int, int], tuple[Roles, tuple[TensorBytes, TensorBytes]]] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
@@ -184,7 +186,7 @@ def segments(
             inside = elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size)
             counts.update({extent: count // inner for extent, count in inside.items()})
             counts.update(extents(unit.tensors, shared.tokens.count))
-            cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
+            cached[key] = roles(unit.tensors, lora_dropout), (TensorBytes(counts, False), TensorBytes(counts, True))
         for run, one in _alternating(shared, unit):
             found += _layer_segments(shared._replace(run=run), one, placed, *cached[key], input_requires_grad)
             shared = shared._replace(width=found[-1].profile.width)
@@ -213,7 +215,7 @@ def _layer_segments(
     unit: Unit,
     placed: UnitState,
     parts: Roles,
-    sizes: tuple[Sizes, Sizes],
+    sizes: tuple[TensorBytes, TensorBytes],
     input_requires_grad: bool,
 ) -> list[Segment]:
     """The first layer of a run of equal ones may have an input that wants no gradient, or a narrower one: what 4-bit
@@ -225,7 +227,7 @@ def _layer_segments(
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
     moved = checkpoint.offload or shared.run.offload.activations != "none"
-    mode = Mode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
+    mode = LayerMode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
     first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
     follows = mode._replace(width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit))
     if follows == mode or unit.repeat == 1:
@@ -238,18 +240,18 @@ def _layer(
     shared: TrainingStep,
     shape: DecoderLayer,
     parts: Roles,
-    sizes: tuple[Sizes, Sizes],
-    mode: Mode,
+    sizes: tuple[TensorBytes, TensorBytes],
+    mode: LayerMode,
     placed: UnitState,
     unit: Unit,
     repeat: int,
 ) -> Segment:
     profile = layer_profile(shape, parts, shared.kernels, mode)
     found = segment_of(profile, sizes[autograd_owns_grads(shared.run, placed)], placed, repeat)
-    return found._replace(left_behind=_left_behind(shared, unit, mode))
+    return found._replace(kept_after_backward=_left_behind(shared, unit, mode))
 
 
-def _left_behind(shared: TrainingStep, unit: Unit, mode: Mode) -> int:
+def _left_behind(shared: TrainingStep, unit: Unit, mode: LayerMode) -> int:
     """The leaf that a recomputed layer reads and its gradient, where FSDP1 keeps them until the backward ends.
 
     transformers before 4.52 checkpoints around the FSDP unit, so the unit's forward sees a detached leaf; the hook
@@ -272,7 +274,7 @@ def autograd_owns_grads(run: Run, placed: UnitState) -> bool:
     return placed.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
-def segment_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Segment:
+def segment_of(profile: Profile, sizes: TensorBytes, placed: UnitState, repeat: int = 1) -> Segment:
     return Segment(
         profile,
         sizes,
@@ -297,8 +299,8 @@ def _embedding_segment(shared: TrainingStep, unit: Unit, placed: UnitState) -> S
     counts["w:embedding"] = tensor.numel
     profile = embedding_profile(weight, shape, shared.kernels.in_kernels)
     if tied:
-        return segment_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
+        return segment_of(profile, TensorBytes(counts, False), placed._replace(gradient_kept=0), 1)
+    return segment_of(profile, TensorBytes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
 
 
 def _head_segment(
@@ -315,13 +317,13 @@ def _head_segment(
             placed = placed._replace(gradient_kept=placed.gradient_kept + state.units[0].gradient_kept)
     counts = dict(shared.counts)
     counts.update(extents(tensors, shared.tokens.count))
-    mode = Mode(shared.width, input_requires_grad or shared.run.checkpointing.mode not in ("none", ""))
+    mode = LayerMode(shared.width, input_requires_grad or shared.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.kernels, mode, _loss(shared))
     if state.gathered_at_loss:
         gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
         placed = placed._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    found = segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
-    return found._replace(left_behind=_kept_logits(shared, tensors))
+    found = segment_of(profile, TensorBytes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
+    return found._replace(kept_after_backward=_kept_logits(shared, tensors))
 
 
 def _kept_logits(shared: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
@@ -330,7 +332,7 @@ def _kept_logits(shared: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     if not run.loss.keeps_logits or kind_of(run) in FUSED:
         return 0
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
-    width = shared.kernels.half or (BYTES.get(head.dtype, 2) if head else 2)
+    width = shared.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
     wide = run.precision.outputs_to_fp32 or upcasts_head(run)
     return rounded(shared.counts["logits"] * (4 if wide else width))
 

@@ -89,7 +89,7 @@ def _layer(made: Run, **kernels: bool) -> tuple[float, float]:
     state = ModelState(0, 0, 0, 0, tuple(UnitState() for _ in found), 0, 0)
     layer = segments(shared, found, state)[1]
     each = 1024 * made.sequence.length  # type: ignore[operator]
-    return tuple(layer.sizes.largest(one) / each for one in (layer.profile.forward, layer.profile.backward))
+    return tuple(layer.sizes.peak(one) / each for one in (layer.profile.forward, layer.profile.backward))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import KERNEL, Parameter, Tape, Value
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import multiplied
 from memlint.memory.layers.projection import project
@@ -120,9 +120,9 @@ def _by_image(context: LayerContext, shape: TokenMixer, query: Value, key: Value
     whole = not context.family.attention.image_by_image or context.kernels.attention.startswith("flash")
     if whole:
         return core(context, shape, query, key, value)
-    parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
+    parts = [ops.slice_of(tape, x, x.extent) for x in (query, key, value)]
     mixed = core(context, shape, *parts)
-    found = ops.join(tape, (mixed,), "mixed")
+    found = ops.concat(tape, (mixed,), "mixed")
     tape.drop(mixed, *parts)
     return found
 
@@ -137,7 +137,7 @@ def core(context: LayerContext, shape: TokenMixer, query: Value, key: Value, val
 def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """FlashAttention keeps q, k, v, the output and one fp32 log-sum-exp per row and head."""
     tape, kernels = context.tape, context.kernels
-    width = kernels.half or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
+    width = kernels.autocast_width or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
     if kernels.expands_keys and shape.kv_heads != shape.heads:
         given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
@@ -154,9 +154,9 @@ def _flash_core(context: LayerContext, shape: TokenMixer, query: Value, key: Val
     temporaries: tuple[tuple[str, int], ...] = ()
     if kernels.in_kernels:
         # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
-        temporaries = ((KERNEL + "query", FP32_BYTES), (KERNEL + "head_rows", FP32_BYTES))
+        temporaries = ((KERNEL_MEMORY + "query", FP32_BYTES), (KERNEL_MEMORY + "head_rows", FP32_BYTES))
         if shape.kv_heads != shape.heads:
-            temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
+            temporaries += ((KERNEL_MEMORY + "query", query.width), (KERNEL_MEMORY + "mixed", query.width))
     kept = [query, key, value, found, logsumexp]
     if kernels.bias and kernels.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         kept.append(tape.new("bias", query.width))
@@ -172,20 +172,20 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     keys = ops.copy(tape, key, "query") if repeated else _same(key)
     values = ops.copy(tape, value, "mixed") if repeated else _same(value)
     weights = _probabilities(context, shape, query, keys)
-    product = ops.product(tape, weights, values, "mixed", context.kernels.half)
+    product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
 
 
 def _same(x: Value) -> Value:
-    x.storage.holders += 1
+    x.storage.references += 1
     return x
 
 
 def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
     tape = context.tape
-    raw = ops.product(tape, query, keys, "scores", context.kernels.half)
+    raw = ops.autocast_matmul(tape, query, keys, "scores", context.kernels.autocast_width)
     scores = ops.scale(tape, raw)
     tape.drop(raw)
     if shape.softcap:
@@ -212,14 +212,14 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
 
 def _with_sinks(tape: Tape, context: LayerContext, scores: Value) -> Value:
     """`softmax(cat(scores, sinks) - max, dtype=scores.dtype)[..., :-1]` (models/gpt_oss/modeling_gpt_oss.py)."""
-    joined = ops.join(tape, (scores,), "scores")
+    joined = ops.concat(tape, (scores,), "scores")
     apart = ops.scale(tape, joined)
     tape.drop(scores, joined)
     whole = tape.new("scores", apart.width)
-    inside = ((KERNEL + "scores", apart.width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", apart.width),) if context.kernels.in_kernels else ()
     tape.node((whole,), (apart,), (whole,), inside)
     tape.drop(apart)
-    found = ops.part(tape, whole, "scores")
+    found = ops.slice_of(tape, whole, "scores")
     tape.drop(whole)
     return found
 
@@ -243,12 +243,12 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     """
     tape = context.tape
     as_given = context.kernels.softmax_as_given or context.family.attention.softmax_as_given
-    given = as_given and not context.kernels.half
+    given = as_given and not context.kernels.autocast_width
     direct = given or (context.kernels.in_kernels and not context.kernels.bfloat16)
     width = scores.width if given else FP32_BYTES
     single = _same(scores) if direct else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
-    inside = ((KERNEL + "scores", width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", width),) if context.kernels.in_kernels else ()
     tape.node((found,), (single,), (found,), inside)
     tape.drop(single)
     return found

@@ -83,7 +83,7 @@ def _router_input(context: LayerContext, roles: Roles, x: Value) -> Value:
     tape = context.tape
     normed = norm.rms(tape, x, None, "rows")
     scaled = tape.new(normed.extent, normed.width)
-    trains = roles.router is not None and roles.router.trains
+    trains = roles.router is not None and roles.router.trainable
     tape.node((scaled,), (normed,), (normed,) if trains else ())
     found = ops.scale(tape, scaled)
     tape.drop(normed, scaled)
@@ -128,9 +128,9 @@ def _norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     if context.family.norm.centred:
         return norm.centred(context.tape, x, roles.norm, "rows")
     if shape.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if shape.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))

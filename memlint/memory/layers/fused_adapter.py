@@ -72,7 +72,7 @@ def fused_mlp(context: LayerContext, x: Value, extent: str) -> Value:
 
 def _inputs(context: LayerContext, linear: Linear, x: Value) -> tuple[Value, ...]:
     """The input as the products read it and, with dropout, what adapters read: one for the whole group."""
-    given = ops.cast(context.tape, x, context.kernels.half or x.width)
+    given = ops.cast(context.tape, x, context.kernels.autocast_width or x.width)
     return (given, ops.dropout(context.tape, given)) if linear.dropout else (given,)
 
 
@@ -119,7 +119,7 @@ def _record(
         (*inputs, *kept, *casts),
         (*remade, *ranks, *whole, *(added if context.kernels.adds_apart else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
-        late=late,
+        after_temporaries=late,
     )
     tape.drop(*inputs, *casts)
 

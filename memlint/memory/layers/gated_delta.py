@@ -56,7 +56,7 @@ def _projected(context: LayerContext, x: Value) -> tuple[Value, Value, Value, Va
     whole, small = project(context, "in_projection", x, "delta_qkvz"), project(context, "gate_projection", x, "rows*2")
     parts = ops.split(tape, whole, ("delta_key", "delta_key", MIXED, MIXED))
     copies = [ops.copy(tape, one) for one in parts]  # grouped by key heads, so that no part is contiguous
-    joined = ops.join(tape, (copies[0], copies[1], copies[2]), CONVOLVED)
+    joined = ops.concat(tape, (copies[0], copies[1], copies[2]), CONVOLVED)
     rates, decays = (ops.copy(tape, one) for one in ops.split(tape, small, (ROWS, ROWS)))
     tape.drop(*parts, *copies[:3])
     return joined, copies[3], rates, decays, (whole, small)
@@ -145,7 +145,7 @@ def _chunks(context: LayerContext, padded: tuple[Value, Value, Value], rate: Val
 
 def _times_pairs(context: LayerContext, a: Value, b: Value, pairwise: Value) -> Value:
     tape = context.tape
-    product = ops.product(tape, a, b, PAIRS, context.kernels.half)
+    product = ops.autocast_matmul(tape, a, b, PAIRS, context.kernels.autocast_width)
     found = ops.multiply(tape, product, pairwise)
     tape.drop(product)
     return found
@@ -169,19 +169,26 @@ def _scan(context: LayerContext, given: tuple[Value, ...], cumulated: Value) -> 
     """The loop over chunks. Each step keeps the state it began with and the values it added; under autocast what its
     products read, in half precision (the state twice, the values twice). A slice's gradient is as large as the whole
     before it is added."""
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     if not tape.grad:
         tape.spike(*(("delta_state", FP32_BYTES),) * 2)
         return tape.new(MIXED, FP32_BYTES)
     states, added = tape.new(STATES, FP32_BYTES), tape.new(MIXED, FP32_BYTES)
     kept: list[Value] = [states, added, *given]
-    if half:
+    if autocast_width:
         kept = [states]
-        kept += [tape.new(STATES, half), tape.new(STATES, half), tape.new(MIXED, half), tape.new(MIXED, half)]
-        kept += [tape.new(one.extent, half) for one in given[1:]]
+        kept += [
+            tape.new(STATES, autocast_width),
+            tape.new(STATES, autocast_width),
+            tape.new(MIXED, autocast_width),
+            tape.new(MIXED, autocast_width),
+        ]
+        kept += [tape.new(one.extent, autocast_width) for one in given[1:]]
     found = tape.new(MIXED, FP32_BYTES)
-    tape.node((found,), (*given, cumulated), kept, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), computed=FP32_BYTES)
-    tape.drop(states, added, *(kept[1:] if half else ()))
+    tape.node(
+        (found,), (*given, cumulated), kept, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), gradient_width=FP32_BYTES
+    )
+    tape.drop(states, added, *(kept[1:] if autocast_width else ()))
     return found
 
 
@@ -218,7 +225,7 @@ def _gated_norm(context: LayerContext, x: Value, gate: Value, weight: Parameter 
     tape.drop(normed)
     weighted = ops.scale_by_weight(tape, weight, back) if weight else ops.scale(tape, back)
     tape.drop(back)
-    acted = ops.unary_in_single(tape, gate)
+    acted = ops.unary_in_fp32(tape, gate)
     gated = ops.multiply(tape, weighted, acted)
     tape.drop(weighted, acted)
     found = ops.cast(tape, gated, x.width)

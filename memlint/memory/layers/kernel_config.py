@@ -10,13 +10,13 @@ from memlint.memory.parameter_roles import Linear
 
 
 class KernelConfig(NamedTuple):
-    """`half`: bytes of autocast's dtype, 0 without autocast.
+    """`autocast_width`: bytes of autocast's dtype, 0 without autocast.
 
     `in_kernels`: count what kernels allocate for themselves and cast what FlashAttention casts (a real CUDA
     run); False gives what a simulated step on fake tensors shows.
     """
 
-    half: int = 0
+    autocast_width: int = 0
     attention: str = "sdpa"
     in_kernels: bool = True
     mask: bool = False

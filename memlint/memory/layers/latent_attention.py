@@ -23,7 +23,7 @@ def latent(context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter
     tape.drop(compressed)
     rotated, key_rotated = _interleaved(context, turned), _interleaved(context, key_turned)
     tape.drop(turned, key_turned)
-    whole = ops.join(tape, (passed, rotated), "query")
+    whole = ops.concat(tape, (passed, rotated), "query")
     key, value = _expanded(context, normed, key_rotated)
     mixed = core(context, shape, whole, key, value)
     found = project(context, "output", mixed, "hidden")
@@ -49,7 +49,7 @@ def _expanded(context: LayerContext, latent_: Value, key_rotated: Value) -> tupl
     wide = project(context, "latent_up", latent_, "key+value")
     plain, value = ops.split(tape, wide, ("key.passed", "value"))
     tape.drop(wide)
-    key = ops.join(tape, (plain, key_rotated), "key")
+    key = ops.concat(tape, (plain, key_rotated), "key")
     tape.drop(plain)
     return key, value
 
@@ -60,11 +60,11 @@ def _interleaved(context: LayerContext, x: Value) -> Value:
     extent = x.extent + "/2"
     halves = []
     for _ in range(2):
-        first, second = ops.part(tape, x, extent), ops.part(tape, x, extent)
+        first, second = ops.slice_of(tape, x, extent), ops.slice_of(tape, x, extent)
         straight = ops.scale_by_constant(tape, first, context.cos)
         crossed = ops.scale_by_constant(tape, second, context.sin)
         halves.append(ops.add(tape, straight, crossed))
         tape.drop(straight, crossed, first, second)
-    found = ops.join(tape, (halves[0], halves[1]), x.extent)
+    found = ops.concat(tape, (halves[0], halves[1]), x.extent)
     tape.drop(*halves)
     return found

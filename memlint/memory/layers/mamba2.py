@@ -57,7 +57,7 @@ def _written_out(
     gate, given, steps = ops.split(tape, joined, (INNER, CONVOLVED, ROWS))
     narrow = activated(context, given, convolution)
     value, before, after = ops.split(tape, narrow, (INNER, GROUPED, GROUPED))
-    scanned = _scan(context, value, before, after, steps, inner is not None and inner.trains)
+    scanned = _scan(context, value, before, after, steps, inner is not None and inner.trainable)
     normed = _gated_norm(tape, scanned, gate, inner) if shape.gated_norm else _gated(tape, scanned, gate)
     tape.drop(scanned)
     back = ops.cast(tape, normed, joined.width)
@@ -90,7 +90,7 @@ def _scan(context: LayerContext, value: Value, before: Value, after: Value, step
     rest = ops.unary_by_result(tape, decay)
     faded = ops.multiply_by_row(tape, keys, rest)
     states = _einsum(context, faded, values, STATES, ("a", "b"))
-    joined = ops.join(tape, (states,), STATES)
+    joined = ops.concat(tape, (states,), STATES)
     tape.drop(states)
     carried = _einsum(context, decay, joined, STATES, ("b",))
     again = _einsum(context, queries, carried, INNER, ("a", "b"))
@@ -139,7 +139,7 @@ def _einsum(context: LayerContext, a: Value, b: Value, extent: str, copied: tupl
     what the product reads."""
     tape = context.tape
     laid = [ops.copy(tape, x) if name in copied else tape.view(x) for name, x in (("a", a), ("b", b))]
-    found = ops.product(tape, laid[0], laid[1], extent, context.kernels.half)
+    found = ops.autocast_matmul(tape, laid[0], laid[1], extent, context.kernels.autocast_width)
     tape.drop(*laid)
     return found
 
@@ -154,7 +154,7 @@ def _gated(tape: Tape, x: Value, gate: Value) -> Value:
 
 def _gated_norm(tape: Tape, x: Value, gate: Value, weight: Parameter | None) -> Value:
     """`weight * norm(x * silu(gate.float()))` on the scan's fp32 output."""
-    acted = ops.unary_in_single(tape, gate)
+    acted = ops.unary_in_fp32(tape, gate)
     gated = ops.multiply(tape, x, acted)
     tape.drop(acted)
     root = reciprocal_root(tape, gated, ROWS)

@@ -101,7 +101,7 @@ def activate(context: LayerContext, name: str, x: Value) -> Value:
     """
     tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        wide = name == "gelu_new" and context.kernels.half and context.kernels.in_kernels
+        wide = name == "gelu_new" and context.kernels.autocast_width and context.kernels.in_kernels
         return _gelu_by_parts(tape, x, ops.FP32_BYTES if wide else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
@@ -128,7 +128,7 @@ def _relu_squared(context: LayerContext, x: Value) -> Value:
     """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
     tape = context.tape
     positive = ops.unary_by_result(tape, x)
-    wide = context.kernels.half and context.kernels.in_kernels
+    wide = context.kernels.autocast_width and context.kernels.in_kernels
     base = ops.cast(tape, positive, ops.FP32_BYTES if wide else x.width)
     found = ops.unary(tape, base, 2)
     tape.drop(positive, base)
@@ -139,11 +139,11 @@ def _xielu(context: LayerContext, x: Value) -> Value:
     """`where(x > 0, a * x * x + b * x, (expm1(min(x, eps)) - x) * c + b * x)` with a and c that train (transformers
     5.23 activations.py, XIELUActivation without its CUDA kernel); fp32 under autocast, as softplus and expm1 are."""
     tape, extent = context.tape, x.extent
-    width = ops.FP32_BYTES if context.kernels.half else x.width
-    trains = context.linears["down"].weight.trains
+    width = ops.FP32_BYTES if context.kernels.autocast_width else x.width
+    trains = context.linears["down"].weight.trainable
     mask = tape.new(extent, 1)
     first = tape.new(extent, width)
-    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), computed=width)
+    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), gradient_width=width)
     squared = ops.multiply(tape, first, x)
     tape.drop(first)
     positive = _plus_scaled(tape, squared, x)

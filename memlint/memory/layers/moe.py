@@ -55,7 +55,7 @@ def _shared(context: LayerContext, shape: Mlp, x: Value) -> Value:
 def _every(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """Llama 4: all tokens once for each expert, batched products, the shared expert, and the sum over the experts
     (transformers 5.23 models/llama4/modeling_llama4.py, Llama4TextMoe and Llama4TextExperts)."""
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     repeated = tape.new("chosen_hidden", x.width)
     tape.node((repeated,), (x,))
     routed = _weighted(tape, repeated, scores)
@@ -64,12 +64,16 @@ def _every(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: 
     if gate_up is not None and gate_up.quantized and not gate_up.adapted:
         produced = _one_by_one(tape, routed)
         return _summed(context, shape, x, routed, produced)
-    both = ops.linear(tape, routed, experts.get("gate_up") or Parameter("w:experts", x.width), "chosen_inner*2", half)
+    both = ops.linear(
+        tape, routed, experts.get("gate_up") or Parameter("w:experts", x.width), "chosen_inner*2", autocast_width
+    )
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
     active = activate(context, shape.activation, gate)
     inner = ops.multiply(tape, active, up)
     tape.drop(active)
-    produced = ops.linear(tape, inner, experts.get("down") or Parameter("w:experts", x.width), "chosen_hidden", half)
+    produced = ops.linear(
+        tape, inner, experts.get("down") or Parameter("w:experts", x.width), "chosen_hidden", autocast_width
+    )
     tape.drop(inner, both, gate, up)
     return _summed(context, shape, x, routed, produced)
 
@@ -104,8 +108,10 @@ def _route(context: LayerContext, roles: Roles, x: Value) -> Value:
     """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
     traits = context.family.experts
-    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.half)
-    logits = ops.linear(tape, x, roles.router or Parameter("w:router", x.width), "routes", context.kernels.half)
+    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.autocast_width)
+    logits = ops.linear(
+        tape, x, roles.router or Parameter("w:router", x.width), "routes", context.kernels.autocast_width
+    )
     single = ops.cast(tape, logits, FP32_BYTES)
     probabilities = ops.unary_by_result(tape, single)
     tape.drop(single)
@@ -204,9 +210,9 @@ def _copied(tape: Tape, x: Value, held: Parameter, extent: str) -> Value:
     given = ops.cast(tape, x, held.width or x.width)
     copy = tape.new(held.extent, held.width)
     found = tape.new(extent, given.width)
-    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trains else ()
-    scattered = ((held.extent, given.width),) if held.trains else ()
-    tape.node((found,), (given,), (given, copy) if held.trains else (copy,), scattered, weights=gradients)
+    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trainable else ()
+    scattered = ((held.extent, given.width),) if held.trainable else ()
+    tape.node((found,), (given,), (given, copy) if held.trainable else (copy,), scattered, weights=gradients)
     tape.drop(given, copy)
     return found
 
@@ -218,8 +224,8 @@ def grouped(tape: Tape, x: Value, weight: Parameter | None, extent: str, named: 
     if held.adapted:
         return _folded(tape, given, held, extent, named)
     found = tape.new(extent, given.width)
-    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trains else ()
-    tape.node((found,), (given,), (given,) if held.trains else (), weights=gradients)
+    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trainable else ()
+    tape.node((found,), (given,), (given,) if held.trainable else (), weights=gradients)
     tape.drop(given)
     return found
 
@@ -243,12 +249,12 @@ def _weighted(tape: Tape, produced: Value, scores: Value) -> Value:
     """Rows times their score; the scores' gradient is a full product until the rows' has its dtype, then its sum
     (torch/csrc/autograd/engine.cpp, validate_outputs: gradients one after the other)."""
     width = max(produced.width, scores.width)
-    scores.storage.holders += 1
+    scores.storage.references += 1
     spread = Value(scores.storage, "chosen_hidden", width, scores.requires_grad)
     tape.node((spread,), (scores,))
     found = tape.new("chosen_hidden", width)
     saved = [value for value, other in ((produced, spread), (spread, produced)) if other.requires_grad]
-    tape.node((found,), (produced, spread), saved, computed=width)
+    tape.node((found,), (produced, spread), saved, gradient_width=width)
     tape.drop(spread)
     return found
 

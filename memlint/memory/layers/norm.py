@@ -33,9 +33,9 @@ def liger_rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, in_plac
     but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
     found = tape.new(x.extent, x.width)
     root = tape.new(rows, FP32_BYTES)
-    trains = weight is not None and weight.trains
+    trains = weight is not None and weight.trainable
     gradient = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
-    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_arriving=True)
+    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_incoming=True)
     tape.drop(root)
     return found
 
@@ -56,7 +56,7 @@ def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> V
 
 def _gemma_tail(tape: Tape, normed: Value, weight: Parameter | None, width: int) -> Value:
     scaled = ops.scale_by_weight(tape, weight._replace(width=FP32_BYTES), normed) if weight else ops.scale(tape, normed)
-    if weight and not weight.trains:
+    if weight and not weight.trainable:
         pass
     tape.drop(normed)
     found = ops.cast(tape, scaled, width)
@@ -64,22 +64,22 @@ def _gemma_tail(tape: Tape, normed: Value, weight: Parameter | None, width: int)
     return found
 
 
-def layer(tape: Tape, x: Value, weight: Parameter | None, rows: str, half: int) -> Value:
+def layer(tape: Tape, x: Value, weight: Parameter | None, rows: str, autocast_width: int) -> Value:
     """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
-    given = ops.cast(tape, x, FP32_BYTES if half else x.width)
+    given = ops.cast(tape, x, FP32_BYTES if autocast_width else x.width)
     found = tape.new(x.extent, given.width)
     mean, deviation = tape.new(rows, FP32_BYTES), tape.new(rows, FP32_BYTES)
-    trains = weight is not None and weight.trains
+    trains = weight is not None and weight.trainable
     gradient = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
     tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
     tape.drop(mean, deviation, given)
     return found
 
 
-def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
+def layer_no_affine(tape: Tape, x: Value, rows: str, autocast_width: int) -> Value:
     """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
     single = ops.cast(tape, x, FP32_BYTES)
-    normed = layer(tape, single, None, rows, half)
+    normed = layer(tape, single, None, rows, autocast_width)
     tape.drop(single)
     found = ops.cast(tape, normed, x.width)
     tape.drop(normed)

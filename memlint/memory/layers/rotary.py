@@ -25,14 +25,14 @@ def rotate(context: LayerContext, x: Value, fraction: float, in_fp32: bool = Fal
         turned = _rotate_all(context, x)
         if not context.family.rotary.by_axis:
             return turned
-        joined = ops.join(tape, (turned,), x.extent)
+        joined = ops.concat(tape, (turned,), x.extent)
         tape.drop(turned)
         return joined
     turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
     turned, rest = ops.split(tape, x, (turned_extent, rest_extent))
     rotated = _rotate_all(context, turned)
     tape.drop(turned)
-    found = ops.join(tape, (rotated, rest), x.extent)
+    found = ops.concat(tape, (rotated, rest), x.extent)
     tape.drop(rotated, rest)
     return found
 
@@ -67,8 +67,8 @@ def _rotate_all(context: LayerContext, x: Value) -> Value:
 
 def _rotate_half(tape: Tape, x: Value) -> Value:
     extent = x.extent + "/2"
-    first, second = ops.part(tape, x, extent), ops.part(tape, x, extent)
+    first, second = ops.slice_of(tape, x, extent), ops.slice_of(tape, x, extent)
     turned = ops.scale(tape, second)
-    found = ops.join(tape, (turned, first), x.extent)
+    found = ops.concat(tape, (turned, first), x.extent)
     tape.drop(first, second, turned)
     return found

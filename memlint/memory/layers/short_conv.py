@@ -37,9 +37,9 @@ def activated(context: LayerContext, x: Value, weight: Parameter | None) -> Valu
 
 def depthwise(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
     """A convolution over time, channel by channel: keeps its input as it read it."""
-    tape, half = context.tape, context.kernels.half
-    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight and weight.trains else ()
-    given = ops.cast(tape, x, half or (weight.width if weight else x.width))
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight and weight.trainable else ()
+    given = ops.cast(tape, x, autocast_width or (weight.width if weight else x.width))
     found = tape.new(x.extent, given.width)
     tape.node((found,), (given,), (given,), weights=gradients)
     tape.drop(given)

@@ -13,7 +13,7 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.profile import Profile, finish
+from memlint.memory.autograd.profile import Profile, finish_profile
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
@@ -62,7 +62,7 @@ def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, in
         x = _normed(tape, entry, kernels, x)
     if entry.asks and entry.asks_late:
         _ask(x)
-    return finish(tape, x), x.width
+    return finish_profile(tape, x), x.width
 
 
 def _adding(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
@@ -73,7 +73,7 @@ def _adding(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
 
 def _normed(tape: Tape, entry: TowerEntry, kernels: KernelConfig, x: Value) -> Value:
     if entry.norm_kind == "layer":
-        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.half))
+        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
     return _taken(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
 
 
@@ -84,7 +84,9 @@ def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
     context = LayerContext(tape, kernels, {"patches": entry.convolution}, nowhere, nowhere)
     weight = entry.convolution.weight
     if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
-        pixels = ops.copy(tape, Value.external("pixels", FP32_BYTES if kernels.half else weight.width or FP32_BYTES))
+        pixels = ops.copy(
+            tape, Value.external("pixels", FP32_BYTES if kernels.autocast_width else weight.width or FP32_BYTES)
+        )
     else:
         pixels = Value.external("pixels", FP32_BYTES)
         for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
@@ -94,8 +96,10 @@ def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
         pixels = _taken(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
-    if weight.trains and kernels.half not in (0, weight.width):
-        tape.cached_cast(weight, kernels.half).holders += 1  # a convolution's backward reads its weight in any case
+    if weight.trainable and kernels.autocast_width not in (0, weight.width):
+        tape.cached_cast(
+            weight, kernels.autocast_width
+        ).references += 1  # a convolution's backward reads its weight in any case
     if entry.asks and not entry.asks_late:
         _ask(x)
     return x
@@ -104,13 +108,13 @@ def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
 def _ask(x: Value) -> None:
     if not x.requires_grad:
         x.requires_grad = True
-        x.storage.holders += 1  # it is a leaf now: the graph holds it until its gradient is there
+        x.storage.references += 1  # it is a leaf now: the graph holds it until its gradient is there
 
 
 def _with_class_token(tape: Tape, x: Value, token: Parameter) -> Value:
     """`cat((class_embeds, x), dim=1)` in the wider dtype (models/clip/modeling_clip.py:198)."""
     wide = ops.cast(tape, x, max(x.width, token.width))
-    found = ops.join(tape, (wide,), "hidden")
+    found = ops.concat(tape, (wide,), "hidden")
     tape.drop(x, wide)
     return _trained(tape, found, token)
 
@@ -135,7 +139,7 @@ def _with_axes(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + where(padding, 0, table[0][rows] + table[1][columns])` (models/gemma4/modeling_gemma4.py:596). A lookup's
     gradient is a table of its own beside the whole one that it is put into."""
     axes = [tape.new("hidden", positions.width) for _ in range(2)]
-    if positions.trains:
+    if positions.trainable:
         gradient = (ParameterGradient(positions.extent, positions.width, positions.width),)
         tape.node(tuple(axes), (), (), ((positions.extent, positions.width),) * 2, weights=gradient)
     both = ops.add(tape, *axes)
@@ -151,10 +155,10 @@ def _with_sampled(tape: Tape, x: Value, positions: Parameter) -> Value:
     table = tape.cached_cast(positions, FP32_BYTES) if positions.width != FP32_BYTES else None
     sampled = tape.new("hidden", FP32_BYTES)
     kept = (table,) if table is not None else ()
-    if positions.trains:
+    if positions.trainable:
         gradient = (ParameterGradient(positions.extent, FP32_BYTES, positions.width),)
         tape.node((sampled,), (), kept, weights=gradient)
-    if table is not None and not positions.trains:
+    if table is not None and not positions.trainable:
         tape.release(table)
     rows = ops.cast(tape, sampled, positions.width)
     tape.drop(sampled)
@@ -165,7 +169,7 @@ def _with_sampled(tape: Tape, x: Value, positions: Parameter) -> Value:
 
 def _trained(tape: Tape, x: Value, weight: Parameter) -> Value:
     """A row that is added or joined to each image: its gradient is a sum over images."""
-    if weight.trains:
+    if weight.trainable:
         tape.node((x,), (), weights=(ParameterGradient(weight.extent, weight.width, weight.width),))
     return x
 
@@ -176,7 +180,7 @@ def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
     looked_up = tape.new("hidden*4", positions.width)
     _trained(tape, looked_up, positions)
     weighted = tape.new("hidden*4", FP32_BYTES)
-    tape.node((weighted,), (looked_up,), computed=FP32_BYTES)
+    tape.node((weighted,), (looked_up,), gradient_width=FP32_BYTES)
     tape.drop(looked_up)
     summed = tape.new("hidden", FP32_BYTES)
     tape.node((summed,), (weighted,), aliases=True)

@@ -13,7 +13,7 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KERNEL, Parameter, Tape, Value
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
 from memlint.memory.families.traits import PatchPath
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.mlp import activate
@@ -55,14 +55,14 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     waiting = [features, *deep]
     features = _joined(tape, shape, features, waiting)
     found = _in_place_of_tokens(tape, shape, kernels, features, deep)
-    forward, held_forward = tape.take_moments(), tape.now(minus=found)
+    forward, live_in_forward = tape.take_peaks(), tape.live_now(minus=found)
     tape.end_autocast()
     tape.drop(*waiting)
-    held = tape.now(minus=found)
+    live_until_backward = tape.live_now(minus=found)
     tape.drop(found)
-    tape.take_moments()
+    tape.take_peaks()
     tape.backward(found)
-    return Profile(forward, held_forward, held, tape.take_moments(), tape.now())
+    return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 
 def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
@@ -70,14 +70,14 @@ def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Valu
         return tape.view(x)
     if shape.path.last_kind == "rms":
         return norm.rms(tape, x, shape.last_norm, "rows")
-    return norm.layer(tape, x, shape.last_norm, "rows", kernels.half)
+    return norm.layer(tape, x, shape.last_norm, "rows", kernels.autocast_width)
 
 
 def _normed(tape: Tape, kind: str, weight: Parameter | None, kernels: KernelConfig, x: Value) -> Value:
     if not kind:
         return x
     if kind == "layer":
-        found = norm.layer(tape, x, weight, "rows", kernels.half)
+        found = norm.layer(tape, x, weight, "rows", kernels.autocast_width)
     else:
         found = norm.rms(tape, x, weight, "rows", kind == "rms_gemma")
     tape.drop(x)
@@ -112,7 +112,7 @@ def _placed(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     tape.spike(("assigned", FP32_BYTES), ("assigned", FP32_BYTES))
     shares = tape.new("assigned", FP32_BYTES)
     single = ops.cast(tape, x, FP32_BYTES)
-    found = ops.product(tape, shares, single, "slots", kernels.half)
+    found = ops.autocast_matmul(tape, shares, single, "slots", kernels.autocast_width)
     tape.drop(single)
     tape.spike(("assigned", 1))
     found = _taken(tape, found, ops.cast(tape, found, width))
@@ -192,10 +192,10 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features
     found = tape.new("embeds", shape.embeds)
     listed: tuple[tuple[str, int], ...] = ()
     if kernels.in_kernels:
-        tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
+        tape.spike((KERNEL_MEMORY + "embeds", 8), (KERNEL_MEMORY + "embeds", 1))
         if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
-            tape.spike((KERNEL + "embeds", 24), (KERNEL + "embeds", shape.embeds))
-        listed = ((KERNEL + "embeds", 24),) if features.requires_grad else ()
+            tape.spike((KERNEL_MEMORY + "embeds", 24), (KERNEL_MEMORY + "embeds", shape.embeds))
+        listed = ((KERNEL_MEMORY + "embeds", 24),) if features.requires_grad else ()
     tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
     tape.drop(embeds)
     return found

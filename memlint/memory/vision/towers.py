@@ -15,8 +15,8 @@ import memlint.memory.vision.images as images
 import memlint.memory.vision.tower_ends as tower_ends
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Tower
-from memlint.memory.autograd.profile import Mode
-from memlint.memory.autograd.walk import Segment, Sizes
+from memlint.memory.autograd.profile import LayerMode
+from memlint.memory.autograd.walk import Segment, TensorBytes
 from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.kernel_config import KernelConfig
@@ -90,18 +90,18 @@ def imaged(shared: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> 
     asked = checkpoint.mode not in ("none", "selective")
     asks = asked and not checkpoint.skips_frozen_layers and traits.asks
     profile, width = entry_profile(tower_ends.entry(parts.tower, traits, ends.before, asks), kernels)
-    sizes = Sizes(
+    sizes = TensorBytes(
         {**counts, **tower_ends.entry_extents(ends.before, counts["rows"])}, autograd_owns_grads(shared.run, early)
     )
     found = [segment_of(profile, sizes, early)]
     mode = _mode(shared, parts, width, asks or tower_ends.trains(ends.before))
     if mode is None:
-        parts, mode = parts._replace(layers=_frozen(parts.layers)), Mode(width, False)
+        parts, mode = parts._replace(layers=_frozen(parts.layers)), LayerMode(width, False)
     found += _layers(shared, parts, counts, kernels, mode)
     flows = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     waiting = rounded(counts["embeds"] * shared.width)  # the tokens' embeddings, and in the backward their gradient
     waiting += _chosen(parts.tower, counts, ends)
-    found = [part._replace(waiting=waiting) for part in found]
+    found = [part._replace(concurrent_activations=waiting) for part in found]
     embeds = tower_ends.trains(units[0].tensors)
     given = Exit(
         width=width, embeds=shared.width, input_requires_grad=flows, asks=asked or embeds, leaf=asked and not embeds
@@ -175,7 +175,7 @@ def _frozen(placed: PlacedUnit) -> PlacedUnit:
     return placed._replace(unit=placed.unit._replace(tensors=tensors))
 
 
-def _mode(shared: TrainingStep, parts: Parts, width: int, flows: bool) -> Mode | None:
+def _mode(shared: TrainingStep, parts: Parts, width: int, flows: bool) -> LayerMode | None:
     """Towers' layers are GradientCheckpointingLayers. None where no gradient reaches the layers: nothing in them
     trains, or they are re-entered and no input asks (torch 2.13 utils/checkpoint.py, CheckpointFunction)."""
     checkpoint = shared.run.checkpointing
@@ -187,11 +187,11 @@ def _mode(shared: TrainingStep, parts: Parts, width: int, flows: bool) -> Mode |
     if not flows and (not trains or (unseen and not own)):
         return None
     recomputed = recomputed and (trains or not own)
-    return Mode(width, flows or recomputed, recomputed, checkpoint.reentrant)
+    return LayerMode(width, flows or recomputed, recomputed, checkpoint.reentrant)
 
 
 def _layers(
-    shared: TrainingStep, parts: Parts, counts: dict[str, int], kernels: KernelConfig, mode: Mode
+    shared: TrainingStep, parts: Parts, counts: dict[str, int], kernels: KernelConfig, mode: LayerMode
 ) -> Iterator[Segment]:
     """Runs of layers whose attention sees as much; the first layer's input may want no gradient."""
     (unit, placed), tower = parts.layers, parts.tower
@@ -200,7 +200,7 @@ def _layers(
     for whole, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
         repeat = len(list(group))
         own["scores"] = _scores(shared, parts, counts, _seen(shared, tower, counts, whole), mode)
-        sizes = Sizes(dict(own), autograd_owns_grads(shared.run, placed))
+        sizes = TensorBytes(dict(own), autograd_owns_grads(shared.run, placed))
         if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
             yield segment_of(layer_profile(shape, profiled, kernels, mode), sizes, placed)
             mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
@@ -208,7 +208,7 @@ def _layers(
             yield segment_of(layer_profile(shape, profiled, kernels, mode), sizes, placed, repeat)
 
 
-def _scores(shared: TrainingStep, parts: Parts, counts: dict[str, int], seen: int, mode: Mode) -> int:
+def _scores(shared: TrainingStep, parts: Parts, counts: dict[str, int], seen: int, mode: LayerMode) -> int:
     """Scores that are there at once: those of one image where images attend in turn and nothing keeps them."""
     kept = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     in_turn = families.of_layer(parts.tower.layer_class).attention.image_by_image
@@ -245,7 +245,7 @@ def _exit(
     )
     sizes = {**counts, **tower_ends.exit_extents(ends.behind, unit.tensors, counts["merged"])}
     placed = placed._replace(gradient_kept=placed.gradient_kept + late.gradient_kept)
-    return segment_of(exit_profile(shape, kernels), Sizes(sizes, autograd_owns_grads(shared.run, placed)), placed)
+    return segment_of(exit_profile(shape, kernels), TensorBytes(sizes, autograd_owns_grads(shared.run, placed)), placed)
 
 
 def _chosen(tower: Tower, counts: dict[str, int], ends: tower_ends.Ends) -> int:
