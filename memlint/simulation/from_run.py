@@ -9,7 +9,7 @@ import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, DecoderLayer, parameters
 from memlint.memory.estimate import with_effective_attention
-from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
+from memlint.memory.loss import copies_shifted_logits, keeps_logits_dtype, upcasts_logits
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
@@ -57,7 +57,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         loss=_loss(run),
         sharding=_sharding(run),
         chunk_tokens=run.loss.chunk_tokens or 256,
-        upcast_head=upcasts_head(run),
+        upcast_head=upcasts_logits(run),
         frozen_modules=_frozen_modules(run),
         liger=liger_layers(run),
         fused_adapters=run.method.fused_adapters,
@@ -160,11 +160,11 @@ def _checkpointing(run: Run) -> str:
 
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
-        if takes_as_they_are(run):
+        if keeps_logits_dtype(run):
             return "as_they_are"
-        return "upcast" if copies_shifted(run) else "plain"
+        return "upcast" if copies_shifted_logits(run) else "plain"
     if run.loss.kind == "fused_ce":
-        return "fused_ce_upcast" if copies_shifted(run) else "fused_ce"
+        return "fused_ce_upcast" if copies_shifted_logits(run) else "fused_ce"
     if run.loss.kind in ("liger", "chunked"):
         return str(run.loss.kind)
     raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")

@@ -29,13 +29,13 @@ Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the outpu
 
 
 def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode, grad: bool) -> Recording:
-    tape = Tape(grad, in_place=kernels.in_kernels)
+    tape = Tape(grad, in_place=kernels.kernel_memory)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
     linears = with_fused(dict(roles.linears), kernels, shape)
     context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
-    return tape, x, y, tuple(context.returned)
+    return tape, x, y, tuple(context.returned_weights)
 
 
 def _checkpointed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:

@@ -139,7 +139,7 @@ def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     tape, kernels = context.tape, context.kernels
     width = kernels.autocast_width or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
-    if kernels.expands_keys and shape.kv_heads != shape.heads:
+    if kernels.expands_kv_heads and shape.kv_heads != shape.heads:
         given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
         tape.drop(*given)
     found = _flash_core(context, shape, *cast)
@@ -152,13 +152,13 @@ def _flash_core(context: LayerContext, shape: TokenMixer, query: Value, key: Val
     found = tape.new("mixed", query.width)
     logsumexp = tape.new("head_rows", FP32_BYTES)
     temporaries: tuple[tuple[str, int], ...] = ()
-    if kernels.in_kernels:
+    if kernels.kernel_memory:
         # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
         temporaries = ((KERNEL_MEMORY + "query", FP32_BYTES), (KERNEL_MEMORY + "head_rows", FP32_BYTES))
         if shape.kv_heads != shape.heads:
             temporaries += ((KERNEL_MEMORY + "query", query.width), (KERNEL_MEMORY + "mixed", query.width))
     kept = [query, key, value, found, logsumexp]
-    if kernels.bias and kernels.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
+    if kernels.bias and kernels.kernel_memory:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         kept.append(tape.new("bias", query.width))
     tape.node((found,), (query, key, value), kept, temporaries)
     tape.drop(logsumexp, *kept[5:])
@@ -206,7 +206,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         tape.drop(found)
         found = dropped
     if context.family.attention.returns_weights:
-        context.returned.append(_same(found))
+        context.returned_weights.append(_same(found))
     return found
 
 
@@ -216,7 +216,7 @@ def _with_sinks(tape: Tape, context: LayerContext, scores: Value) -> Value:
     apart = ops.scale(tape, joined)
     tape.drop(scores, joined)
     whole = tape.new("scores", apart.width)
-    inside = ((KERNEL_MEMORY + "scores", apart.width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", apart.width),) if context.kernels.kernel_memory else ()
     tape.node((whole,), (apart,), (whole,), inside)
     tape.drop(apart)
     found = ops.slice_of(tape, whole, "scores")
@@ -242,13 +242,13 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    as_given = context.kernels.softmax_as_given or context.family.attention.softmax_as_given
+    as_given = context.kernels.softmax_keeps_dtype or context.family.attention.softmax_keeps_dtype
     given = as_given and not context.kernels.autocast_width
-    direct = given or (context.kernels.in_kernels and not context.kernels.bfloat16)
+    direct = given or (context.kernels.kernel_memory and not context.kernels.bfloat16)
     width = scores.width if given else FP32_BYTES
     single = _same(scores) if direct else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
-    inside = ((KERNEL_MEMORY + "scores", width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
     tape.node((found,), (single,), (found,), inside)
     tape.drop(single)
     return found

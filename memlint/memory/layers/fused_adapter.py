@@ -47,14 +47,14 @@ def _is_adapted(linear: Linear | None) -> bool:
 
 def fused_projection(context: LayerContext, part: str, x: Value, extent: str) -> Value:
     """One of query, key and value, which come of one call, or the output projection."""
-    if part in context.waiting:
-        return context.waiting.pop(part)
+    if part in context.computed_ahead:
+        return context.computed_ahead.pop(part)
     parts = _GROUPS["qkv"] if part == _QUERY else (part,)
     extents = (extent, *parts[1:])
     inputs = _inputs(context, context.linears[part], x)
     found = tuple(_output(context, name, size, inputs[0]) for name, size in zip(parts, extents))
     _record(context, parts, inputs, found, (), ())
-    context.waiting.update(zip(parts[1:], found[1:]))
+    context.computed_ahead.update(zip(parts[1:], found[1:]))
     return found[0]
 
 
@@ -80,7 +80,7 @@ def _output(context: LayerContext, part: str, extent: str, x: Value) -> Value:
     """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
     found = context.tape.new(extent, x.width)
     context.tape.spike(*_whole(context, part, x.width))
-    added = ((extent, x.width),) if context.kernels.adds_apart else ()
+    added = ((extent, x.width),) if context.kernels.adds_adapter_apart else ()
     context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width), *added)
     return found
 
@@ -117,7 +117,7 @@ def _record(
         outputs,
         inputs,
         (*inputs, *kept, *casts),
-        (*remade, *ranks, *whole, *(added if context.kernels.adds_apart else ())),
+        (*remade, *ranks, *whole, *(added if context.kernels.adds_adapter_apart else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
         after_temporaries=late,
     )

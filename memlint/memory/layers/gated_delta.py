@@ -29,7 +29,7 @@ def delta_net(
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined, gate, rates, decays, named = _projected(context, x)
-    fused = context.kernels.delta == "fla"  # causal_conv1d keeps its input alone
+    fused = context.kernels.delta_rule == "fla"  # causal_conv1d keeps its input alone
     convolved = (depthwise if fused else activated)(context, joined, convolution)
     tape.drop(joined)
     beta = ops.unary_by_result(tape, rates)
@@ -160,7 +160,7 @@ def _solved(tape: Tape, system: Value, right: Value, kept: tuple[Value, ...]) ->
 
 def _rows_by_loop(context: LayerContext) -> tuple[Value, ...]:
     """transformers before 5.17 inverts the system row by row, and every row keeps copies of those above it."""
-    if context.kernels.delta != "loop" or not context.tape.grad:
+    if context.kernels.delta_rule != "loop" or not context.tape.grad:
         return ()
     return (context.tape.new("delta_rows", FP32_BYTES),)
 
@@ -211,7 +211,7 @@ def _kernel(
 def _gated_norm(context: LayerContext, x: Value, gate: Value, weight: Parameter | None) -> Value:
     """`(weight * norm(x)) * silu(gate.float())`, back in x's dtype (Qwen3_5RMSNormGated)."""
     tape = context.tape
-    if context.kernels.delta == "fla":
+    if context.kernels.delta_rule == "fla":
         found = tape.new(MIXED, x.width)
         root = tape.new(ROWS, FP32_BYTES)
         tape.node((found,), (x, gate), (x, gate, root))

@@ -101,7 +101,7 @@ def activate(context: LayerContext, name: str, x: Value) -> Value:
     """
     tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        wide = name == "gelu_new" and context.kernels.autocast_width and context.kernels.in_kernels
+        wide = name == "gelu_new" and context.kernels.autocast_width and context.kernels.kernel_memory
         return _gelu_by_parts(tape, x, ops.FP32_BYTES if wide else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
@@ -128,7 +128,7 @@ def _relu_squared(context: LayerContext, x: Value) -> Value:
     """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
     tape = context.tape
     positive = ops.unary_by_result(tape, x)
-    wide = context.kernels.autocast_width and context.kernels.in_kernels
+    wide = context.kernels.autocast_width and context.kernels.kernel_memory
     base = ops.cast(tape, positive, ops.FP32_BYTES if wide else x.width)
     found = ops.unary(tape, base, 2)
     tape.drop(positive, base)

@@ -12,7 +12,7 @@ import math
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
 from memlint.memory.parameters import required
-from memlint.memory.step import sequences_each
+from memlint.memory.step import sequences_per_sample
 from memlint.run import Run
 
 PIXEL = 4  # processors give float32 pixels
@@ -27,7 +27,7 @@ def most_bytes(run: Run) -> int:
     length, micro = run.sequence.length, run.batch.micro_batch_size
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
-    tokens = tokens_seen(run, tower, length) * micro * sequences_each(run)
+    tokens = tokens_seen(run, tower, length) * micro * sequences_per_sample(run)
     patches = patches_of(tower, tokens, families.of(architecture).vision.patches_per_token)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
     return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)

@@ -44,7 +44,7 @@ class TowerEntry(NamedTuple):
 @lru_cache(maxsize=64)
 def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, int]:
     """The profile, and the bytes of one element of the layers' residual stream."""
-    tape = Tape(True, in_place=kernels.in_kernels)
+    tape = Tape(True, in_place=kernels.kernel_memory)
     x = _convolved(tape, entry, kernels)
     if entry.gathered:
         x = _taken(tape, x, ops.copy(tape, x))

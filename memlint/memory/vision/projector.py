@@ -46,7 +46,7 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
     LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
     """
-    tape = Tape(True, in_place=kernels.in_kernels)
+    tape = Tape(True, in_place=kernels.kernel_memory)
     x = tape.new("hidden", shape.width, shape.input_requires_grad)
     deep = [_merged(tape, shape, kernels, x, *each) for each in shape.deep]
     last = _last_norm(tape, shape, kernels, x)
@@ -191,7 +191,7 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features
     embeds = tape.new("embeds", shape.embeds, shape.asks)
     found = tape.new("embeds", shape.embeds)
     listed: tuple[tuple[str, int], ...] = ()
-    if kernels.in_kernels:
+    if kernels.kernel_memory:
         tape.spike((KERNEL_MEMORY + "embeds", 8), (KERNEL_MEMORY + "embeds", 1))
         if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
             tape.spike((KERNEL_MEMORY + "embeds", 24), (KERNEL_MEMORY + "embeds", shape.embeds))
