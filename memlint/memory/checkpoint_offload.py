@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.zero.host import held
+from memlint.memory.sharding.zero.host import host_buffer_bytes
 from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.step import TrainingStep
 from memlint.memory.values import Unit
@@ -16,7 +16,7 @@ def checkpoints_there(step: TrainingStep, units: tuple[Unit, ...]) -> int:
         return 0
     skips = run.checkpointing.skips_frozen_layers
     layers = sum(unit.repeat for unit in units if unit.name == "layer" and (_trains(unit) or not skips))
-    return layers * held(step.counts["hidden"] * step.width, pinned=True) * ranks_per_node(run)
+    return layers * host_buffer_bytes(step.counts["hidden"] * step.width, pinned=True) * ranks_per_node(run)
 
 
 def _trains(unit: Unit) -> bool:

@@ -197,7 +197,7 @@ def _placed(run: Run) -> PlacedModel:
 def _place(run: Run) -> PlacedModel:
     units = parallel.shard_units(run, parameters.units(run))
     counted = parameters.total(units), parameters.total(units, trainable=True)
-    return PlacedModel(units, parallel.as_computed(run, units), _state(run, units), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
 
 
 def _backward_passes(run: Run) -> int | Unknown:

@@ -65,7 +65,7 @@ def _frozen(run: Run, model: Model, place: Place) -> FrozenModel:
             "method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}"
         ) from missing
     put = place if _is_sharded(alone) else unsharded.place
-    return FrozenModel(alone, parallel.as_computed(alone, units), put(alone, units))
+    return FrozenModel(alone, parallel.in_compute_dtype(alone, units), put(alone, units))
 
 
 def _is_sharded(run: Run) -> bool:

@@ -6,7 +6,7 @@ from memlint.memory.parameters import MissingValue
 from memlint.memory.sharding.zero import stage0 as zero_stage0
 from memlint.memory.sharding.zero import stage3 as zero_stage3
 from memlint.memory.sharding.zero import stages12 as zero_stages12
-from memlint.memory.sharding.zero.layout import layout
+from memlint.memory.sharding.zero.layout import zero_layout
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
 
@@ -21,9 +21,9 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     stage = run.parallelism.zero.stage
     if not isinstance(stage, int):
         raise MissingValue("parallelism.zero.stage", "the ZeRO stage is not known")
-    made = layout(run, units)
+    layout = zero_layout(run, units)
     if stage == 0:
-        return zero_stage0.place(run, units, made)
+        return zero_stage0.place(run, units, layout)
     if stage in (1, 2):
-        return zero_stages12.place(run, units, made)
-    return zero_stage3.place(run, units, made)
+        return zero_stages12.place(run, units, layout)
+    return zero_stage3.place(run, units, layout)
