@@ -101,7 +101,7 @@ class Method(NamedTuple):
     targets: tuple[str, ...] = ()  # module name suffixes; ("all-linear",) means every linear layer but the head
     target_parameters: tuple[str, ...] = ()
     exclude_modules: tuple[str, ...] = ()
-    modules_to_save: tuple[str, ...] = ()
+    modules_to_save: Maybe[tuple[str, ...]] = ()
     rank_pattern: tuple[tuple[str, int], ...] = ()
     bias: str = "none"
     use_dora: bool = False
@@ -109,9 +109,9 @@ class Method(NamedTuple):
     adapter_dtype: str = "float32"  # dtype of trainable adapter weights
     layers_to_transform: tuple[int, ...] = ()
     oft_block_size: int = 0
-    freeze_trainable_layers: int = 0  # >0 last n, <0 first n
-    freeze_trainable_modules: tuple[str, ...] = ("all",)
-    freeze_extra_modules: tuple[str, ...] = ()
+    freeze_trainable_layers: Maybe[int] = 0  # >0 last n, <0 first n
+    freeze_trainable_modules: Maybe[tuple[str, ...]] = ("all",)
+    freeze_extra_modules: Maybe[tuple[str, ...]] = ()
     use_llama_pro: bool = False
     trainable_patterns: tuple[str, ...] = ()  # unfrozen parameter regexes (axolotl, ...)
     freeze_vision_tower: bool = True
@@ -176,8 +176,8 @@ class Sequence(NamedTuple):
     # The framework scales an image (or a video's frame) down to so many pixels before the processor sees it, and cuts
     # tokens afterwards: an image goes whole through the tower (LLaMA-Factory 0.9.5 data/mm_plugin.py:219,
     # data/collator.py). 0: no such scaling.
-    image_max_pixels: int = 0
-    video_max_pixels: int = 0
+    image_max_pixels: Maybe[int] = 0
+    video_max_pixels: Maybe[int] = 0
     video_max_length: int = 0  # frames
     # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memlint.fixes.attach import express
 from memlint.fixes.attempt import attempt, held
-from memlint.fixes.planner import Search, plans
+from memlint.fixes.planner import SearchHooks, plans
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.ruleset.engine import Analysis, Engine
@@ -63,7 +63,7 @@ def _card(card: str, paths: list[Path], verbose: bool) -> None:
                 continue
             counts["over"] += 1
             start = time.perf_counter()
-            found = plans(run, before, Search(analyser.engine_of(str(path)).estimator, express(analysis)), 5)
+            found = plans(run, before, SearchHooks(analyser.engine_of(str(path)).estimator, express(analysis)), 5)
             times.append(time.perf_counter() - start)
             kept = _written(analysis, index, found, analyser, path, counts)
             counts["planned"] += bool(kept)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from memlint.architectures.blocks import Weights, linear, norm
-from memlint.architectures.config import Config
-from memlint.architectures.model import Architecture, Layer, Weight
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, DecoderLayer, Weight
 
 
 def decoder(
-    c: Config,
+    c: ModelConfig,
     class_name: str,
-    make: Callable[[Any], Layer],
+    make: Callable[[Any], DecoderLayer],
     keys: Sequence[Hashable] | None = None,
     *,
     prefix: str = "model.",
@@ -55,13 +55,15 @@ def decoder(
     )
 
 
-def positions(c: Config) -> int:
+def positions(c: ModelConfig) -> int:
     """The longest sequence that the config declares, 0 where it does not."""
     value = c.get("max_position_embeddings", 0)
     return value if isinstance(value, int) and 0 < value < 1 << 40 else 0
 
 
-def _distinct(keys: Sequence[Hashable], make: Callable[[Any], Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+def _distinct(
+    keys: Sequence[Hashable], make: Callable[[Any], DecoderLayer]
+) -> tuple[tuple[DecoderLayer, ...], tuple[int, ...]]:
     seen: dict[Hashable, int] = {}
     pattern = tuple(seen.setdefault(key, len(seen)) for key in keys)
     return tuple(make(key) for key in seen), pattern

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlint.architectures.config import Config, UnsupportedConfig
-from memlint.architectures.model import Attention, Layer, Mlp, Weight
+from memlint.architectures.config import ModelConfig, UnsupportedConfig
+from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer, Weight
 
 Weights = tuple[Weight, ...]
 
@@ -34,13 +34,13 @@ def norms(size: int, *names: str, bias: bool = False) -> Weights:
     return tuple(weight for name in names for weight in norm(name, size, bias))
 
 
-def head_size(c: Config) -> int:
+def head_size(c: ModelConfig) -> int:
     """`head_dim`, or the hidden size shared among the heads."""
     return c.integer("head_dim", c.integer("hidden_size") // c.integer("num_attention_heads"))
 
 
 def grouped_query(
-    c: Config,
+    c: ModelConfig,
     *,
     prefix: str = "self_attn",
     bias: bool = False,
@@ -50,7 +50,7 @@ def grouped_query(
     window: int = 0,
     heads: int = 0,
     **traits: Any,
-) -> tuple[Attention, Weights]:
+) -> tuple[TokenMixer, Weights]:
     """Separate q, k and v projections; fewer key and value heads than query heads where the config says so.
 
     `qk_norm`: "head" normalises each head (weights of head_dim), "full" all heads together. `heads`: where layers
@@ -69,22 +69,22 @@ def grouped_query(
         weights += norm(f"{prefix}.q_norm", sizes[0]) + norm(f"{prefix}.k_norm", sizes[1])
     traits.setdefault("rotary_fraction", rotary(c))
     traits.setdefault("dropout", c.number("attention_dropout"))
-    return Attention(heads=heads, kv_heads=kv, head_dim=dim, qk_norm=qk_norm, sliding_window=window, **traits), weights
+    return TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, qk_norm=qk_norm, sliding_window=window, **traits), weights
 
 
 def fused_qkv(
-    c: Config, name: str, out_name: str, *, bias: bool = False, out_bias: bool = False, kv: int = 0, **traits: Any
-) -> tuple[Attention, Weights]:
+    c: ModelConfig, name: str, out_name: str, *, bias: bool = False, out_bias: bool = False, kv: int = 0, **traits: Any
+) -> tuple[TokenMixer, Weights]:
     """One projection for queries, keys and values."""
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), head_size(c)
     kv = kv or heads
     weights = linear(name, (heads + 2 * kv) * dim, hidden, bias) + linear(out_name, hidden, heads * dim, out_bias)
     traits.setdefault("rotary_fraction", rotary(c))
     traits.setdefault("dropout", c.number("attention_dropout"))
-    return Attention(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True, **traits), weights
+    return TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True, **traits), weights
 
 
-def rotary(c: Config) -> float:
+def rotary(c: ModelConfig) -> float:
     """The share of head_dim that is rotated."""
     for name in ("partial_rotary_factor", "rotary_pct", "rope_pct"):
         if c.has(name):
@@ -96,7 +96,7 @@ def rotary(c: Config) -> float:
     return c.number("partial_rotary_factor", c.number("rotary_pct", 1.0))
 
 
-def latent(c: Config, *, prefix: str = "self_attn", bias: bool = False) -> tuple[Attention, Weights]:
+def latent(c: ModelConfig, *, prefix: str = "self_attn", bias: bool = False) -> tuple[TokenMixer, Weights]:
     """Multi-head latent attention: queries, keys and values through low-rank bottlenecks (DeepSeek V2)."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
     q_rank, kv_rank = c.integer("q_lora_rank", 0, 0), c.integer("kv_lora_rank")
@@ -116,7 +116,7 @@ def latent(c: Config, *, prefix: str = "self_attn", bias: bool = False) -> tuple
         + linear(f"{prefix}.kv_b_proj", heads * (nope + value), kv_rank)
         + linear(f"{prefix}.o_proj", hidden, heads * value, bias)
     )
-    return Attention(
+    return TokenMixer(
         kind="mla",
         heads=heads,
         kv_heads=heads,
@@ -129,7 +129,9 @@ def latent(c: Config, *, prefix: str = "self_attn", bias: bool = False) -> tuple
     ), weights
 
 
-def gated(c: Config, *, prefix: str = "mlp", size: int = 0, bias: bool = False, hidden: int = 0) -> tuple[Mlp, Weights]:
+def gated(
+    c: ModelConfig, *, prefix: str = "mlp", size: int = 0, bias: bool = False, hidden: int = 0
+) -> tuple[Mlp, Weights]:
     """act(gate) * up, then down."""
     size, hidden = size or c.integer("intermediate_size"), hidden or c.integer("hidden_size")
     weights = (
@@ -140,21 +142,25 @@ def gated(c: Config, *, prefix: str = "mlp", size: int = 0, bias: bool = False, 
     return Mlp("gated", size, activation(c)), weights
 
 
-def fused_gated(c: Config, *, prefix: str = "mlp", bias: bool = False, down: str = "down_proj") -> tuple[Mlp, Weights]:
+def fused_gated(
+    c: ModelConfig, *, prefix: str = "mlp", bias: bool = False, down: str = "down_proj"
+) -> tuple[Mlp, Weights]:
     """Gate and up in one projection."""
     size, hidden = c.integer("intermediate_size"), c.integer("hidden_size")
     weights = linear(f"{prefix}.gate_up_proj", 2 * size, hidden, bias) + linear(f"{prefix}.{down}", hidden, size, bias)
     return Mlp("gated", size, activation(c), fused_gate_up=True), weights
 
 
-def plain(c: Config, up: str, down: str, *, bias: bool = True, size: int = 0, **traits: Any) -> tuple[Mlp, Weights]:
+def plain(
+    c: ModelConfig, up: str, down: str, *, bias: bool = True, size: int = 0, **traits: Any
+) -> tuple[Mlp, Weights]:
     """act(up), then down."""
     size, hidden = size or c.integer("intermediate_size"), c.integer("hidden_size")
     weights = linear(up, size, hidden, bias) + linear(down, hidden, size, bias)
     return Mlp("plain", size, activation(c), **traits), weights
 
 
-def activation(c: Config) -> str:
+def activation(c: ModelConfig) -> str:
     for name in ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act"):
         if c.text(name):
             return c.text(name)
@@ -162,7 +168,7 @@ def activation(c: Config) -> str:
 
 
 def mixture(
-    c: Config,
+    c: ModelConfig,
     *,
     experts: int,
     per_token: int,
@@ -206,7 +212,7 @@ def mixture(
 
 
 def layer(
-    class_name: str, mixer: tuple[Attention, Weights], mlp: tuple[Mlp, Weights], norm_weights: Weights, **traits: Any
-) -> Layer:
+    class_name: str, mixer: tuple[TokenMixer, Weights], mlp: tuple[Mlp, Weights], norm_weights: Weights, **traits: Any
+) -> DecoderLayer:
     """One decoder layer of its three parts."""
-    return Layer(mixer[0], mlp[0], class_name=class_name, weights=mixer[1] + mlp[1] + norm_weights, **traits)
+    return DecoderLayer(mixer[0], mlp[0], class_name=class_name, weights=mixer[1] + mlp[1] + norm_weights, **traits)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from memlint.architectures.config import Config, UnsupportedConfig
+from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.model import Architecture
 from memlint.architectures.stored import stored_weights, weights_dtype
 
-Build = Callable[[Config], Architecture]
+Build = Callable[[ModelConfig], Architecture]
 # Modules of families, those that most configs name first: they are imported in this order until one knows the family.
 _MODULES = (
     *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid"),
@@ -50,7 +50,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
     return architecture._replace(dtype=weights_dtype(config), stored=stored_weights(config))
 
 
-def _built(build: Build, config: Config) -> Architecture:
+def _built(build: Build, config: ModelConfig) -> Architecture:
     try:
         return build(config)
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:

@@ -18,7 +18,7 @@ from memlint.architectures.model import Architecture, StoredWeights
 FILE = "catalog.jsonl"
 
 
-class Entry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """A catalog hit. `inferred` is empty where the id itself is listed."""
 
     name: str
@@ -28,13 +28,13 @@ class Entry(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def find(name: str) -> Entry | None:
+def find(name: str) -> CatalogEntry | None:
     """The catalog's entry for `name`: a repository id, a mirror of one, or a local path that ends like one."""
     exact = _by_id(name.strip().strip("/"))
     return exact or _by_rule(name)
 
 
-def architecture(entry: Entry) -> Architecture:
+def architecture(entry: CatalogEntry) -> Architecture:
     """The entry's Architecture; the same object at each call."""
     return _architecture(entry.name, entry.stored)
 
@@ -47,7 +47,7 @@ def _architecture(identifier: str, stored: StoredWeights | None) -> Architecture
     return built if stored is None else built._replace(stored=stored)
 
 
-def _by_id(identifier: str) -> Entry | None:
+def _by_id(identifier: str) -> CatalogEntry | None:
     if '"' in identifier or "\\" in identifier:
         return None
     quoted = f'"{identifier.lower()}"'
@@ -58,9 +58,9 @@ def _by_id(identifier: str) -> Entry | None:
     wanted = identifier.lower()
     listed = [one for one in row["ids"] if one.lower() == wanted]
     if listed:
-        return Entry(listed[0], row["config"], _unread(listed[0], row))
+        return CatalogEntry(listed[0], row["config"], _unread(listed[0], row))
     tuned = [one for one in row.get("tuned", ()) if one.lower() == wanted]
-    return Entry(row["ids"][0], row["config"], f"`{tuned[0]}` is tuned from {row['ids'][0]}") if tuned else None
+    return CatalogEntry(row["ids"][0], row["config"], f"`{tuned[0]}` is tuned from {row['ids'][0]}") if tuned else None
 
 
 def _unread(identifier: str, row: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def _unread(identifier: str, row: Mapping[str, Any]) -> str:
     return f"no config.json of {identifier} was read: its dimensions are those that give the published parameter count"
 
 
-def _by_rule(name: str) -> Entry | None:
+def _by_rule(name: str) -> CatalogEntry | None:
     """Match the parts of a path, last first, by their keys."""
     parts = names.components(name)
     for depth, part in enumerate(parts):
@@ -81,7 +81,9 @@ def _by_rule(name: str) -> Entry | None:
                 identifier = _nearest(row["ids"], spelling.key)
                 if spelling.sizes not in (None, names.sizes(identifier.split("/")[-1])):
                     continue  # "LLaMA-2.7B" and "Llama-2-7b" have one key
-                return Entry(identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored)
+                return CatalogEntry(
+                    identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored
+                )
     return None
 
 

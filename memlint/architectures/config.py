@@ -13,7 +13,7 @@ class UnsupportedConfig(Exception):
     """This configuration cannot be turned into parameter tensors; `str()` says what is missing."""
 
 
-class Config:
+class ModelConfig:
     """A model configuration with the defaults of its transformers class behind it.
 
     `values` is what the file says; a key that it does not have falls back to `defaults`, a key that

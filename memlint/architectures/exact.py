@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.architectures.config import UnsupportedConfig
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 from memlint.architectures.stored import stored_weights, weights_dtype
 
 UNMODELLED = "its tensors were counted by transformers' class; what its blocks compute is not described"
@@ -40,7 +40,7 @@ def count(config: Mapping[str, Any]) -> Architecture:
         hidden_size=int(getattr(text, "hidden_size", 0) or 0),
         vocab_size=int(getattr(text, "vocab_size", 0) or 0),
         layer_types=tuple(
-            Layer(Attention("none"), Mlp("none"), class_name=classes[index], weights=weights)
+            DecoderLayer(TokenMixer("none"), Mlp("none"), class_name=classes[index], weights=weights)
             for weights, index in kinds.items()
         ),
         layer_type_ids=tuple(pattern),

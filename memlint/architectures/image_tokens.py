@@ -21,17 +21,17 @@ _QWEN_MOST_PIXELS = 16384 * 28 * 28  # Qwen2-VL's processor; LLaMA-Factory's own
 _QWEN_LEAST_PIXELS = 56 * 56
 
 
-class Tokens(NamedTuple):
+class ImageTokens(NamedTuple):
     """What one image becomes: `tokens` in the sequence, `patches` that go through the tower."""
 
     tokens: int
     patches: int
 
 
-Rule = Callable[[Tower, str, int, int], Tokens]
+Rule = Callable[[Tower, str, int, int], ImageTokens]
 
 
-def of_image(architecture: Architecture, height: int, width: int) -> Tokens | None:
+def of_image(architecture: Architecture, height: int, width: int) -> ImageTokens | None:
     """One image of `height` x `width` pixels; None for a family whose processor is not known here."""
     rule = _RULES.get(architecture.family)
     tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
@@ -40,20 +40,20 @@ def of_image(architecture: Architecture, height: int, width: int) -> Tokens | No
     return rule(tower, architecture.family, height, width)
 
 
-def of_square(architecture: Architecture, pixels: int) -> Tokens | None:
+def of_square(architecture: Architecture, pixels: int) -> ImageTokens | None:
     """A square image of about `pixels` pixels, after the resizing that keeps it below them."""
     side = math.isqrt(max(0, pixels))
     return of_image(architecture, side, side)
 
 
-def of_video(architecture: Architecture, frames: int, pixels: int) -> Tokens | None:
+def of_video(architecture: Architecture, frames: int, pixels: int) -> ImageTokens | None:
     """`frames` square frames of `pixels` pixels each."""
     tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
     frame = of_square(architecture, pixels)
     if tower is None or frame is None:
         return None
     steps = -(-frames // tower.temporal_patch_size)
-    return Tokens(steps * frame.tokens, steps * frame.patches)
+    return ImageTokens(steps * frame.tokens, steps * frame.patches)
 
 
 def resized(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
@@ -68,15 +68,15 @@ def resized(height: int, width: int, factor: int, least: int, most: int) -> tupl
     return high, wide
 
 
-def _dynamic(tower: Tower, family: str, height: int, width: int) -> Tokens:
+def _dynamic(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
     factor = tower.patch_size * tower.merge_size
     high, wide = resized(height, width, factor, _QWEN_LEAST_PIXELS, _QWEN_MOST_PIXELS)
     tokens = (high // factor) * (wide // factor)
-    return Tokens(tokens, tokens * tower.merge_size**2)
+    return ImageTokens(tokens, tokens * tower.merge_size**2)
 
 
-def _fixed(tower: Tower, family: str, height: int, width: int) -> Tokens:
-    return Tokens(tower.tokens_per_image, (tower.image_size // tower.patch_size) ** 2 if tower.image_size else 0)
+def _fixed(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
+    return ImageTokens(tower.tokens_per_image, (tower.image_size // tower.patch_size) ** 2 if tower.image_size else 0)
 
 
 def _best_grid(grids: tuple[tuple[int, int], ...], tile: int, height: int, width: int) -> tuple[int, int]:
@@ -100,14 +100,14 @@ def _unpadded(rows: int, columns: int, height: int, width: int) -> tuple[int, in
     return rows, columns - (columns - kept) // 2 * 2
 
 
-def _next(tower: Tower, family: str, height: int, width: int) -> Tokens:
+def _next(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
     side = tower.image_size // tower.patch_size
     grid = _best_grid(_NEXT_GRIDS, tower.image_size, height, width)
     rows, columns = _unpadded(side * grid[0], side * grid[1], height, width)
-    return Tokens(side**2 + rows * columns + rows, side**2 * (1 + grid[0] * grid[1]))
+    return ImageTokens(side**2 + rows * columns + rows, side**2 * (1 + grid[0] * grid[1]))
 
 
-def _onevision(tower: Tower, family: str, height: int, width: int) -> Tokens:
+def _onevision(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
     side = tower.image_size // tower.patch_size
     grid = _best_grid(_ONEVISION_GRIDS, tower.image_size, height, width)
     rows, columns = _unpadded(side * grid[0], side * grid[1], height, width)
@@ -115,10 +115,10 @@ def _onevision(tower: Tower, family: str, height: int, width: int) -> Tokens:
     ratio = math.sqrt(features / (_ONEVISION_TILES * side**2))
     if ratio > 1.1:
         features, lines = int(rows // ratio) * int(columns // ratio), int(rows // ratio)
-    return Tokens(side**2 + features + lines, side**2 * (1 + grid[0] * grid[1]))
+    return ImageTokens(side**2 + features + lines, side**2 * (1 + grid[0] * grid[1]))
 
 
-def _pixtral(tower: Tower, family: str, height: int, width: int) -> Tokens:
+def _pixtral(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
     """Rows of patches, each with a token at its end."""
     edge = _PIXTRAL_EDGE[family]
     ratio = max(height / edge, width / edge)
@@ -126,10 +126,10 @@ def _pixtral(tower: Tower, family: str, height: int, width: int) -> Tokens:
         height, width = math.floor(height / ratio), math.floor(width / ratio)
     patch = tower.patch_size * tower.merge_size
     rows, columns = (height - 1) // patch + 1, (width - 1) // patch + 1
-    return Tokens(rows * (columns + 1), rows * columns * tower.merge_size**2)
+    return ImageTokens(rows * (columns + 1), rows * columns * tower.merge_size**2)
 
 
-def _llava(tower: Tower, family: str, height: int, width: int) -> Tokens:
+def _llava(tower: Tower, family: str, height: int, width: int) -> ImageTokens:
     """LLaVA's own 24 x 24 patches; a Pixtral tower under the same name takes any size."""
     if tower.norm == "rms":
         return _pixtral(tower, family, height, width)

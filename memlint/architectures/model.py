@@ -27,7 +27,7 @@ class Weight(NamedTuple):
     copies: int = 1
 
 
-class Attention(NamedTuple):
+class TokenMixer(NamedTuple):
     """One layer's token mixer. `kind`: attention, mla, mamba, mamba2, gated_delta, rwkv, conv, none."""
 
     kind: str = "attention"
@@ -75,8 +75,8 @@ class Mlp(NamedTuple):
     )
 
 
-class Layer(NamedTuple):
-    attention: Attention
+class DecoderLayer(NamedTuple):
+    attention: TokenMixer
     mlp: Mlp
     norm: str = "rms"  # rms, rms_gemma ((1 + w) in fp32), layer, layer_no_affine
     norms: int = 2  # how many norms over the residual stream: 2, or 4 with post-norms (Gemma 2/3)
@@ -84,7 +84,7 @@ class Layer(NamedTuple):
     class_name: str = ""  # the transformers class FSDP wraps: LlamaDecoderLayer
     residual_scale: bool = False
     weights: tuple[Weight, ...] = ()
-    parallel_ssm: Attention | None = None  # a state-space mixer beside the attention (Falcon-H1)
+    parallel_ssm: TokenMixer | None = None  # a state-space mixer beside the attention (Falcon-H1)
 
 
 class Tower(NamedTuple):
@@ -130,7 +130,7 @@ class Architecture(NamedTuple):
     class_name: str  # LlamaForCausalLM
     hidden_size: int
     vocab_size: int
-    layer_types: tuple[Layer, ...]
+    layer_types: tuple[DecoderLayer, ...]
     layer_type_ids: tuple[int, ...]  # layer_types[layer_type_ids[i]] is layer i
     non_layer_weights: tuple[Weight, ...]  # embeddings, positions, final norm, head
     tied_embeddings: bool = False  # the head shares the embedding's tensor (then no head in `non_layer_weights`)
@@ -167,7 +167,7 @@ class Resolution(NamedTuple):
     config: Mapping[str, Any] | None = None  # what the architecture was built from
 
 
-def layer_parameters(layer: Layer) -> int:
+def layer_parameters(layer: DecoderLayer) -> int:
     """Parameters of one decoder layer."""
     return count(layer.weights)
 

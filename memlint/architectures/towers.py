@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from memlint.architectures.blocks import Weights, linear, norm, norms
-from memlint.architectures.config import Config, UnsupportedConfig
+from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.model import Tower, Weight
 
 
-def side(c: Config, name: str) -> int:
+def side(c: ModelConfig, name: str) -> int:
     """A size given as one number or as a square [n, n]."""
     value = c.get(name)
     return (
-        c.integer(name) if not isinstance(value, (list, tuple)) else Config({name: max(value)}, c.family).integer(name)
+        c.integer(name)
+        if not isinstance(value, (list, tuple))
+        else ModelConfig({name: max(value)}, c.family).integer(name)
     )
 
 
@@ -39,7 +41,7 @@ def transformer_layer(
     )
 
 
-def clip(c: Config, prefix: str) -> Tower:
+def clip(c: ModelConfig, prefix: str) -> Tower:
     hidden, image, patch = c.integer("hidden_size"), side(c, "image_size"), side(c, "patch_size")
     positions = (image // patch) ** 2 + 1
     outside = (
@@ -52,7 +54,7 @@ def clip(c: Config, prefix: str) -> Tower:
     return _tower(c, prefix, outside, patch, image, "CLIPEncoderLayer")
 
 
-def siglip(c: Config, prefix: str) -> Tower:
+def siglip(c: ModelConfig, prefix: str) -> Tower:
     hidden, image, patch = c.integer("hidden_size"), side(c, "image_size"), side(c, "patch_size")
     outside: Weights = (
         Weight("embeddings.patch_embedding.weight", (hidden, c.integer("num_channels", 3), patch, patch), "conv"),
@@ -78,14 +80,14 @@ def _pooling_head(hidden: int, inner: int) -> Weights:
     )
 
 
-def idefics(c: Config, prefix: str) -> Tower:
+def idefics(c: ModelConfig, prefix: str) -> Tower:
     """SigLIP without head, for images of any shape (Idefics 3, SmolVLM); its layers' operations are SigLIP's
     (transformers 5.23 models/idefics3/modeling_idefics3.py, Idefics3EncoderLayer)."""
-    tower = siglip(Config({**c.values, "vision_use_head": False}, c.family, c.defaults, c.aliases), prefix)
+    tower = siglip(ModelConfig({**c.values, "vision_use_head": False}, c.family, c.defaults, c.aliases), prefix)
     return tower._replace(layer_class="Idefics3EncoderLayer")
 
 
-def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int, layer_class: str) -> Tower:
+def _tower(c: ModelConfig, prefix: str, outside: Weights, patch: int, image: int, layer_class: str) -> Tower:
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     return Tower(
         kind="vision",
@@ -103,7 +105,7 @@ def _tower(c: Config, prefix: str, outside: Weights, patch: int, image: int, lay
     )
 
 
-def pixtral(c: Config, prefix: str) -> Tower:
+def pixtral(c: ModelConfig, prefix: str) -> Tower:
     """Rotary positions, RMSNorm, gated MLP; images of any size."""
     hidden, inner, patch = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("patch_size")
     weights = norms(hidden, "attention_norm", "ffn_norm")
@@ -133,7 +135,7 @@ def pixtral(c: Config, prefix: str) -> Tower:
     )
 
 
-def internvl(c: Config, prefix: str) -> Tower:
+def internvl(c: ModelConfig, prefix: str) -> Tower:
     """InternViT with layer scale."""
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     image, patch, bias = side(c, "image_size"), side(c, "patch_size"), c.flag("attention_bias")
@@ -181,7 +183,7 @@ def internvl(c: Config, prefix: str) -> Tower:
     )
 
 
-def whisper(c: Config, prefix: str) -> Tower:
+def whisper(c: ModelConfig, prefix: str) -> Tower:
     """Whisper's encoder: two convolutions over mel bins, learned positions."""
     hidden, inner, bins = c.integer("d_model"), c.integer("encoder_ffn_dim"), c.integer("num_mel_bins")
     positions = c.integer("max_source_positions")
@@ -227,7 +229,7 @@ BY_TYPE = {
 }
 
 
-def by_type(c: Config, prefix: str) -> Tower:
+def by_type(c: ModelConfig, prefix: str) -> Tower:
     """The tower that the configuration's model_type names."""
     kind = c.text("model_type")
     build = BY_TYPE.get(kind)

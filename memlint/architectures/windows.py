@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 
 
-def window_size(c: Config) -> int:
+def window_size(c: ModelConfig) -> int:
     value = c.get("sliding_window")
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 32 else 0
 
 
-def windows(c: Config) -> list[int]:
+def windows(c: ModelConfig) -> list[int]:
     """The sliding window of each layer, 0 for full attention.
 
     `layer_types` decides where the config has it; else Qwen's `use_sliding_window` and
@@ -26,7 +26,7 @@ def windows(c: Config) -> list[int]:
     return [window] * count
 
 
-def alternating(c: Config, every: int) -> list[int]:
+def alternating(c: ModelConfig, every: int) -> list[int]:
     """Every `every`-th layer attends fully, the others to the window, unless `layer_types` says it."""
     if c.items("layer_types"):
         return windows(c)

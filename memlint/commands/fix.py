@@ -11,10 +11,10 @@ from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import Proposal, Propose, Settled, settle
+from memlint.fixes.apply import AppliedFixes, Proposal, Propose, settle
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
-from memlint.fixes.write import Refused, Write, write_all
+from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
 from memlint.rule_selectors import is_chosen
@@ -172,19 +172,19 @@ def _write_files(before: Mapping[str, bytes], changed: Mapping[str, bytes], path
     roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     try:
         write_all(writes, roots)
-    except Refused as error:
+    except WriteRefused as error:
         raise UsageError(str(error)) from None
     return len(writes)
 
 
-def _report_outcome(settled: Settled) -> None:
+def _report_outcome(settled: AppliedFixes) -> None:
     for finding, fix in settled.applied:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} fixed: {fix.title}\n")
     for finding, reason in settled.refused:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} not fixed: {reason}\n")
 
 
-def _report_bug(settled: Settled) -> int:
+def _report_bug(settled: AppliedFixes) -> int:
     for finding, law in settled.broken:
         sys.stderr.write(f"{_place(finding)}: {finding.rule}: the fix breaks the law `{law.law}`: {law.detail}\n")
     sys.stderr.write(f"memlint: {BUG_NOTE}\n")

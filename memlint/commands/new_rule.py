@@ -8,7 +8,7 @@ import re
 from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.fixes.write import Refused, Write, write_all
+from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.ruleset.shipped import shipped
 
 SKELETON = """\
@@ -65,7 +65,7 @@ def run(program: str, arguments: list[str]) -> int:
         write_all([Write(path, None, text.encode("utf-8"))], [folder])
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}") from None
-    except Refused as error:
+    except WriteRefused as error:
         raise UsageError(str(error)) from None
     to_stdout(f"{path}\n")
     return 0

@@ -11,10 +11,10 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Fix
-from memlint.fixes.attach import LIMIT, Estimator, Options
+from memlint.fixes.attach import LIMIT, Estimator, PlanOptions
 from memlint.fixes.attach import options as plans_for
 from memlint.fixes.attempt import Reanalyse
-from memlint.fixes.planner import Search, as_fix, largest
+from memlint.fixes.planner import SearchHooks, as_fix, largest
 from memlint.fixes.step import QUALITIES
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
@@ -76,7 +76,7 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> dict[str, A
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
-    search = Search(target.estimator)
+    search = SearchHooks(target.estimator)
     if not given.max_seq:
         row["max_micro_batch"] = _largest(run, BATCH, 1, search)
     if not given.max_batch:
@@ -88,13 +88,13 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> dict[str, A
     return row
 
 
-def _largest(run: Run, field: str, start: int, search: Search) -> dict[str, int]:
+def _largest(run: Run, field: str, start: int, search: SearchHooks) -> dict[str, int]:
     """The largest value of `field` that fits, and the power of two below it; 0 if not even `start` fits."""
     exact = largest(run, field, start, search, LONGEST)
     return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
 
 
-def _fixes(found_plans: Options, before: Estimate) -> list[Fix]:
+def _fixes(found_plans: PlanOptions, before: Estimate) -> list[Fix]:
     """Plans that fit when written and read back: the least risk for the training result first, then the fastest."""
     found = (
         as_fix(plan, before, tried.edits) for plan, tried in found_plans.options if plan.estimate.verdict == "fits"

@@ -58,6 +58,7 @@ _ANNOTATIONS: Mapping[str, Type] = {
     "Maybe[bool]": types.BOOL,
     "bool | None": of("bool null"),
     "tuple[str, ...]": _TEXTS,
+    "Maybe[tuple[str, ...]]": _TEXTS,
     "tuple[int, ...]": list_of(types.INT.kinds),
     "tuple[tuple[str, int], ...]": list_of(frozenset({"list"})),
 }

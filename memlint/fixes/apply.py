@@ -29,27 +29,27 @@ class Proposal(NamedTuple):
 Propose = Callable[[Mapping[str, bytes]], Iterator[Proposal]]
 
 
-class Applied(NamedTuple):
+class AppliedFix(NamedTuple):
     finding: Finding
     fix: Fix
 
 
-class Settled(NamedTuple):
+class AppliedFixes(NamedTuple):
     """`contents` are the changed files, `before` what the newly changed ones held when they were read: a file that
     holds something else by the time of writing was changed by someone else. `refused`: fixes without a safe place,
     or harmful. `broken`: our bug.
     """
 
     contents: Mapping[str, bytes]
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[AppliedFix, ...] = ()
     refused: tuple[tuple[Finding, str], ...] = ()
     broken: tuple[tuple[Finding, Broken], ...] = ()
     before: Mapping[str, bytes] = {}
 
 
-def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
+def settle(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes:
     """Applies what `propose` offers on top of `contents`; a finding is fixed at most once a round."""
-    applied: list[Applied] = []
+    applied: list[AppliedFix] = []
     before: dict[str, bytes] = {}
     refused: dict[Identity, tuple[Finding, str]] = {}
     for _ in range(MAX_ROUNDS):
@@ -59,19 +59,19 @@ def settle(propose: Propose, contents: Mapping[str, bytes]) -> Settled:
             proposal, tried = step
             if tried.broken:
                 broken = tuple((proposal.finding, law) for law in tried.broken)
-                return Settled({}, (), tuple(refused.values()), broken)
+                return AppliedFixes({}, (), tuple(refused.values()), broken)
             if tried.refused:
                 refused[identity(proposal.finding)] = (proposal.finding, tried.refused)
                 continue
             refused.pop(identity(proposal.finding), None)
             before |= {path: data for path, data in tried.before.items() if path not in contents}
             contents = {**contents, **tried.contents}
-            applied.append(Applied(proposal.finding, proposal.fix))
+            applied.append(AppliedFix(proposal.finding, proposal.fix))
         if len(applied) == number:
-            return Settled(contents, tuple(applied), tuple(refused.values()), before=before)
+            return AppliedFixes(contents, tuple(applied), tuple(refused.values()), before=before)
     last = applied[-1].finding
     law = Broken("rounds", f"fixing did not come to rest in {MAX_ROUNDS} rounds")
-    return Settled({}, (), tuple(refused.values()), ((last, law),))
+    return AppliedFixes({}, (), tuple(refused.values()), ((last, law),))
 
 
 def _next(propose: Propose, contents: Mapping[str, bytes], seen: set[Identity]) -> tuple[Proposal, Attempt] | None:

@@ -21,23 +21,23 @@ LIMIT = 3
 TWICE = 1.9  # a plan whose steps take so much longer costs as many hours as more cards would
 
 
-class Option(NamedTuple):
+class WrittenPlan(NamedTuple):
     """A plan as the files would say it."""
 
     plan: planner.Plan
     tried: Attempt
 
 
-class Options(NamedTuple):
+class PlanOptions(NamedTuple):
     """What one run can do: plans that fit as files, or where none does, steps that help and hardware that would."""
 
-    options: tuple[Option, ...] = ()
+    options: tuple[WrittenPlan, ...] = ()
     advice: tuple[Fix, ...] = ()
 
 
 def with_plans(analysis: Analysis, estimator: Estimator, again: Reanalyse) -> tuple[Finding, ...]:
     """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches."""
-    known: dict[int, Options] = {}
+    known: dict[int, PlanOptions] = {}
     done = []
     for found in analysis.found:
         if found.plan and found.run >= 0:
@@ -50,23 +50,23 @@ def with_plans(analysis: Analysis, estimator: Estimator, again: Reanalyse) -> tu
     return tuple(done)
 
 
-def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanalyse) -> Options:
+def options(analysis: Analysis, index: int, estimator: Estimator, again: Reanalyse) -> PlanOptions:
     """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say."""
     run, before = analysis.runs[index], analysis.estimates[index]
-    search = planner.Search(estimator, express(analysis))
+    search = planner.SearchHooks(estimator, express(analysis))
     fitting = tuple(_read_back(analysis, index, planner.plans(run, before, search, LIMIT + 1), again, must_fit=True))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
     near = sum(option.plan.speed < TWICE for option in fitting)
     beside = hardware_advice.advice(run, before, estimator, express(analysis)) if over and near < LIMIT else ()
     if fitting:
         kept = without_the_slowest(fitting) if beside and len(fitting) >= LIMIT else fitting
-        return Options(kept, beside[: max(0, LIMIT - len(kept))])
-    return Options(
+        return PlanOptions(kept, beside[: max(0, LIMIT - len(kept))])
+    return PlanOptions(
         tuple(_read_back(analysis, index, planner.candidates(run, before, search, LIMIT), again, False)), beside
     )
 
 
-def without_the_slowest(fitting: tuple[Option, ...]) -> tuple[Option, ...]:
+def without_the_slowest(fitting: tuple[WrittenPlan, ...]) -> tuple[WrittenPlan, ...]:
     """All but one of the plans that are told, in their order: the cards take the place of one that doubles the time."""
     kept = sorted(fitting, key=lambda option: option.plan.speed >= TWICE)[: LIMIT - 1]
     return tuple(option for option in fitting if option in kept)
@@ -74,7 +74,7 @@ def without_the_slowest(fitting: tuple[Option, ...]) -> tuple[Option, ...]:
 
 def _read_back(
     analysis: Analysis, index: int, found: tuple[planner.Plan, ...], again: Reanalyse, must_fit: bool
-) -> Iterator[Option]:
+) -> Iterator[WrittenPlan]:
     """Those of the plans that the files can say, and that still do what was planned when they are read. Of those that
     differ in how far they go alone (half the length, a quarter of it) the cheapest."""
     before = analysis.estimates[index]
@@ -92,7 +92,7 @@ def _read_back(
         yield option
 
 
-def _written(analysis: Analysis, index: int, plan: planner.Plan, again: Reanalyse) -> Option | None:
+def _written(analysis: Analysis, index: int, plan: planner.Plan, again: Reanalyse) -> WrittenPlan | None:
     """The plan with the estimate of the written files, which is what counts; None where they cannot be written, or the
     framework would refuse them."""
     tried = attempt(analysis, _edits(analysis, analysis.runs[index], plan.changes) or (), None, again)
@@ -100,7 +100,7 @@ def _written(analysis: Analysis, index: int, plan: planner.Plan, again: Reanalys
         return None
     if new_errors(analysis, tried.after):
         return None
-    return Option(plan._replace(estimate=tried.after.estimates[index]), tried)
+    return WrittenPlan(plan._replace(estimate=tried.after.estimates[index]), tried)
 
 
 def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:
     return tuple((counts[1] - counts[0]).elements())
 
 
-def _without_the_idle(analysis: Analysis, index: int, option: Option, again: Reanalyse) -> Option:
+def _without_the_idle(analysis: Analysis, index: int, option: WrittenPlan, again: Reanalyse) -> WrittenPlan:
     """The files may need less than was planned, and fit without one of the steps: dearest first, none is left that
     does nothing."""
     for step in sorted(option.plan.steps, key=ladder.cost, reverse=True):
@@ -134,7 +134,7 @@ def _edits(analysis: Analysis, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
     return analysis.format.edits(analysis.parsed, run, changes)
 
 
-def _fixes(analysis: Analysis, found: Found, known: Options) -> tuple[Fix, ...]:
+def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, ...]:
     """The plans that solve the finding without a new one; where none fits, steps that help, and hardware."""
     before = analysis.estimates[found.run]
     fixes = []

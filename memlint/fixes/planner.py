@@ -18,7 +18,7 @@ from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.step import QUALITIES, Step, cost, haste
+from memlint.fixes.step import QUALITIES, ProposedChange, cost, haste
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
@@ -26,7 +26,7 @@ from memlint.run import Run, replace
 Estimator = Callable[[Run], Estimate]
 Express = Callable[[Run, Mapping[str, Any]], "tuple[Edit, ...] | None"]
 Accept = Callable[[Run], bool]
-Price = Callable[[Step], float]
+Price = Callable[[ProposedChange], float]
 
 # A change that takes off less is noise beside the interval of the device figure.
 WORTHWHILE = 0.005
@@ -40,7 +40,7 @@ ENOUGH = 3
 class Plan(NamedTuple):
     """Steps that together make the run fit (or help, from `candidates`), with the run and estimate they lead to."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProposedChange, ...]
     run: Run
     estimate: Estimate
 
@@ -63,12 +63,15 @@ class Plan(NamedTuple):
         return max((QUALITIES.index(step.quality) for step in self.steps), default=0)
 
 
-class Search(NamedTuple):
+class SearchHooks(NamedTuple):
     """What a search is given. `express` says whether the format can write a change, `accept` whether rules object."""
 
     estimate: Estimator = closed_form
     express: Express | None = None
     accept: Accept | None = None
+
+
+NO_HOOKS = SearchHooks()
 
 
 def peak(estimate: Estimate) -> int | None:
@@ -86,7 +89,7 @@ def excess(estimate: Estimate) -> int:
     return over or max(0, high - estimate.budget_bytes)
 
 
-def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = ENOUGH) -> tuple[Plan, ...]:  # noqa: B008
+def plans(run: Run, before: Estimate, search: SearchHooks = NO_HOOKS, limit: int = ENOUGH) -> tuple[Plan, ...]:
     """At most `limit` plans of different character that fit the card, cheapest first.
 
     The one that risks least for the result, the fastest and the one of fewest changes are among them; then the
@@ -94,7 +97,7 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     """
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
-    planning = Planning(run, before, search)
+    planning = PlanSearch(run, before, search)
     found: dict[frozenset[tuple[str, Any]], Plan] = {}
     for quality in QUALITIES:
         for plan in _of_tier(planning, quality):
@@ -108,7 +111,7 @@ def plans(run: Run, before: Estimate, search: Search = Search(), limit: int = EN
     return _of_each_character(tuple(found.values()), limit)
 
 
-def _of_tier(planning: Planning, quality: str) -> Iterator[Plan]:
+def _of_tier(planning: PlanSearch, quality: str) -> Iterator[Plan]:
     """The plans of one tier of risk: cheapest, another way than its dearest step, single steps, fastest."""
     plan = _search(planning, quality, cost)
     if plan is None:
@@ -143,12 +146,12 @@ def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
     return tuple(sorted(chosen[:limit], key=lambda plan: plan.cost))
 
 
-def candidates(run: Run, before: Estimate, search: Search = Search(), limit: int = ENOUGH) -> tuple[Plan, ...]:  # noqa: B008
+def candidates(run: Run, before: Estimate, search: SearchHooks = NO_HOOKS, limit: int = ENOUGH) -> tuple[Plan, ...]:
     """Single steps that lower the peak, cheapest first: what to offer where no card is known or nothing fits."""
     high = peak(before)
     if high is None:
         return ()
-    planning = Planning(run, before, search)
+    planning = PlanSearch(run, before, search)
     helpful: dict[str, Plan] = {}
     for step in planning.steps(planning.start):
         plan = planning.plan((step,))
@@ -160,20 +163,20 @@ def candidates(run: Run, before: Estimate, search: Search = Search(), limit: int
     return tuple(sorted(helpful.values(), key=lambda item: item.cost)[:limit])
 
 
-class Planning:
+class PlanSearch:
     """One planning for one run: combinations are estimated, and changes asked of the format, once each."""
 
-    def __init__(self, run: Run, before: Estimate, search: Search) -> None:
+    def __init__(self, run: Run, before: Estimate, search: SearchHooks) -> None:
         self.run = run
         self.start = Plan((), run, before)
         self._search = search
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._plans: dict[frozenset[str], Plan] = {}
-        self._steps: dict[frozenset[str], tuple[Step, ...]] = {}
+        self._steps: dict[frozenset[str], tuple[ProposedChange, ...]] = {}
         self._sayable: dict[str, bool] = {}
         self.gains: dict[str, int] = {}  # excess that a step took off when it was last tried, by title
 
-    def plan(self, chosen: tuple[Step, ...]) -> Plan:
+    def plan(self, chosen: tuple[ProposedChange, ...]) -> Plan:
         """The run after these steps, estimated."""
         if not chosen:
             return self.start
@@ -184,14 +187,14 @@ class Planning:
             self._plans[key] = Plan(chosen, changed, self._search.estimate(changed))
         return self._plans[key]._replace(steps=chosen)
 
-    def steps(self, plan: Plan) -> tuple[Step, ...]:
+    def steps(self, plan: Plan) -> tuple[ProposedChange, ...]:
         """What can be tried on the plan's run and the format can say."""
         key = frozenset(step.title for step in plan.steps)
         if key not in self._steps:
             self._steps[key] = tuple(step for step in steps(plan.run) if self._says(plan.run, step))
         return self._steps[key]
 
-    def _says(self, run: Run, step: Step) -> bool:
+    def _says(self, run: Run, step: ProposedChange) -> bool:
         if self._search.express is None:
             return True
         if step.title not in self._sayable:
@@ -204,7 +207,7 @@ class Planning:
         return self._search.accept is None or self._search.accept(plan.run)
 
 
-def _search(planning: Planning, quality: str, price: Price, without: str = "") -> Plan | None:
+def _search(planning: PlanSearch, quality: str, price: Price, without: str = "") -> Plan | None:
     """The plan of one tier: greedy by excess taken off per price, then pruned and weakened. `without`: a group."""
     current = planning.start
     while excess(current.estimate):
@@ -216,22 +219,24 @@ def _search(planning: Planning, quality: str, price: Price, without: str = "") -
     return _weakened(planning, _pruned(planning, current), quality, price)
 
 
-def _best_next(planning: Planning, current: Plan, quality: str, price: Price, without: str) -> Plan | None:
+def _best_next(planning: PlanSearch, current: Plan, quality: str, price: Price, without: str) -> Plan | None:
     """The plan with one more step: of those that promise the most, the best; of all, where none of them helps."""
     used = {without, *(step.group for step in current.steps)}
     open_ = [step for step in planning.steps(current) if step.group not in used and _within(step, quality)]
     return _best_of(planning, current, open_, price, trusting=True) or _best_of(planning, current, open_, price, False)
 
 
-def _best_of(planning: Planning, current: Plan, open_: list[Step], price: Price, trusting: bool) -> Plan | None:
+def _best_of(
+    planning: PlanSearch, current: Plan, open_: list[ProposedChange], price: Price, trusting: bool
+) -> Plan | None:
     """`trusting`: steps are judged first by what they took off when last tried, and the rest is not estimated."""
     over = excess(current.estimate)
 
-    def worth(taken: int, step: Step) -> float:
+    def worth(taken: int, step: ProposedChange) -> float:
         # Whatever finishes the job is worth more than a larger step that does not.
         return (2 * over if taken >= over else taken) / (0.05 + price(step))
 
-    def promise(step: Step) -> float:
+    def promise(step: ProposedChange) -> float:
         return worth(2 * planning.gains.get(step.title, over) if trusting else over, step)
 
     best: tuple[float, Plan] | None = None
@@ -253,7 +258,7 @@ def _taken(plan: Plan, over: int) -> int:
     return max(0, over - excess(plan.estimate)) if plan.estimate.allocated_bytes is not None else 0
 
 
-def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> Plan | None:
+def _stronger(planning: PlanSearch, current: Plan, quality: str, price: Price) -> Plan | None:
     """The plan with one of its steps in the place of which stands another of its group that takes off more: greed may
     have taken a cheap step (half the length) where only a dear one of its kind (an eighth) is enough."""
     over = excess(current.estimate)
@@ -273,7 +278,7 @@ def _stronger(planning: Planning, current: Plan, quality: str, price: Price) -> 
     return None if best is None else best[1]
 
 
-def _pruned(planning: Planning, plan: Plan) -> Plan:
+def _pruned(planning: PlanSearch, plan: Plan) -> Plan:
     """The plan without the steps that it fits without, dearest first."""
     for step in sorted(plan.steps, key=cost, reverse=True):
         fewer = tuple(other for other in plan.steps if other is not step)
@@ -283,7 +288,7 @@ def _pruned(planning: Planning, plan: Plan) -> Plan:
     return plan
 
 
-def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Plan:
+def _weakened(planning: PlanSearch, plan: Plan, quality: str, price: Price) -> Plan:
     """The plan with each step replaced by the cheapest of its group with which it still fits."""
     for step in plan.steps:
         for rival in planning.steps(planning.start):
@@ -299,7 +304,7 @@ def _weakened(planning: Planning, plan: Plan, quality: str, price: Price) -> Pla
 LADDERS = ("batch", "sequence", "images")
 
 
-def _single_step_rivals(planning: Planning, quality: str, plan: Plan, dearest: float) -> Iterator[Plan]:
+def _single_step_rivals(planning: PlanSearch, quality: str, plan: Plan, dearest: float) -> Iterator[Plan]:
     """Other single steps of the tier that fit alone: an alternative in kind, not a variant of the same."""
     within = [step for step in planning.steps(planning.start) if _within(step, quality) and cost(step) <= dearest]
     last = {step.group: step for step in within if step.group in LADDERS}
@@ -311,12 +316,12 @@ def _single_step_rivals(planning: Planning, quality: str, plan: Plan, dearest: f
             yield planning.plan((step,))
 
 
-def _fits_alone(planning: Planning, step: Step) -> bool:
+def _fits_alone(planning: PlanSearch, step: ProposedChange) -> bool:
     plan = planning.plan((step,))
     return plan.estimate.allocated_bytes is not None and not excess(plan.estimate) and planning.accepts(plan)
 
 
-def _within(step: Step, quality: str) -> bool:
+def _within(step: ProposedChange, quality: str) -> bool:
     return QUALITIES.index(step.quality) <= QUALITIES.index(quality)
 
 
@@ -343,7 +348,7 @@ def _host(plan: Plan, before: Estimate) -> Iterator[str]:
         yield f"the host needs {wanted / 2**30:.1f} GiB of memory"
 
 
-def largest(run: Run, field: str, start: int, search: Search = Search(), most: int = 1 << 24) -> int:  # noqa: B008
+def largest(run: Run, field: str, start: int, search: SearchHooks = NO_HOOKS, most: int = 1 << 24) -> int:
     """The largest value of `field` from `start` on that fits, found by doubling and halving; 0 where none does.
 
     Memory grows with batch and length, so what fits is a prefix.
@@ -360,5 +365,5 @@ def largest(run: Run, field: str, start: int, search: Search = Search(), most: i
     return low
 
 
-def _fits(run: Run, field: str, value: int, search: Search) -> bool:
+def _fits(run: Run, field: str, value: int, search: SearchHooks) -> bool:
     return search.estimate(replace(run, {field: value})).verdict == "fits"

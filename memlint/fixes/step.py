@@ -11,7 +11,7 @@ from memlint.run import Run
 QUALITIES = ("none", "low", "medium", "high")
 
 
-class Step(NamedTuple):
+class ProposedChange(NamedTuple):
     """One proposed change. `speed` is the factor on the time of a step (1.3 = 30 % slower), `quality` the risk for the
     result, `safe` says that training computes the same thing (up to rounding)."""
 
@@ -24,14 +24,14 @@ class Step(NamedTuple):
     note: str = ""
 
 
-Move = Callable[[Run], Iterator[Step]]
+Move = Callable[[Run], Iterator[ProposedChange]]
 
 
-def cost(step: Step) -> float:
+def cost(step: ProposedChange) -> float:
     """What a change costs in one number: quality weighs more than any speed."""
     return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
 
 
-def haste(step: Step) -> float:
+def haste(step: ProposedChange) -> float:
     """What a change costs who wants short steps above all."""
     return max(0.0, 10 * (step.speed - 1)) + 0.1 * QUALITIES.index(step.quality) + 0.01

@@ -16,7 +16,7 @@ from memlint._record import NamedTuple
 from memlint.atomic_files import error_reason, write_temporary
 
 
-class Refused(Exception):
+class WriteRefused(Exception):
     """A file may not be written, or cannot be. The message says what was: nothing, as a rule."""
 
 
@@ -48,9 +48,9 @@ def write_all(writes: Iterable[Write], roots: Iterable[str]) -> None:
             os.replace(temporary, at)
             done.append(write.path)
     except OSError as error:
-        raise Refused(f"{at}: {error_reason(error, at)}: {_left(done)}") from None
-    except Refused as error:
-        raise Refused(f"{error}: {_left(done)}") from None
+        raise WriteRefused(f"{at}: {error_reason(error, at)}: {_left(done)}") from None
+    except WriteRefused as error:
+        raise WriteRefused(f"{error}: {_left(done)}") from None
     finally:
         for temporary in waiting[len(done) :]:
             with suppress(OSError):
@@ -65,15 +65,15 @@ def _check(write: Write, roots: tuple[str, ...]) -> None:
     """Raises Refused."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(write.path)))
     if not any(folder == root or folder.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
-        raise Refused(f"{write.path}: outside of the folders that were given")
+        raise WriteRefused(f"{write.path}: outside of the folders that were given")
     if os.path.islink(write.path):
-        raise Refused(f"{write.path}: a symbolic link; fix the file that it points to")
+        raise WriteRefused(f"{write.path}: a symbolic link; fix the file that it points to")
     if write.old is None:
         if os.path.lexists(write.path):
-            raise Refused(f"{write.path}: exists already")
+            raise WriteRefused(f"{write.path}: exists already")
         return
     if _bytes(write.path, len(write.old) + 1) != write.old:
-        raise Refused(f"{write.path}: changed while it was being fixed; run again")
+        raise WriteRefused(f"{write.path}: changed while it was being fixed; run again")
 
 
 def _bytes(path: str, most: int) -> bytes:
@@ -82,7 +82,7 @@ def _bytes(path: str, most: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(descriptor, "rb") as stream:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Refused(f"{path}: not a regular file")
+                raise WriteRefused(f"{path}: not a regular file")
             return stream.read(most)
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from None
+        raise WriteRefused(f"{path}: {error.strerror}") from None

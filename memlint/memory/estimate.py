@@ -1,4 +1,4 @@
-"""The closed-form estimate of a run's GPU memory."""
+"""The closed-form estimate of a run's GPU memory: what `memlint.estimate` returns. Bytes on one GPU."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.frozen_models import FrozenModel, forward_bytes, frozen_models, with_frozen_models
-from memlint.memory.loss import FUSED, kind_of
-from memlint.memory.parameters import Missing
+from memlint.memory.loss import FUSED_LOSSES, loss_kind
+from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases
 from memlint.memory.releases import canonical_stack
-from memlint.memory.step import Step, compares, step
+from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import UNKNOWN, Run, Unknown
@@ -39,28 +39,28 @@ _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
 
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
-# What an estimate rests on beside the model: everything but the file's format and path, related files and origins.
+# The fields of a run that an estimate depends on beside the model: all but the format, the paths and the origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 
 def estimate(run: Run) -> Estimate:
     """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
     run = run._replace(stack=canonical_stack(run))
-    found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_as(run), _is_known)
+    found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found
 
 
 def _is_known(found: Estimate) -> bool:
-    """One that is unknown is not kept: its reasons are the file's own words."""
+    """Unknown estimates are not cached: their reasons quote the file."""
     return not found.unknown
 
 
-def estimate_as(run: Run, simulated: bool = False) -> Estimate:
-    """`simulated`: without what kernels allocate for themselves, as a step on fake tensors shows it."""
+def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
+    """The estimate, computed anew. `simulated`: as a step on fake tensors shows it, without kernels' own memory."""
     try:
         return _estimate(with_effective_attention(_as_patched(run)), simulated)
-    except Missing as missing:
-        return unknown(UnknownField(missing.field, _why(run, missing)))
+    except MissingValue as missing:
+        return unknown(UnknownField(missing.field, _reason(run, missing)))
 
 
 def _as_patched(run: Run) -> Run:
@@ -79,44 +79,46 @@ def with_effective_attention(run: Run) -> Run:
     return run._replace(attention=run.attention._replace(implementation="eager"))
 
 
-def _why(run: Run, missing: Missing) -> str:
-    """What the reader of the config found out about the missing value, else what the estimator says of it."""
+def _reason(run: Run, missing: MissingValue) -> str:
+    """Why the value is missing: as the format says it, else as the estimator does."""
     origin = run.origins.get(missing.field)
     return origin.detail if origin is not None and origin.kind == "unknown" and origin.detail else missing.reason
 
 
 def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
-    """An answer without a figure."""
+    """An estimate without figures. `fields`: what is missing."""
     return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=fields, **facts)
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.parallelism.pipeline_parallel_size > 1:
-        raise Missing("parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled")
+        raise MissingValue(
+            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
+        )
     if run.optimizer.badam_mode == "ratio":
-        raise Missing("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
+        raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
     if run.stack.use_ktransformers:
-        raise Missing("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
+        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
     placed = _placed(run)
     units, computed, state = placed.units, placed.computed, placed.state
     try:
         refuse_unmodelled(run, computed)
-    except Missing as missing:
+    except MissingValue as missing:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
         floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
         return unknown(field, allocated_low_bytes=floor, parameters=placed.parameters)
     alone = state.weights
     others = frozen_models(run, _state)
-    state = with_frozen_models(_with_copies(run, units, state), others)
+    state = with_frozen_models(_with_reference_copy(run, units, state), others)
     if run.purpose == "inference":
         return _inference(run, computed, state)
-    shared = step(run, computed, simulated)
-    found, walked = phases(shared, computed, state)
-    if compares(run):
+    step = training_step(run, computed, simulated)
+    found, walked = phases(step, computed, state)
+    if runs_reference_forward(run):
         load, forward, *rest = found
-        compared = _reference_forward(run, shared, computed, state, others)
-        found = (load, evaluation.beside_the_policy(shared, forward, walked.held, compared), *rest)
+        compared = _reference_forward(run, step, computed, state, others)
+        found = (load, evaluation.with_reference_forward(step, forward, walked.saved_activations, compared), *rest)
     evaluated = evaluation.evaluation(run, computed, state, simulated)
     if evaluated is not None:
         found += (evaluated,)
@@ -125,16 +127,16 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         found += (generated,)
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
-    details |= _moments(found, computed, state)
+    details |= _overhead_inputs(found, computed, state)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, others, found)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
-        details["doubtful_logits_bytes"] = unsloth.doubtful_logits(shared)
-    waiting = _waiting_checkpoints(shared, computed) if run.checkpointing.offload else 0
-    return on_card(run, found, peak, details)._replace(
+        details["doubtful_logits_bytes"] = unsloth.doubtful_logits(step)
+    waiting = _waiting_checkpoints(step, computed) if run.checkpointing.offload else 0
+    return with_card_figures(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + waiting,
@@ -143,7 +145,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     )
 
 
-def _waiting_checkpoints(shared: Step, units: tuple[Unit, ...]) -> int:
+def _waiting_checkpoints(shared: TrainingStep, units: tuple[Unit, ...]) -> int:
     """Bytes of host memory under checkpoints that are offloaded."""
     from memlint.memory.checkpoint_offload import checkpoints_there
 
@@ -151,9 +153,9 @@ def _waiting_checkpoints(shared: Step, units: tuple[Unit, ...]) -> int:
 
 
 def _bounds(
-    run: Run, placed: Placed, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
+    run: Run, placed: PlacedModel, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
 ) -> tuple[int, int]:
-    """The lowest and the highest peak, bytes, that the file leaves possible."""
+    """The lowest and the highest peak, bytes, of the runs that the file may stand for."""
     low, high = interval.of_features(run, placed.computed, state, found)
     if not run.model.architecture.towers:
         return low, high
@@ -164,8 +166,8 @@ def _bounds(
     if certain is None or not towers.trains(placed.units):
         return low, high
     bare = _placed(certain)
-    held = with_frozen_models(_with_copies(certain, bare.units, bare.state), others)
-    least, _ = phases(step(certain, bare.computed), bare.computed, held)
+    held = with_frozen_models(_with_reference_copy(certain, bare.units, bare.state), others)
+    least, _ = phases(training_step(certain, bare.computed), bare.computed, held)
     return min(low, max(map(_allocated, least))), high
 
 
@@ -177,8 +179,8 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase |
     return generation(run, units, state)
 
 
-class Placed(NamedTuple):
-    """What a run holds whatever its lengths and batches."""
+class PlacedModel(NamedTuple):
+    """A run's model state, which does not depend on lengths and batches. Counts are per GPU."""
 
     units: tuple[Unit, ...]
     computed: tuple[Unit, ...]  # as operations see them
@@ -190,8 +192,8 @@ class Placed(NamedTuple):
 _PLACED = EstimateCache(64)
 
 
-def _placed(run: Run) -> Placed:
-    """Units as stored and as computed, and the model's state: nothing that lengths and batches change."""
+def _placed(run: Run) -> PlacedModel:
+    """The model state of `run`, cached: runs that differ in lengths and batches alone share it."""
     key = (
         run.method,
         run.precision,
@@ -202,26 +204,26 @@ def _placed(run: Run) -> Placed:
         run.saving,
         run.stack,
         run.purpose,
-        _passes(run),
+        _backward_passes(run),
     )
-    found: Placed = _PLACED.get(run.model, key, lambda: _place(run))
+    found: PlacedModel = _PLACED.get(run.model, key, lambda: _place(run))
     return found
 
 
-def _place(run: Run) -> Placed:
+def _place(run: Run) -> PlacedModel:
     units = parallel.shard_units(run, parameters.units(run))
     counted = parameters.total(units), parameters.total(units, trainable=True)
-    return Placed(units, parallel.as_computed(run, units), _state(run, units), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
 
 
-def _passes(run: Run) -> int | Unknown:
-    """Backward passes of a step as far as placing tells them apart: none, one, several, or who knows."""
+def _backward_passes(run: Run) -> int | Unknown:
+    """Backward passes of a step, as far as they matter here: 0, 1, 2 (two or more), or UNKNOWN."""
     steps = run.batch.gradient_accumulation_steps
     return min(steps, 2) if isinstance(steps, int) else UNKNOWN
 
 
 def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """Where the engine puts weights, gradients and optimizer states. Engines are imported as runs need them."""
+    """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
     if engine in ("single", "ddp"):
         return single.place(run, units)
@@ -229,7 +231,7 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
         return zero.place(run, units)
     if engine == "fsdp":
         return fsdp.place(run, units)
-    raise Missing("parallelism.engine", f"memory under {engine} is not modelled")
+    raise MissingValue("parallelism.engine", f"memory under {engine} is not modelled")
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
@@ -239,23 +241,25 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
     peak = max(found, key=_allocated)
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
     details |= {"weights_bytes": state.weights, "resident_bytes": state.weights, "whole_logits_bytes": 0}
-    return on_card(run, found, peak, details)._replace(parameters=parameters.total(units), trainable_parameters=0)
+    return with_card_figures(run, found, peak, details)._replace(
+        parameters=parameters.total(units), trainable_parameters=0
+    )
 
 
 def _reference_forward(
-    run: Run, shared: Step, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
+    run: Run, step: TrainingStep, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
 ) -> int:
-    """The highest level of the reference's forward: of the model that was named, else of the policy's own layers."""
+    """The peak of the reference's forward, bytes: of the named reference model, else of the policy's own layers."""
     if run.method.reference_model == "named" and others:
         refuse_unmodelled(others[0].run, others[0].units)
         return forward_bytes(others[0]._replace(run=with_effective_attention(others[0].run)))
-    return evaluation.forward_without_gradients(shared, units, state, head=False)[0]
+    return evaluation.forward_without_gradients(step, units, state, head=False)[0]
 
 
-def _with_copies(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
-    """A reference that is a copy of the trained model: its base again in the frozen dtype.
+def _with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
+    """The state with the weights of a reference model that is a copy of the trained one, in the frozen dtype.
 
-    ZeRO-3 and FSDP shard it as well.
+    ZeRO-3 and FSDP shard the copy as well.
     """
     if run.method.reference_model != "copy":
         return state
@@ -272,8 +276,8 @@ def _with_copies(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelS
     return state._replace(weights=state.weights + width * base // max(1, share))
 
 
-def _moments(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
-    """What the allocator's slack is worked out from, beside the peak itself."""
+def _overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
+    """Inputs of the allocator's overhead beside the peak, bytes; see `device.card`."""
     layers = [sum(t.numel * t.copies for t in unit.tensors if t.kind != "adapter") for unit in units]
     others = [phase.allocated_bytes for phase in found if phase.name not in ("forward", "optimizer_step")]
     forward = next(phase for phase in found if phase.name == "forward")
@@ -287,8 +291,8 @@ def _moments(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelStat
     }
 
 
-def on_card(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
-    """The peak on the card that the run names, with the verdict and the common cards that it fits."""
+def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
+    """The estimate for the card that the run names: interval, verdict, and the common cards that it fits on."""
     allocated = peak.allocated_bytes
     settled = device.settled(allocated, run, details)
     card = settled.on(run, device.constants())
@@ -315,30 +319,30 @@ _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera
 
 
 def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
-    """Raise `Missing` where activations are not known."""
+    """Raises `MissingValue` where the run's activations are not modelled."""
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
         unsloth.refuse(run)
     if run.stack.unmodelled:
-        raise Missing("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
+        raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
     if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears keep what bf16 ones keep
-        raise Missing("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
+        raise MissingValue("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
     if run.method.kind in _UNMODELLED_METHODS:
-        raise Missing("method.kind", f"activations under {run.method.kind} are not modelled")
+        raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
     if architecture.towers:
         import memlint.memory.vision.towers as towers
 
         towers.refuse_unknown(architecture, units)
     if architecture.encoder_decoder:
-        raise Missing("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
+        raise MissingValue("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
-        raise Missing("model.architecture", architecture.unmodelled)
+        raise MissingValue("model.architecture", architecture.unmodelled)
     for layer in architecture.layer_types:
         if layer.attention.kind not in _MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
-            raise Missing("model.architecture", reason)
+            raise MissingValue("model.architecture", reason)
 
 
 def _allocated(phase: Phase) -> int:
@@ -347,8 +351,8 @@ def _allocated(phase: Phase) -> int:
 
 def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str, int]:
     """Named terms for rules and for `explain`, bytes. `activations_bytes` and `logits_bytes` are the peak's, as in the
-    table; `kept_activations_bytes` is what the forward leaves to the backward, `whole_logits_bytes` one fp32 tensor of
-    all logits."""
+    table. `kept_activations_bytes`: saved between forward and backward. `whole_logits_bytes`: one fp32 tensor of all
+    logits."""
     return {
         "weights_bytes": state.weights,
         "optimizer_state_bytes": state.optimizer_states,
@@ -356,8 +360,8 @@ def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str
         "gradients_bytes": state.gradients_at_step,
         "activations_bytes": peak.components["activations"],
         "logits_bytes": peak.components["logits"],
-        "kept_activations_bytes": walked.held,
-        "whole_logits_bytes": 0 if kind_of(run) in FUSED else walked.logits,
+        "kept_activations_bytes": walked.saved_activations,
+        "whole_logits_bytes": 0 if loss_kind(run) in FUSED_LOSSES else walked.logits,
         "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

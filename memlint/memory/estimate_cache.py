@@ -1,8 +1,9 @@
-"""Answers found again: most runs that are asked about differ from an earlier one only in where their values stand.
+"""A cache of estimates, and of the model state they rest on.
 
-A fix that changes the learning rate's schedule, a plan read back from the file it was written to, the same run under
-versions that do not matter to it: each is another `Run` of equal values. Equal values have equal estimates. Of a
-repository's files many train one model in one way, with other lengths and batches: what they hold is the same.
+Many runs have equal values although they are different objects: after a fix that changes the learning rate, for a plan
+that is read back from the file it was written to, under framework releases that make no difference. Equal values have
+equal estimates. Files of one repository often train one model with different lengths and batches: their model state is
+the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _ARCHITECTURE = Model._fields.index("architecture")
 
 
 class EstimateCache:
-    """The last answers by what they rest on. Architectures are told apart by identity, as hashing one costs more."""
+    """At most `size` results by the values that they depend on. Architectures are keys by identity: hashing is slow."""
 
     __slots__ = ("_known", "_size")
 
@@ -31,7 +32,7 @@ class EstimateCache:
     def get(
         self, model: Model, others: tuple[Any, ...], make: Callable[[], Any], keeps: Callable[[Any], bool] = bool
     ) -> Any:
-        """What `make` made for an equal model and equal `others`, or makes now; kept where `keeps` says so."""
+        """The result for an equal model and equal `others`; else `make()`, stored where `keeps` accepts it."""
         key = (id(model.architecture), *model[:_ARCHITECTURE], *model[_ARCHITECTURE + 1 :], *others)
         try:
             kept = self._known.setdefault(key, [None, None])

@@ -1,4 +1,4 @@
-"""Models that stand frozen beside the trained one, with an architecture of their own: a reference, a reward model.
+"""Frozen models beside the trained one, with an architecture of their own: a reference model, a reward model.
 
 Each is loaded in its own dtype or quantisation and placed by the run's engine. LLaMA-Factory 0.9.5 loads them in
 train/trainer_utils.py (create_ref_model:116, create_reward_model:151) and prepares them in train/dpo/trainer.py:89-102,
@@ -15,8 +15,8 @@ import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.unsharded as unsharded
 from memlint._record import NamedTuple
 from memlint.memory.evaluation import forward_without_gradients
-from memlint.memory.parameters import Missing
-from memlint.memory.step import step
+from memlint.memory.parameters import MissingValue
+from memlint.memory.step import training_step
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Method, Model, Optimizer, Run
 
@@ -34,7 +34,7 @@ class FrozenModel(NamedTuple):
 def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
     """The run's extra models, the reference first where one is named. `place`: where the run's engine puts weights.
 
-    Raises `Missing` where the size of one is unknown.
+    Raises `MissingValue` where the size of one is unknown.
     """
     return tuple(_frozen(run, model, place) for model in run.method.extra_models)
 
@@ -49,21 +49,23 @@ def with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> Mo
 
 
 def forward_bytes(model: FrozenModel) -> int:
-    """The highest level of its forward under `no_grad`, up to the logits, which the loss counts."""
-    return forward_without_gradients(step(model.run, model.units), model.units, model.state, head=False)[0]
+    """The peak of its forward under `no_grad`, bytes, without the logits, which are counted with the loss."""
+    return forward_without_gradients(training_step(model.run, model.units), model.units, model.state, head=False)[0]
 
 
 def _frozen(run: Run, model: Model, place: Place) -> FrozenModel:
-    """Nothing of it trains: no adapter, no optimizer, no dtypes of parameters that train."""
+    """The model as a run of its own in which nothing trains."""
     precision = run.precision._replace(embeddings_dtype="")
     method = Method(kind="none", stage=run.method.stage, num_generations=run.method.num_generations)
     alone = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
     try:
         units = parallel.shard_units(alone, parameters.units(alone))
-    except Missing as missing:
-        raise Missing("method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}") from missing
+    except MissingValue as missing:
+        raise MissingValue(
+            "method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}"
+        ) from missing
     put = place if _is_sharded(alone) else unsharded.place
-    return FrozenModel(alone, parallel.as_computed(alone, units), put(alone, units))
+    return FrozenModel(alone, parallel.in_compute_dtype(alone, units), put(alone, units))
 
 
 def _is_sharded(run: Run) -> bool:

@@ -1,10 +1,10 @@
-"""Completions that the trained model writes between steps (PPO, GRPO): weights gathered whole, the key-value cache."""
+"""Completions that the trained model generates between steps (PPO, GRPO): gathered weights, the key-value cache."""
 
 from __future__ import annotations
 
 import memlint.memory.inference as inference
 from memlint.memory.phases import COMPONENTS, phase
-from memlint.memory.step import sequences_each
+from memlint.memory.step import sequences_per_sample
 from memlint.memory.values import ModelState, Phase, Unit, UnitState
 from memlint.run import Run
 
@@ -13,7 +13,7 @@ _ONE_BY_ONE = (0, 19)
 
 
 def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    """The highest moment of generation in a stage that generates; None where its lengths are not known.
+    """The peak while completions are generated. None where lengths are not known.
 
     Under ZeRO-3 the whole model is gathered on each GPU first (trl 1.16 models/utils.py, unwrap_model_for_generation:
     `deepspeed.zero.GatheredParameters(model.parameters())`; LLaMA-Factory 0.9.5 train/ppo/trainer.py:358).
@@ -37,7 +37,7 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | 
 
 
 def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
-    """Unsharded parameters while completions are written or handed to the engine that writes them."""
+    """Bytes of unsharded parameters while completions are generated, or while the generating engine gets weights."""
     zero = run.parallelism.zero
     if run.parallelism.engine != "deepspeed" or zero.stage != 3 or not zero.gathers_for_generation:
         return 0
@@ -49,9 +49,9 @@ def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _asked(run: Run, micro: int) -> Run:
-    """The run as inference reads it: prompts, and as many sequences as the step has."""
+    """The run as inference reads it: prompts, and as many sequences as the training step has."""
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     prompt = run.sequence.max_prompt_length
     sequence = run.sequence._replace(length=prompt if isinstance(prompt, int) and 0 < prompt < length else length)
-    evaluation = run.evaluation._replace(batch_size=micro * sequences_each(run), num_beams=1)
+    evaluation = run.evaluation._replace(batch_size=micro * sequences_per_sample(run), num_beams=1)
     return run._replace(sequence=sequence, evaluation=evaluation)

@@ -1,4 +1,4 @@
-"""The segment behind the last decoder layer: final norm, output projection, loss."""
+"""The segment after the last decoder layer: final norm, output projection (head) and loss."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ import memlint.memory.families.lookup as families
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.profile import Mode, Profile
-from memlint.memory.autograd.tape import Tape, Value, WeightGradient
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.autograd.profile import LayerMode, Profile
+from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 from memlint.run import Run
 
 
 class LossShape(NamedTuple):
-    """How the loss reads the hidden states. `kind` as run.Loss.kind.
+    """How the loss is computed from the hidden states. `kind` as `run.Loss.kind`.
 
     `keeps_logits`: the model's output stays alive through backward. `outputs_to_fp32`: accelerate converts it.
-    `upcast_head`: the model turns its logits into fp32 and forgets the half ones (transformers up to 4.45,
-    models/llama/modeling_llama.py:1214). `shifted_copy`: a contiguous copy of the fp32 logits of all tokens but the
-    last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead). `as_they_are`:
-    the copy is of the logits in the model's dtype (models/opt/modeling_opt.py:1031, v4.45.2).
+    `upcasts_logits`: the model converts its logits to fp32 and drops those in half precision (transformers up to 4.45,
+    models/llama/modeling_llama.py:1214). `copies_shifted`: the loss makes a contiguous copy of the fp32 logits of all
+    tokens but the last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead).
+    `in_logits_dtype`: that copy is in the model's dtype (models/opt/modeling_opt.py:1031, v4.45.2).
     """
 
     kind: str = "plain"
     keeps_logits: bool = False
     outputs_to_fp32: bool = False
     softcap: bool = False
-    scaled: bool = False
-    smoothing: bool = False
-    shifted_copy: bool = False
-    as_they_are: bool = False
+    scales_logits: bool = False
+    label_smoothing: bool = False
+    copies_shifted: bool = False
+    in_logits_dtype: bool = False
     norm: str = "rms"
-    upcast_head: bool = False
+    upcasts_logits: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
-    reference: bool = False  # a reference forward runs while the policy's graph is alive
+    runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
 
 
 @lru_cache(maxsize=256)
-def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShape) -> Profile:
-    """Profile from the last layer's output to the loss; its own output is the scalar loss."""
-    tape = Tape(True, in_place=kernels.in_kernels)
-    context = Context(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
+def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: LossShape) -> Profile:
+    """The profile from the last layer's output to the loss. The segment's own output is the scalar loss."""
+    tape = Tape(True, in_place=kernels.kernel_memory)
+    context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     normed = _final_norm(context, roles, loss, x)
     tape.drop(x)
     if loss.stage in ("value", "score"):
-        return _value(context, loss, normed)
-    if loss.kind in FUSED:
-        return _fused(context, loss, normed)
-    logits = _reshaped(tape, loss, project(context, "head", normed, "logits"))
-    if loss.upcast_head:
-        half, logits = logits, ops.cast(tape, logits, FP32_BYTES)
-        tape.drop(half)
-    if loss.smoothing:
+        return _value_head(context, loss, normed)
+    if loss.kind in FUSED_LOSSES:
+        return _fused_loss(context, loss, normed)
+    logits = _capped_and_scaled(tape, loss, project(context, "head", normed, "logits"))
+    if loss.upcasts_logits:
+        autocast_width, logits = logits, ops.cast(tape, logits, FP32_BYTES)
+        tape.drop(autocast_width)
+    if loss.label_smoothing:
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
         return _finish(tape, loss._replace(outputs_to_fp32=False), logits, found)
@@ -70,47 +70,48 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: Mode, loss: LossShap
     return _finish(tape, loss, logits, found)
 
 
-FUSED = ("liger", "cut", "unsloth", "chunked")
-_KEEPS_HALF = (4, 46)  # before, the model's logits were fp32 ones
+FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked")
+_KEEPS_HALF_LOGITS = (4, 46)  # before, the model's logits were fp32 ones
 
 
-def kind_of(run: Run) -> str:
-    """The loss in force. The Trainer's label smoothing takes the labels away from the model, so the model's own fused
+def loss_kind(run: Run) -> str:
+    """The loss that runs. The Trainer's label smoothing takes the labels away from the model, so that the model's fused
     loss does not run and the logits are built (transformers 5.23 trainer.py, compute_loss)."""
     kind = str(run.loss.kind)
-    return "plain" if run.loss.label_smoothing and run.method.stage in ("pt", "sft") and kind in FUSED else kind
+    return "plain" if run.loss.label_smoothing and run.method.stage in ("pt", "sft") and kind in FUSED_LOSSES else kind
 
 
-def takes_as_they_are(run: Run) -> bool:
-    """Whether the model's own loss makes no fp32 logits: cross entropy runs in their dtype, under autocast in fp32."""
+def keeps_logits_dtype(run: Run) -> bool:
+    """Whether the model's own loss makes no fp32 copy of the logits: cross entropy reads them in their dtype, and
+    autocast alone makes it fp32."""
     own = families.of(run.model.architecture).loss.in_own_dtype
     return own.include(run.stack.transformers) and run.loss.kind == "plain"
 
 
-def copies_shifted(run: Run) -> bool:
-    """Whether the loss of this stack makes fp32 logits and a contiguous copy of the shifted ones."""
+def copies_shifted_logits(run: Run) -> bool:
+    """Whether this release's loss makes fp32 logits and then a contiguous copy of the shifted ones."""
     older = families.of(run.model.architecture).loss.copies_logits
-    return older.include(run.stack.transformers) and run.loss.upcast_logits is not False and not takes_as_they_are(run)
+    return older.include(run.stack.transformers) and run.loss.upcast_logits is not False and not keeps_logits_dtype(run)
 
 
-def upcasts_head(run: Run) -> bool:
-    """Whether the model itself turns its logits into fp32."""
-    return copies_shifted(run) and run.stack.transformers < _KEEPS_HALF
+def upcasts_logits(run: Run) -> bool:
+    """Whether the model itself converts its logits to fp32."""
+    return copies_shifted_logits(run) and run.stack.transformers < _KEEPS_HALF_LOGITS
 
 
-def _final_norm(context: Context, roles: Roles, loss: LossShape, x: Value) -> Value:
+def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
     if loss.norm == "centred":
         return norm.centred(context.tape, x, roles.norm, "rows")
     if loss.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if loss.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
-def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
+def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite)."""
     if loss.softcap:
         divided = ops.scale(tape, logits)
@@ -119,38 +120,38 @@ def _reshaped(tape: Tape, loss: LossShape, logits: Value) -> Value:
         tape.drop(divided)
         logits = ops.scale(tape, bounded)
         tape.drop(bounded)
-    if loss.scaled:
+    if loss.scales_logits:
         scaled = ops.scale(tape, logits)
         tape.drop(logits)
         logits = scaled
     return logits
 
 
-def _cross_entropy(context: Context, loss: LossShape, logits: Value) -> Value:
+def _cross_entropy(context: LayerContext, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
-    if loss.kind == "fused_ce" and not loss.shifted_copy:
-        return _over_logits(context.tape, logits)
-    if loss.as_they_are:
-        return _in_own_dtype(context, logits)
+    if loss.kind == "fused_ce" and not loss.copies_shifted:
+        return _gradient_over_logits(context.tape, logits)
+    if loss.in_logits_dtype:
+        return _cross_entropy_in_logits_dtype(context, logits)
     tape = context.tape
-    single = ops.cast(tape, logits, FP32_BYTES)
-    shifted = _shifted(tape, single) if loss.shifted_copy else ops.cast(tape, single, FP32_BYTES)
+    in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+    shifted = _shifted(tape, in_fp32) if loss.copies_shifted else ops.cast(tape, in_fp32, FP32_BYTES)
     if loss.kind == "fused_ce":
-        found = _over_logits(tape, shifted)
-        tape.drop(single, shifted)
+        found = _gradient_over_logits(tape, shifted)
+        tape.drop(in_fp32, shifted)
         return found
     log_probabilities = ops.unary_by_result(tape, shifted)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
-    tape.drop(log_probabilities, single, shifted)
+    tape.drop(log_probabilities, in_fp32, shifted)
     return found
 
 
-def _in_own_dtype(context: Context, logits: Value) -> Value:
+def _cross_entropy_in_logits_dtype(context: LayerContext, logits: Value) -> Value:
     """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
     tape = context.tape
     shifted = _shifted(tape, logits)
-    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.half else shifted.width)
+    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.autocast_width else shifted.width)
     log_probabilities = ops.unary_by_result(tape, read)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
@@ -161,15 +162,15 @@ def _in_own_dtype(context: Context, logits: Value) -> Value:
 def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all fp32 logits stay until the loss is made
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620)."""
-    single = ops.cast(tape, logits, FP32_BYTES)
+    in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
-    sliced = _part(tape, single)
+    sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
-    if loss.reference:  # its fp32 logits and their log-softmax
+    if loss.runs_reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
-    tape.drop(log_probabilities, single, sliced)
+    tape.drop(log_probabilities, in_fp32, sliced)
     return found
 
 
@@ -190,82 +191,76 @@ def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]
     return output, found
 
 
-def _part(tape: Tape, x: Value) -> Value:
-    """A slice: its gradient is copied into zeros."""
-    x.storage.holders += 1
-    found = Value(x.storage, x.extent, x.width, x.requires_grad)
-    tape.node((found,), (x,))
-    return found
-
-
-def _shifted(tape: Tape, single: Value) -> Value:
+def _shifted(tape: Tape, in_fp32: Value) -> Value:
     """`logits[..., :-1, :].contiguous()`: its gradient is copied into zeros of the full length."""
-    found = tape.new(single.extent, single.width)
-    tape.node((found,), (single,))
+    found = tape.new(in_fp32.extent, in_fp32.width)
+    tape.node((found,), (in_fp32,))
     return found
 
 
-def _over_logits(tape: Tape, logits: Value) -> Value:
+def _gradient_over_logits(tape: Tape, logits: Value) -> Value:
     """A fused kernel that writes the gradient over the logits it read (Unsloth's and Liger's cross entropy)."""
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (logits,), (logits,), aliases=True)
     return found
 
 
-def _finish(tape: Tape, loss: LossShape, logits: Value, found: Value, made: tuple[Value, ...] = ()) -> Profile:
-    """Autocast ends, accelerate converts the outputs, the Trainer lets go of them, backward runs.
+def _finish(
+    tape: Tape, loss: LossShape, logits: Value, found: Value, forward_gradients: tuple[Value, ...] = ()
+) -> Profile:
+    """The end of the forward and the backward: autocast ends, accelerate converts the outputs, the Trainer drops them.
 
-    `made`: gradients that a fused loss computed in the forward; backward hands them out.
+    `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on.
     """
-    in_autocast = tape.now(minus=found)
+    in_autocast = tape.live_now(minus=found)
     tape.end_autocast()
     if loss.outputs_to_fp32 and not loss.stage:
         converted = ops.cast(tape, logits, FP32_BYTES)
         tape.drop(logits)
         logits = converted
-    forward = tape.take_moments()
+    forward = tape.take_peaks()
     if not loss.keeps_logits:
         tape.drop(logits)
-    held = tape.now(minus=found)
-    tape.drop(*made)
-    tape.take_moments()
+    held = tape.live_now(minus=found)
+    tape.drop(*forward_gradients)
+    tape.take_peaks()
     tape.backward(found)
     if loss.keeps_logits:
         tape.drop(logits)
     tape.drop(found)
-    return Profile(forward, in_autocast, held, tape.take_moments(), tape.now())
+    return Profile(forward, in_autocast, held, tape.take_peaks(), tape.live_now())
 
 
-def _fused(context: Context, loss: LossShape, normed: Value) -> Profile:
+def _fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """Loss and output projection together, a chunk of tokens at a time: the logits never exist whole.
 
     Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
     """
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     head = context.linears["head"].weight
     copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
     if loss.kind != "chunked":
-        copies += (("logits_chunk", half or normed.width),)
-    inside = copies + (((head.extent, half),) if half and half != head.width else ())
-    made: list[Value] = []
-    gradients: tuple[WeightGradient, ...] = ()
-    if head.trains:
-        inside += ((head.extent, half or head.width),)
-        gradients = (WeightGradient(head.extent, head.width, head.width),)
+        copies += (("logits_chunk", autocast_width or normed.width),)
+    inside = copies + (((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ())
+    forward_gradients: list[Value] = []
+    gradients: tuple[ParameterGradient, ...] = ()
+    if head.trainable:
+        inside += ((head.extent, autocast_width or head.width),)
+        gradients = (ParameterGradient(head.extent, head.width, head.width),)
     if loss.kind != "chunked":
-        made.append(tape.new("hidden", normed.width))
-        if head.trains:
-            made.append(tape.new(head.extent, head.width))
+        forward_gradients.append(tape.new("hidden", normed.width))
+        if head.trainable:
+            forward_gradients.append(tape.new(head.extent, head.width))
     tape.spike(*inside)
     found = tape.new("scalar", FP32_BYTES)
     again = inside if loss.kind == "chunked" else ()
     tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), again, weights=gradients)
     tape.drop(normed)
-    return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(made))
+    return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(forward_gradients))
 
 
-def _value(context: Context, loss: LossShape, normed: Value) -> Profile:
+def _value_head(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """One number a token. A value head stands beside a language-model head whose fp32 logits are made and thrown away
     (trl 0.19 models/modeling_value_head.py:165-190, which LLaMA-Factory uses); a score head takes the place of the head
     (trl 1.16 reward_trainer.py: AutoModelForSequenceClassification)."""

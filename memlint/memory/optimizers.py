@@ -43,7 +43,7 @@ from typing import Any
 
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Optimizer, Run
@@ -86,16 +86,16 @@ def table() -> Mapping[str, Mapping[str, Any]]:
 
 
 def entry_of(optimizer: Optimizer) -> Mapping[str, Any]:
-    """The table's entry; raises `Missing` for an unknown name."""
+    """The table's entry; raises `MissingValue` for an unknown name."""
     name = optimizer.name
     if not isinstance(name, str):
-        raise Missing("optimizer.name", "the optimizer is not known")
+        raise MissingValue("optimizer.name", "the optimizer is not known")
     key = name.lower()
     if key in ("adam", "adamw") and optimizer.engine == "deepspeed":
         key = "fused_adam"
     found = table().get(key)
     if found is None:
-        raise Missing("optimizer.name", f"memory of the optimizer `{name[:60]}` is not known")
+        raise MissingValue("optimizer.name", f"memory of the optimizer `{name[:60]}` is not known")
     return found
 
 
@@ -117,7 +117,7 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     kind = _kind(run)
     entry = kind.entry
     if entry.get("newton") and run.parallelism.engine in ("deepspeed", "fsdp"):
-        raise Missing("optimizer.name", "Muon on sharded matrices is not modelled")
+        raise MissingValue("optimizer.name", "Muon on sharded matrices is not modelled")
     names = list(entry["states"])
     if entry.get("momentum") and run.optimizer.momentum:
         names.append("param")

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isqrt
 
 from memlint._record import NamedTuple
-from memlint.memory.autograd.tape import Weight
+from memlint.memory.autograd.tape import Parameter
 from memlint.memory.recent import Recent
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor
@@ -69,15 +69,15 @@ _HEAD_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "query_layernor
 class Linear(NamedTuple):
     """One projection: its weight, and its adapter if it has one. `rank` names the adapter's activation extent."""
 
-    weight: Weight
-    bias: Weight | None = None
+    weight: Parameter
+    bias: Parameter | None = None
     rank: str = ""
-    down: Weight | None = None  # lora_A
-    up: Weight | None = None  # lora_B
+    down: Parameter | None = None  # lora_A
+    up: Parameter | None = None  # lora_B
     dropout: bool = False
-    magnitude: Weight | None = None  # DoRA
+    magnitude: Parameter | None = None  # DoRA
     casts: bool = True  # the adapter's input takes the adapter's dtype, also under autocast
-    rotation: Weight | None = None  # OFT
+    rotation: Parameter | None = None  # OFT
     fused: bool = False  # one op with its adapter (blocks/fused_adapter.py)
 
 
@@ -85,12 +85,12 @@ class Roles(NamedTuple):
     """A layer's projections by part, and its norms' weight."""
 
     linears: tuple[tuple[str, Linear], ...]
-    norm: Weight | None
-    head_norm: Weight | None
-    experts: tuple[tuple[str, Weight], ...] = ()
-    router: Weight | None = None
-    convolution: Weight | None = None
-    scale: Weight | None = None  # a vector over what attention and MLP add (`lambda_1`)
+    norm: Parameter | None
+    head_norm: Parameter | None
+    experts: tuple[tuple[str, Parameter], ...] = ()
+    router: Parameter | None = None
+    convolution: Parameter | None = None
+    scale: Parameter | None = None  # a vector over what attention and MLP add (`lambda_1`)
 
 
 def part_of(name: str) -> str:
@@ -239,14 +239,14 @@ def _played(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
 
 
 def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
-    weights: dict[str, Weight] = {}
+    weights: dict[str, Parameter] = {}
     kinds: dict[str, str] = {}
     dtypes: dict[str, str] = {}
     for key, tensor in zip(keys(tensors), tensors, strict=True):
         kinds[key] = tensor.kind
         dtypes[key] = tensor.dtype
         width = BYTES.get(tensor.dtype, 0)
-        weights[key] = Weight("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
+        weights[key] = Parameter("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
     linears = tuple(
         (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
     )
@@ -261,7 +261,7 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale)
 
 
-def _linear(key: str, weights: dict[str, Weight], dropout: bool, dtype: str) -> Linear:
+def _linear(key: str, weights: dict[str, Parameter], dropout: bool, dtype: str) -> Linear:
     bias = weights.get(key + ".bias")
     down = weights.get(key + ".lora_A")
     if down is None:

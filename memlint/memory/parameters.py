@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
+from typing import TypeVar
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower, Weight
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load
 from memlint.memory.values import Tensor, Unit
-from memlint.run import UNKNOWN, Quantization, Run
+from memlint.run import Maybe, Quantization, Run, Unknown
+
+T = TypeVar("T")
 
 _EMBEDDING_KINDS = ("embedding", "position")
 _APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is about
@@ -18,7 +21,7 @@ _APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is a
 VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
 
 
-class Missing(Exception):
+class MissingValue(Exception):
     """A field without which parameters cannot be placed. `field` is dotted, `reason` says what to do."""
 
     def __init__(self, field: str, reason: str) -> None:
@@ -27,22 +30,33 @@ class Missing(Exception):
         self.reason = reason
 
 
+def required(value: Maybe[T], field: str, reason: str) -> T:
+    """`value` where it is known. Raises `MissingValue` with `field` and `reason` where it is not."""
+    if isinstance(value, Unknown):
+        raise MissingValue(field, reason)
+    return value
+
+
 # Fields of the method that decide what trains; a placeholder such as ${rank} leaves one unknown.
 _SIZING = ("kind", "rank", "targets", "dropout")
+
+
+def _deciding(value: Maybe[T], field: str) -> T:
+    """A field of the method that decides what trains. Raises `MissingValue` where it is unknown."""
+    return required(value, f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
 
 
 def units(run: Run) -> tuple[Unit, ...]:
     """Embedding, towers, decoder layers (consecutive equal ones folded), head.
 
-    Raises `Missing` when the architecture or a dtype is unknown.
+    Raises `MissingValue` when the architecture or a dtype is unknown.
     """
     architecture = run.model.architecture
     if not isinstance(architecture, Architecture):
-        raise Missing("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
+        raise MissingValue("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
     for field in _SIZING:
-        if getattr(run.method, field) is UNKNOWN:
-            raise Missing(f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
-    builder = _Builder(run, architecture)
+        _deciding(getattr(run.method, field), field)
+    builder = _UnitBuilder(run, architecture)
     before, after = _outside(architecture)
     if run.method.stage == "rm" and run.method.reward_head == "score":  # one number instead
         after = tuple(weight for weight in after if weight.kind != "head")
@@ -69,7 +83,7 @@ def total(found: tuple[Unit, ...], trainable: bool = False) -> int:
 def trainable_layers(run: Run, count: int) -> frozenset[int]:
     """Indexes of the decoder layers that freeze tuning trains (LLaMA-Factory 0.9.5 model/adapter.py:69-87)."""
     method = run.method
-    last = method.freeze_trainable_layers
+    last = _deciding(method.freeze_trainable_layers, "freeze_trainable_layers")
     if method.use_llama_pro:
         stride = count // last if last and last <= count else 1
         return frozenset(range(stride - 1, count, stride))
@@ -87,7 +101,7 @@ def _outside(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weig
     return tuple(before), tuple(after)
 
 
-def _layers(builder: _Builder) -> list[Unit]:
+def _layers(builder: _UnitBuilder) -> list[Unit]:
     """Runs of equal layers; what training does to a layer decides equality beside its kind."""
     architecture = builder.architecture
     known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
@@ -103,7 +117,7 @@ def _layers(builder: _Builder) -> list[Unit]:
     return found
 
 
-def _tower(tower: Tower, builder: _Builder) -> list[Unit]:
+def _tower(tower: Tower, builder: _UnitBuilder) -> list[Unit]:
     trains = builder.tower_trains
     found = [Unit("tower", builder.tensors(tower.weights, trains, tower.tower_prefix))]
     if tower.layers and tower.layer_weights:
@@ -114,7 +128,7 @@ def _tower(tower: Tower, builder: _Builder) -> list[Unit]:
     return found
 
 
-class _Builder:
+class _UnitBuilder:
     """Turns weights into tensors as one run holds them."""
 
     def __init__(self, run: Run, architecture: Architecture) -> None:
@@ -123,6 +137,7 @@ class _Builder:
         self.architecture = architecture
         self.frozen_dtype = _known(run.model.weights_dtype, "model.weights_dtype")
         self.method = adapters.converted(run)
+        self.modules_to_save = _deciding(method.modules_to_save, "modules_to_save")
         self.adapts = method.kind in adapters.PER_WEIGHT_KINDS
         self.full = method.kind == "full"
         self.trainable_dtype = self._trainable_dtype()
@@ -187,7 +202,7 @@ class _Builder:
         for weight in weights:
             trained = self._trained(weight, trains, prefix, index) if self.picks else trains
             found.append(self._base(weight, trained))
-            if method.modules_to_save and adapters.matches(weight.name.rpartition(".")[0], method.modules_to_save):
+            if self.modules_to_save and adapters.matches(weight.name.rpartition(".")[0], self.modules_to_save):
                 found.append(self._tensor(weight, "adapter_copy." + weight.name, True, self.trainable_dtype))
             elif adapts:
                 self._adapt(found, weight, index)
@@ -196,7 +211,7 @@ class _Builder:
     def untied_head(self, outside: tuple[Weight, ...]) -> tuple[Tensor, ...]:
         """PEFT's copy of a head that shares the embedding's matrix: `modules_to_save` copies each module that it names,
         and copies are no longer tied (peft 0.21.2 utils/other.py, ModulesToSaveWrapper)."""
-        if not self.architecture.tied_embeddings or not adapters.matches("lm_head", self.run.method.modules_to_save):
+        if not self.architecture.tied_embeddings or not adapters.matches("lm_head", self.modules_to_save):
             return ()
         shared = next((weight for weight in outside if weight.kind == "embedding"), None)
         if shared is None:
@@ -214,14 +229,16 @@ class _Builder:
             return True
         if method.bias == "all" and weight.kind == "bias":
             return True
-        extra = method.kind == "freeze" and index < 0
-        return extra and adapters.matches(weight.name.rpartition(".")[0], method.freeze_extra_modules)
+        if method.kind != "freeze" or index >= 0:
+            return False
+        extra = _deciding(method.freeze_extra_modules, "freeze_extra_modules")
+        return adapters.matches(weight.name.rpartition(".")[0], extra)
 
     def _selected(self, weight: Weight, index: int) -> bool:
-        names = self.run.method.freeze_trainable_modules
-        if index < 0 or self.full or self.run.optimizer.badam_mode or "all" in names:
+        if index < 0 or self.full or self.run.optimizer.badam_mode:
             return True
-        return weight.name.split(".")[0] in names
+        names = _deciding(self.run.method.freeze_trainable_modules, "freeze_trainable_modules")
+        return "all" in names or weight.name.split(".")[0] in names
 
     def _adapt(self, found: list[Tensor], weight: Weight, index: int) -> None:
         if not adapters.is_target(weight, self.method, index):
@@ -288,4 +305,4 @@ def _search(pattern: str, name: str) -> bool:
 def _known(value: object, field: str) -> str:
     if isinstance(value, str) and value in BYTES:
         return value
-    raise Missing(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")
+    raise MissingValue(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")

@@ -1,10 +1,10 @@
-"""The phases of a run on one GPU, each with the components that sum to what is allocated."""
+"""The phases of a run on one GPU, in bytes: each has components that sum to what is allocated."""
 
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import Step, segments
+from memlint.memory.step import TrainingStep, segments
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
@@ -12,24 +12,24 @@ COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits
 _BUFFERS = 1024  # rotary tables' frequencies
 
 
-def phases(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
-    """load, forward, backward, optimizer_step, save."""
-    found = walk(segments(shared, units, state), _masks_until_loss(shared))
-    return _phases(state, found, inputs_bytes(shared)), found
+def phases(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
+    """The phases load, forward, backward, optimizer_step and save, and the walk that they come from."""
+    found = walk(segments(step, units, state), _masks_until_loss(step))
+    return _phases(state, found, inputs_bytes(step)), found
 
 
-def phases_with_images(shared: Step, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
-    """The same when every token is an image's and goes through a vision tower first."""
+def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+    """The same phases when every token belongs to an image, which a vision tower with gradients encodes first."""
     import memlint.memory.vision.towers as towers
 
-    before = towers.imaged(shared, units, state)
-    embedding, *rest = segments(shared, units, state, input_requires_grad=True)
-    found = walk([embedding, *before.segments, *rest], _masks_until_loss(shared) + before.outputs)
-    return _phases(state, found, inputs_bytes(shared) + before.inputs)
+    before = towers.imaged(step, units, state)
+    embedding, *rest = segments(step, units, state, input_requires_grad=True)
+    found = walk([embedding, *before.segments, *rest], _masks_until_loss(step) + before.outputs)
+    return _phases(state, found, inputs_bytes(step) + before.inputs)
 
 
-def _masks_until_loss(shared: Step) -> int:
-    return 0 if shared.run.checkpointing.mode != "none" else masks_bytes(shared)
+def _masks_until_loss(step: TrainingStep) -> int:
+    return 0 if step.run.checkpointing.mode != "none" else masks_bytes(step)
 
 
 def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]:
@@ -38,44 +38,44 @@ def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]
     return _load(state), forward, backward, _optimizer_step(state), _save(state)
 
 
-def inputs_bytes(shared: Step) -> int:
-    """Token ids and labels (int64), the rotary cosine and sine, and masks that recomputation reads again."""
-    tokens = shared.tokens
-    shape = shared.architecture.layer_types[0].attention if shared.architecture.layer_types else None
+def inputs_bytes(step: TrainingStep) -> int:
+    """Bytes of the step's inputs: token ids and labels (int64), rotary cosine and sine, masks for the recomputation."""
+    tokens = step.tokens
+    shape = step.architecture.layer_types[0].attention if step.architecture.layer_types else None
     rope = 0
     if shape is not None and shape.rotary_fraction:
         turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-        rope = 2 * rounded(tokens.length * turned * shared.width) * _rotaries(shared)
-    masks = masks_bytes(shared) if shared.run.checkpointing.mode != "none" else 0
+        rope = 2 * rounded(tokens.length * turned * step.width) * _rotaries(step)
+    masks = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
     return 2 * rounded(8 * tokens.count) + rope + masks
 
 
-def _rotaries(shared: Step) -> int:
+def _rotaries(step: TrainingStep) -> int:
     """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
     models/gemma3/modeling_gemma3.py:549)."""
-    kinds = shared.architecture.layer_types
+    kinds = step.architecture.layer_types
     if not families.of_layer(kinds[0].class_name).rotary.apart_for_windows:
         return 1
     return len({kind.attention.sliding_window > 0 for kind in kinds})
 
 
-def masks_bytes(shared: Step) -> int:
-    """Eager attention's masks: one for whole attention, one for windows."""
-    if not shared.kernels.mask:
+def masks_bytes(step: TrainingStep) -> int:
+    """Bytes of eager attention's masks: one for full attention, one for sliding windows."""
+    if not step.kernels.mask:
         return 0
-    attentions = (kind.attention for kind in shared.architecture.layer_types)
+    attentions = (kind.attention for kind in step.architecture.layer_types)
     windows = {shape.sliding_window > 0 for shape in attentions if shape.kind in ("attention", "mla")}
-    return rounded(shared.tokens.count * shared.tokens.length * shared.width) * len(windows)
+    return rounded(step.tokens.count * step.tokens.length * step.width) * len(windows)
 
 
 def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS + peak.parts["weights"]
-    parts["gradients"] = state.gradients_resident + peak.parts["gradients"]
+    parts["weights"] = state.weights + _BUFFERS + peak.components["weights"]
+    parts["gradients"] = state.gradients_resident + peak.components["gradients"]
     parts["optimizer_states"] = state.optimizer_states
-    parts["activations"] = peak.parts["activations"] + constants
-    parts["logits"] = peak.parts["logits"]
-    parts["temporaries"] = peak.parts["temporaries"]
+    parts["activations"] = peak.components["activations"] + constants
+    parts["logits"] = peak.components["logits"]
+    parts["temporaries"] = peak.components["temporaries"]
     parts["communication"] = state.communication
     return phase(name, parts)
 

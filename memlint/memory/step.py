@@ -1,4 +1,8 @@
-"""From a run to the segments of its training step."""
+"""From a run to the segments of its training step: the embedding, the decoder layers, the head with the loss.
+
+`training_step` collects what all segments share. `segments` turns the model's units into segments, which
+`memlint.memory.autograd.walk` adds up. Counts are elements on one GPU and for one micro-batch; memory is in bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +10,34 @@ import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
-from memlint.architectures.model import Architecture, Layer
-from memlint.memory.autograd.profile import Mode, Profile
-from memlint.memory.autograd.tape import Weight
-from memlint.memory.autograd.walk import Segment, Sizes
+from memlint.architectures.model import Architecture, DecoderLayer
+from memlint.memory.autograd.profile import LayerMode, Profile
+from memlint.memory.autograd.tape import Parameter
+from memlint.memory.autograd.walk import Segment, TensorBytes
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.loss import (
-    FUSED,
+    FUSED_LOSSES,
     LossShape,
-    copies_shifted,
+    copies_shifted_logits,
     head_profile,
-    kind_of,
-    takes_as_they_are,
-    upcasts_head,
+    keeps_logits_dtype,
+    loss_kind,
+    upcasts_logits,
 )
 from memlint.memory.parameter_roles import Roles, extents, roles
-from memlint.memory.parameters import Missing, stacks_experts
+from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
 
-_COPY = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
+_COPY_PREFIX = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
 
 
-class Step(NamedTuple):
-    """What the segments of one step share."""
+class TrainingStep(NamedTuple):
+    """What all segments of one training step share. `counts`: number of elements by extent."""
 
     run: Run
     architecture: Architecture
@@ -44,21 +48,25 @@ class Step(NamedTuple):
     vocabulary: int
 
 
-def known(value: object, field: str, reason: str) -> int:
-    """`value` as a count; raises `Missing` when nobody said it."""
+def required_count(value: object, field: str, reason: str) -> int:
+    """`value` where it is a count. Raises `MissingValue` with `field` and `reason` where it is not known."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise Missing(field, reason)
+    raise MissingValue(field, reason)
 
 
-def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> Step:
-    """The step's shared facts. `simulated`: as fake tensors show it, without kernels' own memory."""
+def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> TrainingStep:
+    """What the segments of a step share. Raises `MissingValue` where a value is not known.
+
+    `simulated`: as a step on fake tensors shows it, without the memory that CUDA kernels allocate for themselves.
+    `sequences`: in one forward; 0 takes the run's micro-batch.
+    """
     architecture: Architecture = run.model.architecture
-    micro = known(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
-    length = known(run.sequence.length, "sequence.length", "say the longest sequence")
+    micro = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
+    length = required_count(run.sequence.length, "sequence.length", "say the longest sequence")
     if not isinstance(run.checkpointing.mode, str):
-        raise Missing("checkpointing.mode", "it is not known whether activations are checkpointed")
-    paired = sequences_each(run)
+        raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
+    paired = sequences_per_sample(run)
     divisors = parallel.activation_divisors(run)
     tokens = Tokens(sequences or paired * micro, -(-length // divisors.tokens))
     embedding = _embedding(units[0])
@@ -71,11 +79,13 @@ def step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: 
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
         kept = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
         counts["logits"] = min(counts["logits"], kept * vocabulary)
-    return Step(run, architecture, tokens, kernels(run, simulated), BYTES[embedding.dtype], counts, vocabulary)
+    return TrainingStep(
+        run, architecture, tokens, kernel_config(run, simulated), BYTES[embedding.dtype], counts, vocabulary
+    )
 
 
-def sequences_each(run: Run) -> int:
-    """Sequences in one forward for each of the micro batch: chosen and rejected, or a prompt's completions.
+def sequences_per_sample(run: Run) -> int:
+    """Sequences in one forward for each sample of the micro-batch: chosen and rejected, or a prompt's completions.
 
     GRPO's micro batch counts prompts, each with all its completions, up to trl 0.14 (grpo_trainer.py:335 and 417), and
     completions since 0.15 (grpo_trainer.py:468, RepeatRandomSampler).
@@ -86,34 +96,38 @@ def sequences_each(run: Run) -> int:
 
 
 def _embedding(unit: Unit) -> Tensor:
-    """The token embedding that the forward reads: a trainable copy stands in for the base (`modules_to_save`)."""
+    """The token embedding that the forward reads: its trainable copy where `modules_to_save` made one."""
     found = [tensor for tensor in unit.tensors if tensor.kind == "embedding"]
     if found:
-        return next((tensor for tensor in found if tensor.name.startswith(_COPY)), found[0])
-    raise Missing("model.architecture", "this architecture names no token embedding")
+        return next((tensor for tensor in found if tensor.name.startswith(_COPY_PREFIX)), found[0])
+    raise MissingValue("model.architecture", "this architecture names no token embedding")
 
 
-def kernels(run: Run, simulated: bool) -> KernelConfig:
-    """How the step computes."""
+def kernel_config(run: Run, simulated: bool) -> KernelConfig:
+    """Which kernels the step's layers run, from precision, attention, releases and patches. Raises `MissingValue`."""
     precision = run.precision
     compute = precision.compute
     if not isinstance(compute, str):
-        raise Missing("precision.compute", "say whether training runs in bf16, fp16 or fp32")
+        raise MissingValue("precision.compute", "say whether training runs in bf16, fp16 or fp32")
     if not isinstance(precision.autocast, bool):
-        raise Missing("precision.autocast", "it is not known whether autocast is on")
+        raise MissingValue("precision.autocast", "it is not known whether autocast is on")
     implementation = run.attention.implementation
     if not isinstance(implementation, str):
-        raise Missing("attention.implementation", "say the attention implementation")
-    half = BYTES[compute] if precision.autocast else 0
+        raise MissingValue("attention.implementation", "say the attention implementation")
+    autocast_width = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
     experts = _experts(run)
     eager = implementation == "eager"
     liger = liger_layers(run)
-    found = KernelConfig(half, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts)
-    found = found._replace(delta=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
+    found = KernelConfig(
+        autocast_width, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts
+    )
+    found = found._replace(delta_rule=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
     own = not run.stack.use_unsloth
-    found = found._replace(softmax_as_given=_softmax_as_given(run), gated_kernel=own, unpacked=_unpacked(run))
+    found = found._replace(
+        softmax_keeps_dtype=_softmax_keeps_dtype(run), gated_kernel=own, unpacked_width=_unpacked_width(run)
+    )
     return found._replace(norms_in_place=False) if liger == "beside" else found
 
 
@@ -124,24 +138,24 @@ def _experts(run: Run) -> str:
     return "grouped_mm" if stacks_experts(run) else "loop"
 
 
-def _unpacked(run: Run) -> int:
-    """Bytes of an element of experts that Axolotl packed as they loaded: 4-bit ones come back in the dtype that they
-    were loaded in, 8-bit ones in fp32 (bitsandbytes 0.50.2 functional.py:941 and _ops.py:119)."""
+def _unpacked_width(run: Run) -> int:
+    """Bytes of an element of experts that Axolotl quantised on load, once dequantised: 4-bit ones take the dtype that
+    they were loaded in, 8-bit ones fp32 (bitsandbytes 0.50.2 functional.py:941 and _ops.py:119)."""
     quantization = run.model.quantization
     if not quantization.experts_on_load:
         return 0
     return 4 if quantization.bits > 4 else BYTES[str(run.model.weights_dtype)]
 
 
-def _softmax_as_given(run: Run) -> bool:
-    """Whether eager attention's softmax took the scores' dtype in this release."""
+def _softmax_keeps_dtype(run: Run) -> bool:
+    """Whether eager attention's softmax computes in the dtype of the scores in this release, not in fp32."""
     traits = families.of(run.model.architecture).attention
     upcast = traits.softmax_upcasts_fp16 and run.precision.compute == "float16"
-    return traits.softmax_was_as_given.include(run.stack.transformers) and not upcast
+    return traits.softmax_kept_dtype.include(run.stack.transformers) and not upcast
 
 
 def _delta_rule(run: Run) -> str:
-    """What computes the gated delta rule: fla's kernels, or transformers' own code, whose rows were solved in a loop
+    """What computes the gated delta rule: fla's kernels, or transformers' own code, which solved row by row in a loop
     before 5.17 (models/qwen3_5/modeling_qwen3_5.py, torch_chunk_gated_delta_rule, of 5.16.0 and 5.17.0)."""
     if run.stack.linear_attention in ("fla", "kernels"):
         return "fla"
@@ -149,47 +163,52 @@ def _delta_rule(run: Run) -> str:
 
 
 def _scan(run: Run) -> str:
-    """What runs Mamba 2: mamba_ssm's kernel, or transformers' own code. Before 5.18 that kept every position's product
-    with every other one's states (models/granitemoehybrid of 5.14.0: 17 GB a layer for 2,048 tokens), so that whoever
-    trains has the kernel."""
+    """What runs Mamba 2's scan: mamba_ssm's kernel, or transformers' own code.
+
+    Before 5.18 the latter kept the product of every position with every other one's states (models/granitemoehybrid of
+    5.14.0: 17 GB a layer for 2,048 tokens): whoever trains with it has the kernel.
+    """
     version = run.stack.transformers
     return "kernel" if run.stack.linear_attention == "kernels" or () < version < (5, 18) else "torch"
 
 
 def liger_layers(run: Run) -> str:
-    """Whether decoder layers run Liger's or Unsloth's kernels: "", in_place, or beside (norms whose gradients are new
-    tensors)."""
+    """How decoder layers run Liger's or Unsloth's kernels: "" (not), in_place (norms write their gradient over the
+    incoming one), or beside (norms allocate it)."""
     if run.stack.use_unsloth:
         return "in_place"
     return families.of(run.model.architecture).liger.layers if run.loss.liger_kernels else ""
 
 
 def segments(
-    shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
+    step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
 ) -> list[Segment]:
-    """Embedding, layers, head, in the order of the forward. `input_requires_grad`: of the first layer."""
-    found = [_embedding_segment(shared, units[0], state.units[0])]
-    lora_dropout = shared.run.method.dropout > 0
-    cached: dict[tuple[int, int], tuple[Roles, tuple[Sizes, Sizes]]] = {}
+    """The embedding, the layers and the head, in the order of the forward.
+
+    `input_requires_grad`: the input of the first layer needs a gradient, whatever trains.
+    """
+    found = [_embedding_segment(step, units[0], state.units[0])]
+    lora_dropout = step.run.method.dropout > 0
+    cached: dict[tuple[int, int], tuple[Roles, tuple[TensorBytes, TensorBytes]]] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
-    for unit, placed in zip(units[1:-1], state.units[1:-1], strict=True):
+    for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
             continue
-        kind = shared.architecture.layer_type_ids[unit.layer_index]
+        kind = step.architecture.layer_type_ids[unit.layer_index]
         key = (kind, id(unit.tensors))
         if key not in cached:
-            shape = shared.architecture.layer_types[kind]
-            counts = dict(shared.counts)
-            inner = parallel.activation_divisors(shared.run).inner
-            inside = elements.of_layer(shape, shared.tokens, shared.architecture.hidden_size)
+            shape = step.architecture.layer_types[kind]
+            counts = dict(step.counts)
+            inner = parallel.activation_divisors(step.run).inner
+            inside = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
             counts.update({extent: count // inner for extent, count in inside.items()})
-            counts.update(extents(unit.tensors, shared.tokens.count))
-            cached[key] = roles(unit.tensors, lora_dropout), (Sizes(counts, False), Sizes(counts, True))
-        for run, one in _alternating(shared, unit):
-            found += _layer_segments(shared._replace(run=run), one, placed, *cached[key], input_requires_grad)
-            shared = shared._replace(width=found[-1].profile.width)
+            counts.update(extents(unit.tensors, step.tokens.count))
+            cached[key] = roles(unit.tensors, lora_dropout), (TensorBytes(counts, False), TensorBytes(counts, True))
+        for run, one in _every_n(step, unit):
+            found += _layer_segments(step._replace(run=run), one, unit_state, *cached[key], input_requires_grad)
+            step = step._replace(width=found[-1].profile.width)
         input_requires_grad = input_requires_grad or _trains(unit)
-    found.append(_head_segment(shared, units, state, input_requires_grad))
+    found.append(_head_segment(step, units, state, input_requires_grad))
     return found
 
 
@@ -197,10 +216,10 @@ def _trains(unit: Unit) -> bool:
     return any(tensor.trainable for tensor in unit.tensors)
 
 
-def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
-    """Equal layers as they are checkpointed: all alike, or the first of every n (transformers 5.23
+def _every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
+    """Equal layers with the run that says how they are checkpointed: all alike, or every n-th one (transformers 5.23
     modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
-    run, every = shared.run, shared.run.checkpointing.every
+    run, every = step.run, step.run.checkpointing.every
     if run.checkpointing.mode != "every_n" or every < 2:
         return [(run, unit)]
     off = run._replace(checkpointing=run.checkpointing._replace(mode="none"))
@@ -209,142 +228,153 @@ def _alternating(shared: Step, unit: Unit) -> list[tuple[Run, Unit]]:
 
 
 def _layer_segments(
-    shared: Step, unit: Unit, placed: UnitState, parts: Roles, sizes: tuple[Sizes, Sizes], input_requires_grad: bool
+    step: TrainingStep,
+    unit: Unit,
+    unit_state: UnitState,
+    parts: Roles,
+    sizes: tuple[TensorBytes, TensorBytes],
+    input_requires_grad: bool,
 ) -> list[Segment]:
-    """The first layer of a run of equal ones may have an input that wants no gradient, or a narrower one: what 4-bit
-    layers add to a half-precision stream behind fp32 norms is fp32."""
-    shape = shared.architecture.layer_types[shared.architecture.layer_type_ids[unit.layer_index]]
+    """The segments of consecutive equal layers: one, or two where the first layer differs.
+
+    The input of the first layer may need no gradient. It may also be narrower: after fp32 norms, 4-bit layers add fp32
+    to a residual stream in half precision.
+    """
+    shape = step.architecture.layer_types[step.architecture.layer_type_ids[unit.layer_index]]
     shape = shape._replace(weights=())
-    checkpoint = shared.run.checkpointing
+    checkpoint = step.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
-    moved = checkpoint.offload or shared.run.offload.activations != "none"
-    mode = Mode(shared.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
-    first = _layer(shared, shape, parts, sizes, mode, placed, unit, unit.repeat)
+    moved = checkpoint.offload or step.run.offload.activations != "none"
+    mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
+    first = _layer(step, shape, parts, sizes, mode, unit_state, unit, unit.repeat)
     follows = mode._replace(width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit))
     if follows == mode or unit.repeat == 1:
         return [first]
-    rest = _layer(shared, shape, parts, sizes, follows, placed, unit, unit.repeat - 1)
+    rest = _layer(step, shape, parts, sizes, follows, unit_state, unit, unit.repeat - 1)
     return [first._replace(repeat=1), rest]
 
 
 def _layer(
-    shared: Step,
-    shape: Layer,
+    step: TrainingStep,
+    shape: DecoderLayer,
     parts: Roles,
-    sizes: tuple[Sizes, Sizes],
-    mode: Mode,
-    placed: UnitState,
+    sizes: tuple[TensorBytes, TensorBytes],
+    mode: LayerMode,
+    unit_state: UnitState,
     unit: Unit,
     repeat: int,
 ) -> Segment:
-    profile = layer_profile(shape, parts, shared.kernels, mode)
-    found = segment_of(profile, sizes[autograd_owns_grads(shared.run, placed)], placed, repeat)
-    return found._replace(left_behind=_left_behind(shared, unit, mode))
+    profile = layer_profile(shape, parts, step.kernels, mode)
+    found = segment(profile, sizes[autograd_owns_grads(step.run, unit_state)], unit_state, repeat)
+    return found._replace(kept_after_backward=_kept_by_fsdp1(step, unit, mode))
 
 
-def _left_behind(shared: Step, unit: Unit, mode: Mode) -> int:
-    """The leaf that a recomputed layer reads and its gradient, where FSDP1 keeps them until the backward ends.
+def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
+    """Bytes that FSDP1 keeps until the backward ends: the detached input of a recomputed layer, and its gradient.
 
     transformers before 4.52 checkpoints around the FSDP unit, so the unit's forward sees a detached leaf; the hook
     that reshards a frozen flat parameter (torch 2.4 torch/distributed/fsdp/_runtime_utils.py,
     _register_post_backward_reshard_only_hook) holds the unit's inputs. Later layers checkpoint inside of themselves
     (GradientCheckpointingLayer). Without this, measured runs are 16 to 32 % higher (fms-liger-46 and -47, -179).
     """
-    run = shared.run
+    run = step.run
     version = run.stack.transformers
     wrapped = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 1
     old = bool(version) and version < (4, 52)
     frozen = run.method.kind not in ("full", "freeze")
     if not (wrapped and old and frozen and mode.checkpoint and mode.reentrant):
         return 0
-    return 2 * rounded(shared.counts["hidden"] * shared.width)
+    return 2 * rounded(step.counts["hidden"] * step.width)
 
 
-def autograd_owns_grads(run: Run, placed: UnitState) -> bool:
-    """Whether gradients stay where autograd put them, rather than in what the engine made of them."""
-    return placed.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
+def autograd_owns_grads(run: Run, unit_state: UnitState) -> bool:
+    """Whether parameters' gradients stay the tensors that autograd made, with no engine that moves them."""
+    return unit_state.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
-def segment_of(profile: Profile, sizes: Sizes, placed: UnitState, repeat: int = 1) -> Segment:
+def segment(profile: Profile, sizes: TensorBytes, unit_state: UnitState, repeat: int = 1) -> Segment:
     return Segment(
         profile,
         sizes,
         repeat,
-        placed.gathered_forward,
-        placed.gathered_backward,
-        placed.gradient_live,
-        placed.gradient_kept,
-        placed.gradient_end,
+        unit_state.gathered_forward,
+        unit_state.gathered_backward,
+        unit_state.gradient_live,
+        unit_state.gradient_kept,
+        unit_state.gradient_end,
     )
 
 
-def _embedding_segment(shared: Step, unit: Unit, placed: UnitState) -> Segment:
+def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
     tensor = _embedding(unit)
-    architecture = shared.architecture
-    tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY)
-    weight = Weight("w:embedding", BYTES[tensor.dtype], tensor.trainable)
+    architecture = step.architecture
+    tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY_PREFIX)
+    weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
         architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0, tied
     )
-    counts = dict(shared.counts)
+    counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
-    profile = embedding_profile(weight, shape, shared.kernels.in_kernels)
+    profile = embedding_profile(weight, shape, step.kernels.kernel_memory)
     if tied:
-        return segment_of(profile, Sizes(counts, False), placed._replace(gradient_kept=0), 1)
-    return segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
+        return segment(profile, TensorBytes(counts, False), unit_state._replace(gradient_kept=0), 1)
+    return segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
 
 
-def _head_segment(shared: Step, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
-    """Tied embeddings: the head reads the embedding's table, and its gradient arrives here first. A copy of either
-    (`modules_to_save`) goes its own way, and the other keeps the base."""
-    tensors, placed = units[-1].tensors, state.units[-1]
-    if shared.architecture.tied_embeddings and not any(tensor.kind == "head" for tensor in tensors):
+def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
+    """The final norm, the head and the loss.
+
+    With tied embeddings the head reads the embedding's weight, whose gradient arrives here first. Where
+    `modules_to_save` copied one of the two, the copy has a gradient of its own.
+    """
+    tensors, unit_state = units[-1].tensors, state.units[-1]
+    if step.architecture.tied_embeddings and not any(tensor.kind == "head" for tensor in tensors):
         read = _embedding(units[0])
         table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
         tensors += (table._replace(kind="head"),)
-        if not read.name.startswith(_COPY):
-            placed = placed._replace(gradient_kept=placed.gradient_kept + state.units[0].gradient_kept)
-    counts = dict(shared.counts)
-    counts.update(extents(tensors, shared.tokens.count))
-    mode = Mode(shared.width, input_requires_grad or shared.run.checkpointing.mode not in ("none", ""))
-    profile = head_profile(roles(tensors, shared.run.method.dropout > 0), shared.kernels, mode, _loss(shared))
+        if not read.name.startswith(_COPY_PREFIX):
+            unit_state = unit_state._replace(gradient_kept=unit_state.gradient_kept + state.units[0].gradient_kept)
+    counts = dict(step.counts)
+    counts.update(extents(tensors, step.tokens.count))
+    mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
+    profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss(step))
     if state.gathered_at_loss:
         gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
-        placed = placed._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    found = segment_of(profile, Sizes(counts, autograd_owns_grads(shared.run, placed)), placed, 1)
-    return found._replace(left_behind=_kept_logits(shared, tensors))
+        unit_state = unit_state._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
+    found = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    return found._replace(kept_after_backward=_kept_logits(step, tensors))
 
 
-def _kept_logits(shared: Step, tensors: tuple[Tensor, ...]) -> int:
-    """The model's output where the training loop holds it until the backward is over."""
-    run = shared.run
-    if not run.loss.keeps_logits or kind_of(run) in FUSED:
+def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
+    """Bytes of the logits where the training loop holds the model's output until the backward is over."""
+    run = step.run
+    if not run.loss.keeps_logits or loss_kind(run) in FUSED_LOSSES:
         return 0
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
-    width = shared.kernels.half or (BYTES.get(head.dtype, 2) if head else 2)
-    wide = run.precision.outputs_to_fp32 or upcasts_head(run)
-    return rounded(shared.counts["logits"] * (4 if wide else width))
+    width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
+    wide = run.precision.outputs_to_fp32 or upcasts_logits(run)
+    return rounded(step.counts["logits"] * (4 if wide else width))
 
 
-def _loss(shared: Step) -> LossShape:
-    run, architecture = shared.run, shared.architecture
+def _loss(step: TrainingStep) -> LossShape:
+    run, architecture = step.run, step.architecture
     if not isinstance(run.loss.kind, str):
-        raise Missing("loss.kind", "it is not known whether the loss builds the logits")
+        raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
     return LossShape(
-        kind=kind_of(run),
+        kind=loss_kind(run),
         keeps_logits=run.loss.keeps_logits,
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         softcap=architecture.logits_softcap,
-        scaled=architecture.logits_scale,
+        scales_logits=architecture.logits_scale,
         norm=_final_norm(architecture),
-        shifted_copy=copies_shifted(run),
-        as_they_are=takes_as_they_are(run),
-        upcast_head=upcasts_head(run) or run.precision.upcast_lmhead_output,
-        stage=_stage(run),
-        smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
-        reference=compares(run),
+        copies_shifted=copies_shifted_logits(run),
+        in_logits_dtype=keeps_logits_dtype(run),
+        upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,
+        stage=_loss_stage(run),
+        label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
+        runs_reference=runs_reference_forward(run),
     )
 
 
@@ -357,12 +387,12 @@ _PAIRED = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected go throug
 _LOG_PROBABILITIES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 
-def compares(run: Run) -> bool:
-    """Whether a reference model's forward runs beside the policy's graph."""
-    return run.method.reference_model not in ("none", "precomputed") and _stage(run) == "logps"
+def runs_reference_forward(run: Run) -> bool:
+    """Whether a reference model's forward runs while the graph of the policy is alive."""
+    return run.method.reference_model not in ("none", "precomputed") and _loss_stage(run) == "logps"
 
 
-def _stage(run: Run) -> str:
+def _loss_stage(run: Run) -> str:
     if run.method.stage == "rm":
         return run.method.reward_head
     return "logps" if run.method.stage in _LOG_PROBABILITIES else ""

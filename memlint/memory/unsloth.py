@@ -26,9 +26,9 @@ import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases
-from memlint.memory.step import Step, step
+from memlint.memory.step import TrainingStep, training_step
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
@@ -48,7 +48,7 @@ _DYNAMIC_SHARES = {"qwq-32b": 0.65}
 
 
 def refuse(run: Run) -> None:
-    """Raise `Missing` where Unsloth runs code that is not modelled, or none of its own."""
+    """Raise `MissingValue` where Unsloth runs code that is not modelled, or none of its own."""
     architecture: Architecture = run.model.architecture
     quantization = run.model.quantization
     method = run.method
@@ -71,8 +71,8 @@ def refuse(run: Run) -> None:
         raise _missing("Unsloth in full precision is not modelled")
 
 
-def _missing(reason: str) -> Missing:
-    return Missing("stack.use_unsloth", reason)
+def _missing(reason: str) -> MissingValue:
+    return MissingValue("stack.use_unsloth", reason)
 
 
 def as_patched(run: Run) -> Run:
@@ -107,17 +107,17 @@ def ends(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phas
     return min(_least(run, units, state), central), max(_most(run, units, state), central)
 
 
-def doubtful_logits(shared: Step) -> int:
+def doubtful_logits(step: TrainingStep) -> int:
     """Bytes of all logits in fp32 where a release may build them whole."""
-    chunked = _loss_in_chunks(shared.run) and shared.tokens.count > _WHOLE_TOKENS
-    return 0 if chunked else 4 * shared.counts["logits"]
+    chunked = _loss_in_chunks(step.run) and step.tokens.count > _WHOLE_TOKENS
+    return 0 if chunked else 4 * step.counts["logits"]
 
 
 def _least(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     changes: dict[str, object] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
     softer = replace(run, changes | {"loss.kind": "cut", "method.fused_adapters": _GROUPS})
     elsewhere = _input_embedding(run, units)
-    return _peak(step(softer, units), softer, units, state._replace(weights=state.weights - elsewhere))
+    return _peak(training_step(softer, units), softer, units, state._replace(weights=state.weights - elsewhere))
 
 
 def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
@@ -130,18 +130,18 @@ def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     # A padded batch gets a mask of numbers where nothing trains, with which no fused kernel groups heads
     # (2025.9.11 models/llama.py:802-813, :556).
     evaluated = replace(harder, {"attention.implementation": "eager"})
-    shared = step(harder, units)
-    if _loss_in_chunks(run) and shared.tokens.count > _WHOLE_TOKENS:
+    step = training_step(harder, units)
+    if _loss_in_chunks(run) and step.tokens.count > _WHOLE_TOKENS:
         harder = replace(harder, {"precision.outputs_to_fp32": False})  # nothing is returned to be made fp32
         evaluated = replace(evaluated, {"loss.kind": "cut"})
-        shared = _in_chunks(shared._replace(run=harder), state)
-    kernels = shared.kernels._replace(norms_in_place=False, expands_keys=True, adds_apart=_adds_apart(run))
-    shared = shared._replace(kernels=kernels)
-    return _peak(shared, evaluated, units, state)
+        step = _in_chunks(step._replace(run=harder), state)
+    kernels = step.kernels._replace(norms_in_place=False, expands_kv_heads=True, adds_adapter_apart=_adds_apart(run))
+    step = step._replace(kernels=kernels)
+    return _peak(step, evaluated, units, state)
 
 
-def _peak(shared: Step, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
-    found, _ = phases(shared, units, state)
+def _peak(step: TrainingStep, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+    found, _ = phases(step, units, state)
     evaluation_phase = evaluation.evaluation(evaluated, units, state, simulated=False)
     if evaluation_phase is not None:
         found += (evaluation_phase,)
@@ -163,14 +163,14 @@ def _adds_apart(run: Run) -> bool:
     return run.stack.unsloth < _ADDS_IN_PLACE if run.stack.unsloth else not _loss_in_chunks(run)
 
 
-def _in_chunks(shared: Step, state: ModelState) -> Step:
+def _in_chunks(step: TrainingStep, state: ModelState) -> TrainingStep:
     """A chunk's fp32 logits would take at most what is free as the first loss runs, and bf16 ones are all that there is
     of them (get_chunk_size: half of it is the target, of which the count is rounded)."""
-    usable = device.usable_bytes(shared.run)
-    logits = shared.counts["logits"]
+    usable = device.usable_bytes(step.run)
+    logits = step.counts["logits"]
     if usable:
         logits = min(logits, max(0, usable - state.weights) // 4)
-    return shared._replace(counts={**shared.counts, "logits": logits})
+    return step._replace(counts={**step.counts, "logits": logits})
 
 
 def _input_embedding(run: Run, units: tuple[Unit, ...]) -> int:

@@ -9,9 +9,9 @@ from memlint.run import Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.from_run import UnsupportedRun, configuration, named_configuration, settings
 from memlint.simulation.result import Live, SimulatedStep
-from memlint.simulation.step import Settings, simulate_settings
+from memlint.simulation.step import StepSettings, simulate_settings
 
-__all__ = ["Adapter", "Live", "Settings", "SimulatedStep", "UnsupportedRun", "simulate", "simulate_settings"]
+__all__ = ["Adapter", "Live", "SimulatedStep", "StepSettings", "UnsupportedRun", "simulate", "simulate_settings"]
 
 
 def simulate(

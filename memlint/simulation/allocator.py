@@ -25,7 +25,7 @@ ROUND_LARGE = 2 * MIB  # kRoundLarge
 UNLIMITED = 1 << 62
 
 
-class Settings(NamedTuple):
+class AllocatorSettings(NamedTuple):
     """PYTORCH_CUDA_ALLOC_CONF. `capacity`: bytes the driver can give; 0 = no limit."""
 
     expandable_segments: bool = False
@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     capacity: int = 0
 
 
-DEFAULT = Settings()
+DEFAULT = AllocatorSettings()
 
 
 class Reserved(NamedTuple):
@@ -85,7 +85,7 @@ class _Pool:
 class Allocator:
     """`allocate` and `free` by a caller's own keys; reads off `allocated`, `reserved` and their peaks."""
 
-    def __init__(self, settings: Settings = DEFAULT) -> None:
+    def __init__(self, settings: AllocatorSettings = DEFAULT) -> None:
         self.settings = settings
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = self.retries = 0
         self._split_limit = settings.max_split_size_mb * MIB or UNLIMITED
@@ -249,7 +249,7 @@ def segment_size(size: int) -> int:
     return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 
-def replay(events: Iterable[int], sizes: tuple[int, ...], settings: Settings = DEFAULT) -> Reserved:
+def replay(events: Iterable[int], sizes: tuple[int, ...], settings: AllocatorSettings = DEFAULT) -> Reserved:
     """Peaks for a recorded step: `index` allocates sizes[index] bytes, `~index` frees them."""
     allocator = Allocator(settings)
     for event in events:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.memory.estimate import on_card
+from memlint.memory.estimate import with_card_figures
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
-from memlint.simulation.allocator import Settings, replay
+from memlint.simulation.allocator import AllocatorSettings, replay
 from memlint.simulation.result import SimulatedStep
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -22,7 +22,7 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)
     details = {"resident_bytes": step.base + step.optimizer_states}
-    answer = on_card(run, phases, peak, details)
+    answer = with_card_figures(run, phases, peak, details)
     reserved = replay(step.events, step.sizes, allocator_settings(run)).reserved
     return answer._replace(
         parameters=step.parameters,
@@ -31,9 +31,9 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     )
 
 
-def allocator_settings(run: Run) -> Settings:
+def allocator_settings(run: Run) -> AllocatorSettings:
     """The run's PYTORCH_CUDA_ALLOC_CONF."""
-    return Settings(expandable_segments=run.stack.expandable_segments)
+    return AllocatorSettings(expandable_segments=run.stack.expandable_segments)
 
 
 def _phase(step: SimulatedStep, name: str) -> Phase:

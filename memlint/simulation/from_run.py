@@ -7,14 +7,14 @@ from typing import Any
 
 import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
-from memlint.architectures.model import Architecture, Layer, parameters
+from memlint.architectures.model import Architecture, DecoderLayer, parameters
 from memlint.memory.estimate import with_effective_attention
-from memlint.memory.loss import copies_shifted, takes_as_they_are, upcasts_head
+from memlint.memory.loss import copies_shifted_logits, keeps_logits_dtype, upcasts_logits
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.sharding import Sharding
-from memlint.simulation.step import Settings
+from memlint.simulation.step import StepSettings
 
 _PAIRED = ("dpo", "orpo", "simpo", "ipo")
 _ADAPTERS = ("lora", "dora", "oft", "ia3")
@@ -24,18 +24,18 @@ class UnsupportedRun(ValueError):
     """This run cannot be simulated; the message says why."""
 
 
-def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
+def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
     """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
     _require(run)
     lora = run.method.kind in _ADAPTERS
     compute = str(run.precision.compute)
-    return Settings(
+    return StepSettings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
         attention=str(with_effective_attention(run).attention.implementation or "sdpa"),
         trained="lora" if lora else run.method.kind,
         adapter=_adapter(run) if lora else None,
-        trainable_layers=run.method.freeze_trainable_layers,
+        trainable_layers=_known(run.method.freeze_trainable_layers, "method.freeze_trainable_layers"),
         frozen=str(run.model.weights_dtype or compute),
         trainable=run.method.adapter_dtype if lora else str(run.precision.trainable_dtype or compute),
         autocast=compute if run.precision.autocast and compute != "float32" else "",
@@ -57,7 +57,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> Settings:
         loss=_loss(run),
         sharding=_sharding(run),
         chunk_tokens=run.loss.chunk_tokens or 256,
-        upcast_head=upcasts_head(run),
+        upcast_head=upcasts_logits(run),
         frozen_modules=_frozen_modules(run),
         liger=liger_layers(run),
         fused_adapters=run.method.fused_adapters,
@@ -125,7 +125,7 @@ def _adapter(run: Run) -> Adapter:
         dropout=method.dropout,
         targets=method.targets or ("all",),
         exclude=method.exclude_modules,
-        modules_to_save=method.modules_to_save,
+        modules_to_save=_known(method.modules_to_save, "method.modules_to_save"),
         bias=method.bias,
         use_dora=method.use_dora or method.kind == "dora",
         use_rslora=method.use_rslora,
@@ -160,11 +160,11 @@ def _checkpointing(run: Run) -> str:
 
 def _loss(run: Run) -> str:
     if run.loss.kind in ("plain", UNKNOWN):
-        if takes_as_they_are(run):
+        if keeps_logits_dtype(run):
             return "as_they_are"
-        return "upcast" if copies_shifted(run) else "plain"
+        return "upcast" if copies_shifted_logits(run) else "plain"
     if run.loss.kind == "fused_ce":
-        return "fused_ce_upcast" if copies_shifted(run) else "fused_ce"
+        return "fused_ce_upcast" if copies_shifted_logits(run) else "fused_ce"
     if run.loss.kind in ("liger", "chunked"):
         return str(run.loss.kind)
     raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")
@@ -183,7 +183,7 @@ def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]] | No
     return CONFIG_MAPPING[architecture.family].__name__, config
 
 
-def _config(architecture: Architecture, layer: Layer) -> dict[str, Any]:
+def _config(architecture: Architecture, layer: DecoderLayer) -> dict[str, Any]:
     config: dict[str, Any] = {
         "model_type": architecture.family,
         "architectures": [architecture.class_name],

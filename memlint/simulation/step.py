@@ -38,7 +38,7 @@ LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
 }
 
 
-class Settings(NamedTuple):
+class StepSettings(NamedTuple):
     """A step to simulate, in the simulator's own plain terms.
 
     `frozen`, `trainable`, `adapter_dtype`: dtypes of parameters. `autocast`: its dtype, "" for none.
@@ -81,7 +81,7 @@ class Settings(NamedTuple):
     liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
 
 
-def simulate_settings(config_class: str, config: Mapping[str, Any], settings: Settings) -> SimulatedStep:
+def simulate_settings(config_class: str, config: Mapping[str, Any], settings: StepSettings) -> SimulatedStep:
     """Simulates the steady step of a causal language model; needs no memory for its data."""
     started = time.perf_counter()
     attention_functions.register()
@@ -106,7 +106,7 @@ class _Figures(NamedTuple):
     end_forward_position: int
 
 
-def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> Any:
+def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings) -> Any:
     frozen = build.DTYPES[settings.frozen]
     implementation = attention_functions.implementation(settings.attention)
     model = build.model_on_meta(config_class, config, implementation, frozen)
@@ -136,7 +136,7 @@ def _build(config_class: str, config: Mapping[str, Any], settings: Settings) -> 
     return model
 
 
-def _set_loss(model: Any, settings: Settings) -> None:
+def _set_loss(model: Any, settings: StepSettings) -> None:
     if settings.upcast_head:
         losses.upcast_head(model)
     if settings.loss in LOSSES:
@@ -147,7 +147,7 @@ def _set_loss(model: Any, settings: Settings) -> None:
         losses.chunked(model, settings.chunk_tokens)
 
 
-def _run(model: Any, tracker: Tracker, settings: Settings, mesh: Any) -> _Figures:
+def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Figures:
     tracker.begin("base")
     build.to_fake(model)
     sharding.shard(model, settings.sharding, mesh)
@@ -171,7 +171,7 @@ def _run(model: Any, tracker: Tracker, settings: Settings, mesh: Any) -> _Figure
     return _Figures(_count(model.parameters()), _count(trained), base, states, *end)
 
 
-def _embeddings(model: Any, settings: Settings) -> frozenset[int]:
+def _embeddings(model: Any, settings: StepSettings) -> frozenset[int]:
     """The parameters that the Trainer tells 8-bit optimizers to leave in 32 bits: embeddings'."""
     told = (module for module in model.modules() if settings.wide_embeddings and isinstance(module, torch.nn.Embedding))
     return frozenset(id(module.weight) for module in told)
@@ -181,7 +181,7 @@ def _count(parameters: Any) -> int:
     return sum(parameter.numel() for parameter in parameters)
 
 
-def _inputs(model: Any, settings: Settings) -> dict[str, torch.Tensor]:
+def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
     each = 2 if settings.stage in ("preference", "against_reference") else 1
     shape = (each * settings.micro_batch_size, settings.sequence_length)
     ids = torch.zeros(shape, dtype=torch.int64)
@@ -198,7 +198,7 @@ def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]
     return tracker.current - sum(found.bytes for t in inputs.values() if (found := tracker.allocation_of(t)))
 
 
-def _checkpoint(model: Any, settings: Settings, tracker: Tracker) -> None:
+def _checkpoint(model: Any, settings: StepSettings, tracker: Tracker) -> None:
     kind = checkpoints.Kind(
         settings.checkpointing == "reentrant", settings.offloads_checkpoints, settings.checkpoints_trained_alone
     )
@@ -222,7 +222,7 @@ def _step(
     model: Any,
     inputs: Mapping[str, torch.Tensor],
     tracker: Tracker,
-    settings: Settings,
+    settings: StepSettings,
     optimizer: Any,
     trained: list[torch.nn.Parameter],
 ) -> tuple[int, int]:
@@ -247,7 +247,7 @@ def _step(
     return end
 
 
-def _forward(model: Any, dtype: torch.dtype | None, settings: Settings) -> Callable[..., Any]:
+def _forward(model: Any, dtype: torch.dtype | None, settings: StepSettings) -> Callable[..., Any]:
     def forward(**inputs: torch.Tensor) -> Any:
         with precision.autocast(dtype):
             outputs = model(**inputs)

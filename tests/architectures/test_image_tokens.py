@@ -127,12 +127,12 @@ def test_fixed_towers_take_the_same_tokens_for_any_image(name: str, expected: in
 def test_llamafactorys_default_image_of_qwen_2_vl() -> None:
     """768 x 768 pixels: 27 x 27 merged patches of 28."""
     found = image_tokens.of_square(architecture("Qwen/Qwen2-VL-7B-Instruct"), 768 * 768)
-    assert found == image_tokens.Tokens(27 * 27, 4 * 27 * 27)
+    assert found == image_tokens.ImageTokens(27 * 27, 4 * 27 * 27)
 
 
 def test_a_video_takes_two_frames_a_step() -> None:
     found = image_tokens.of_video(architecture("Qwen/Qwen2-VL-7B-Instruct"), 128, 256 * 256)
-    assert found == image_tokens.Tokens(64 * 81, 64 * 81 * 4)
+    assert found == image_tokens.ImageTokens(64 * 81, 64 * 81 * 4)
 
 
 def test_a_text_model_takes_no_image() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memlint.fixes.attach import Option, options
+from memlint.fixes.attach import WrittenPlan, options
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.estimate import estimate
@@ -51,7 +51,7 @@ CASES = (
 )
 
 
-def planned(case: Case) -> tuple[Estimate, Option, Run]:
+def planned(case: Case) -> tuple[Estimate, WrittenPlan, Run]:
     """The estimate of the config as it is, its first plan for one GPU alone, and the run that the changed file says."""
     workspace = in_memory({"train.yaml": json.dumps(case.config)})
     facts = {"gpu": find(case.card), "gpu_origin": _ASSUMED, "gpus": 1, "gpus_origin": _ASSUMED, "gpus_per_node": 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memlint.architectures import catalog
-from memlint.fixes.attach import Option, express, new_errors, options
+from memlint.fixes.attach import WrittenPlan, express, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
@@ -214,11 +214,11 @@ def changed(case: Case, analysis: Analysis, analyser: FileAnalyser) -> Iterator[
             yield Changed(step.title, False, None, tried.after.runs[0], tried.after.estimates[0], ())
 
 
-def title_of(option: Option) -> str:
+def title_of(option: WrittenPlan) -> str:
     return "; ".join(step.title for step in option.plan.steps)
 
 
-def _reread(case: Case, option: Option) -> Analysis:
+def _reread(case: Case, option: WrittenPlan) -> Analysis:
     """The written file, read by a analyser that knows nothing of the plan."""
     text = option.tried.contents["train.yaml"].decode()
     return _analyser(case, text).analyse("train.yaml", fixes=False).analyses[0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memlint.architectures.model import Architecture, Layer, Mlp, Weight
-from memlint.architectures.model import Attention as Mixer
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, Weight
+from memlint.architectures.model import TokenMixer as Mixer
 from memlint.memory.estimate import estimate
 from memlint.memory.parameters import units as place_tensors
 from memlint.memory.sharding import unsharded as single
@@ -53,7 +53,7 @@ def architecture(tied: bool = False, layers: int = LAYERS) -> Architecture:
         Weight("post_attention_layernorm.weight", (HIDDEN,), "norm"),
     )
     linears = tuple(Weight(f"{name}.weight", shape, "linear") for name, shape in shapes.items())
-    layer = Layer(
+    layer = DecoderLayer(
         Mixer(heads=HEADS, kv_heads=KV_HEADS, head_dim=HIDDEN // HEADS),
         Mlp(intermediate_size=INTERMEDIATE),
         class_name="LlamaDecoderLayer",

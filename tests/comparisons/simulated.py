@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from memlint.architectures import from_config
-from memlint.memory.estimate import estimate_as
+from memlint.memory.estimate import estimate_uncached
 from memlint.memory.values import Estimate
 from memlint.run import (
     Attention,
@@ -79,4 +79,4 @@ def table(path: str, simulated: bool = True) -> list[tuple[str, dict[str, float]
     """Every row's errors. `simulated`: the closed form as the record was taken, without what only a GPU does."""
     with open(path, encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    return [(row["id"], errors(row, estimate_as(run_of(row), simulated))) for row in rows]
+    return [(row["id"], errors(row, estimate_uncached(run_of(row), simulated))) for row in rows]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from memlint.findings import Finding
-from memlint.fixes.attach import TWICE, Option, without_the_slowest
+from memlint.fixes.attach import TWICE, WrittenPlan, without_the_slowest
 from memlint.fixes.attempt import Attempt
 from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
-from memlint.fixes.step import Step
+from memlint.fixes.step import ProposedChange
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
@@ -137,9 +137,9 @@ def test_nothing_is_said_of_hardware_where_the_run_cannot_be_sharded() -> None:
 def test_cards_take_the_place_of_a_plan_that_doubles_the_time() -> None:
     analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
 
-    def option(title: str, speed: float) -> Option:
-        plan = Plan((Step(title, {}, speed),), analysis.runs[0], analysis.estimates[0])
-        return Option(plan, Attempt(()))
+    def option(title: str, speed: float) -> WrittenPlan:
+        plan = Plan((ProposedChange(title, {}, speed),), analysis.runs[0], analysis.estimates[0])
+        return WrittenPlan(plan, Attempt(()))
 
     slow, slower, one, two = option("slow", TWICE), option("slower", 3.0), option("one", 1.0), option("two", 1.4)
     assert without_the_slowest((slow, one, two)) == (one, two)

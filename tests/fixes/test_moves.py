@@ -7,7 +7,7 @@ import pytest
 from memlint.architectures import from_config
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.step import Step
+from memlint.fixes.step import ProposedChange
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
@@ -16,7 +16,7 @@ from tests.memory.runs import LORA, TINY, run
 EIGHT_BITS = Quantization("bnb", 8, "int8")
 
 
-def step(one: Run, start: str) -> Step:
+def step(one: Run, start: str) -> ProposedChange:
     """The only step whose title starts so."""
     (found,) = [step for step in steps(one) if step.title.startswith(start)]
     return found

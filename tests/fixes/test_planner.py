@@ -9,7 +9,7 @@ import pytest
 
 from memlint.findings import Edit
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.planner import Plan, Search, as_fix, candidates, excess, largest, peak, plans
+from memlint.fixes.planner import Plan, SearchHooks, as_fix, candidates, excess, largest, peak, plans
 from memlint.fixes.step import QUALITIES
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
@@ -33,7 +33,7 @@ FULL = replace(
 )
 
 
-def toy(budget_gib: float) -> Search:
+def toy(budget_gib: float) -> SearchHooks:
     """32 GiB of state in the step; activations by tokens, halved by sdpa and quartered by checkpointing."""
 
     def estimate(run: Run) -> Estimate:
@@ -54,10 +54,10 @@ def toy(budget_gib: float) -> Search:
             phases, worst.name, worst.allocated_bytes, high, high, high, high, 0, verdict, budget_bytes=budget
         )
 
-    return Search(estimate=estimate)
+    return SearchHooks(estimate=estimate)
 
 
-def search_plans(budget: float, search: Search | None = None, run: Run = FULL) -> tuple[Plan, ...]:
+def search_plans(budget: float, search: SearchHooks | None = None, run: Run = FULL) -> tuple[Plan, ...]:
     search = search or toy(budget)
     return plans(run, search.estimate(run), search)
 
@@ -159,7 +159,7 @@ def test_what_no_host_holds_is_not_offered_and_the_rest_says_what_it_wants() -> 
     assert as_fix(moved, estimate(start)).note == "the host needs 100.0 GiB of memory"
     small = replace(start, {"hardware.host_bytes": 64 * GIB})
     for run, offered in ((start, True), (small, False)):
-        titles = {plan.steps[0].title for plan in candidates(run, estimate(run), Search(_offloads(estimate)), 99)}
+        titles = {plan.steps[0].title for plan in candidates(run, estimate(run), SearchHooks(_offloads(estimate)), 99)}
         assert ("optimizer states in host memory" in titles) == offered
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memlint.fixes import write as module
-from memlint.fixes.write import Refused, Write, write_all
+from memlint.fixes.write import Write, WriteRefused, write_all
 
 
 def two(folder: Path) -> list[Write]:
@@ -66,7 +66,7 @@ def test_one_file_that_changed_stops_all(tmp_path: Path, change: object) -> None
     change(tmp_path / "b")  # type: ignore[operator]
     before = held(tmp_path)
 
-    with pytest.raises(Refused, match=r"b: .*nothing was written"):
+    with pytest.raises(WriteRefused, match=r"b: .*nothing was written"):
         write_all(writes, [str(tmp_path)])
 
     assert held(tmp_path) == before
@@ -89,7 +89,7 @@ def test_one_that_changes_while_the_others_are_written_stops_all(
 
     monkeypatch.setattr(module, "write_temporary", and_then)
 
-    with pytest.raises(Refused, match=r"a: .*nothing was written"):
+    with pytest.raises(WriteRefused, match=r"a: .*nothing was written"):
         write_all(writes, [str(tmp_path)])
 
     assert held(tmp_path) == before
@@ -106,7 +106,7 @@ def test_a_full_disk_stops_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(os, "fsync", full)
 
-    with pytest.raises(Refused, match="b: No space left on device: nothing was written"):
+    with pytest.raises(WriteRefused, match="b: No space left on device: nothing was written"):
         write_all(writes, [str(tmp_path)])
 
     assert held(tmp_path) == {"a": b"old", "b": b"old"}
@@ -123,7 +123,7 @@ def test_what_was_written_is_said_where_the_last_step_fails(tmp_path: Path, monk
 
     monkeypatch.setattr(os, "replace", fails_at_b)
 
-    with pytest.raises(Refused, match=r"b: Permission denied: only .*a was written"):
+    with pytest.raises(WriteRefused, match=r"b: Permission denied: only .*a was written"):
         write_all(writes, [str(tmp_path)])
 
     assert held(tmp_path) == {"a": b"new", "b": b"old"}
@@ -138,7 +138,7 @@ def test_a_folder_that_became_a_link_to_elsewhere_is_refused(tmp_path: Path) -> 
     (inside / "x").rename(tmp_path / "away")
     (inside / "x").symlink_to(outside)
 
-    with pytest.raises(Refused, match="outside of the folders"):
+    with pytest.raises(WriteRefused, match="outside of the folders"):
         write_all(writes, [str(inside)])
 
     assert held(outside) == held(tmp_path / "away") == {"a": b"old", "b": b"old"}
@@ -147,5 +147,5 @@ def test_a_folder_that_became_a_link_to_elsewhere_is_refused(tmp_path: Path) -> 
 def test_a_file_to_be_made_may_not_exist(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
 
-    with pytest.raises(Refused, match="exists already"):
+    with pytest.raises(WriteRefused, match="exists already"):
         write_all([Write(str(tmp_path / "c"), None, b"made")], [str(tmp_path)])

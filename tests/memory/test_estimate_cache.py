@@ -8,9 +8,9 @@ import pytest
 
 from memlint.architectures import from_config
 from memlint.memory import estimate
-from memlint.memory.estimate import estimate_as
+from memlint.memory.estimate import estimate_uncached
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.run import Origin, replace
 from tests.memory import runs
 
@@ -26,7 +26,7 @@ def test_another_value_or_model_makes_another_estimate() -> None:
     run = runs.run()
     wider = runs.run({"hidden_size": 512}).model.architecture
     for other in (replace(run, {"batch.micro_batch_size": 3}), replace(run, {"model.architecture": wider})):
-        assert estimate(other) == estimate_as(other) != estimate(run)
+        assert estimate(other) == estimate_uncached(other) != estimate(run)
 
 
 def test_reasons_are_the_file_s_own_words() -> None:
@@ -66,10 +66,10 @@ def test_what_is_not_to_be_kept_or_fails_is_asked_again() -> None:
     answers = iter((3, 5))
 
     def fails() -> int:
-        raise Missing("optimizer.name", "unknown")
+        raise MissingValue("optimizer.name", "unknown")
 
     assert known.get(model, (), lambda: next(answers), lambda found: found > 3) == 3
-    with pytest.raises(Missing):
+    with pytest.raises(MissingValue):
         known.get(model, (), fails, _keeps)
     assert known.get(model, (), lambda: next(answers), _keeps) == 5
     assert known.get(model, (), lambda: next(answers), _keeps) == 5
@@ -81,6 +81,6 @@ def test_what_a_run_holds_is_found_again_for_other_lengths_and_batches(changes: 
     for length in (64, 640):
         for steps in (1, 4):
             run = runs.run(**changes, sequence__length=length, batch__gradient_accumulation_steps=steps)
-            kept = estimate_as(run)
+            kept = estimate_uncached(run)
             fresh = run._replace(model=run.model._replace(architecture=from_config(runs.TINY)))
-            assert kept == estimate_as(fresh)
+            assert kept == estimate_uncached(fresh)

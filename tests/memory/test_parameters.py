@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.memory import parameters
+from memlint.memory import estimate, parameters
 from memlint.memory.storage import quantized_bytes
-from memlint.run import Quantization, Run
+from memlint.run import UNKNOWN, Quantization, Run, replace
 from tests.memory.runs import LORA, run
 
 LAYER = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 704 + 2 * 256
@@ -80,3 +80,12 @@ def test_a_tied_matrix_is_copied_once_for_each_module_that_is_saved(names: tuple
 )
 def test_quantised_bytes(quantization: Quantization, expected: int) -> None:
     assert quantized_bytes((1024, 1024), quantization) == expected
+
+
+@pytest.mark.parametrize(
+    "field", ["modules_to_save", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"]
+)
+def test_what_trains_is_unknown_where_a_placeholder_decides_it(field: str) -> None:
+    kind = LORA if field == "modules_to_save" else {"method__kind": "freeze", "method__freeze_trainable_layers": 2}
+    found = estimate(replace(run(**{**kind, "precision__trainable_dtype": "float32"}), {f"method.{field}": UNKNOWN}))
+    assert found.verdict == "unknown" and [missing.field for missing in found.unknown] == [f"method.{field}"]

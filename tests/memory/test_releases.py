@@ -9,7 +9,7 @@ import pytest
 from memlint.architectures import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.memory import estimate
-from memlint.memory.estimate import estimate_as
+from memlint.memory.estimate import estimate_uncached
 from memlint.memory.releases import canonical_stack
 from memlint.memory.values import Estimate
 from memlint.run import Run, Stack, replace
@@ -70,8 +70,8 @@ def test_what_is_left_out_of_a_stack_makes_no_difference(family: str) -> None:
             one = replace(run, versions)
             stack = canonical_stack(one)
             if stack not in alike:
-                alike[stack] = estimate_as(one._replace(stack=stack))
-            assert estimate_as(one) == alike[stack], versions
+                alike[stack] = estimate_uncached(one._replace(stack=stack))
+            assert estimate_uncached(one) == alike[stack], versions
 
 
 def test_nearly_every_family_is_asked() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.estimate import estimate_as
+from memlint.memory.estimate import estimate_uncached
 from memlint.memory.values import Estimate
 from memlint.run import Precision
 from memlint.simulation import simulate
@@ -35,7 +35,7 @@ def phases(found: Estimate) -> dict[str, int]:
 def test_the_closed_form_agrees_with_the_simulated_step(changes: dict[str, object], mixed: bool) -> None:
     case = run(WIDE, **{**LORA, "method__adapter_dtype": "float32" if mixed else "bfloat16", **changes})
     case = case._replace(precision=MIXED) if mixed else case
-    found, step = phases(estimate_as(case, simulated=True)), simulate(case, WIDE)
+    found, step = phases(estimate_uncached(case, simulated=True)), simulate(case, WIDE)
     assert found["forward"] == pytest.approx(step.forward, rel=0.01)
     assert found["backward"] == pytest.approx(step.backward, rel=0.01)
 

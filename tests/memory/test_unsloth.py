@@ -12,7 +12,7 @@ from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.families.lookup import ROWS
 from memlint.memory.parameters import units
-from memlint.memory.step import segments, step
+from memlint.memory.step import segments, training_step
 from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Origin, Run
 from tests.frameworks import LLAMAFACTORY
@@ -84,12 +84,12 @@ def _layer(made: Run, **kernels: bool) -> tuple[float, float]:
     """KiB a token of a layer's forward and of its backward."""
     run_ = unsloth.as_patched(made)
     found = units(run_)
-    shared = step(run_, found)
-    shared = shared._replace(kernels=shared.kernels._replace(**kernels))
+    step = training_step(run_, found)
+    step = step._replace(kernels=step.kernels._replace(**kernels))
     state = ModelState(0, 0, 0, 0, tuple(UnitState() for _ in found), 0, 0)
-    layer = segments(shared, found, state)[1]
+    layer = segments(step, found, state)[1]
     each = 1024 * made.sequence.length  # type: ignore[operator]
-    return tuple(layer.sizes.largest(one) / each for one in (layer.profile.forward, layer.profile.backward))
+    return tuple(layer.sizes.peak(one) / each for one in (layer.profile.forward, layer.profile.backward))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def _layer(made: Run, **kernels: bool) -> tuple[float, float]:
     [
         ({}, {}, (116.1, 160.8)),  # 2025.9.11 on 16 bits
         (BNB, {}, (117.8, 164.2)),
-        ({}, {"adds_apart": True, "expands_keys": True}, (124.1, 200.7)),  # 2024.8 with xformers
+        ({}, {"adds_adapter_apart": True, "expands_kv_heads": True}, (124.1, 200.7)),  # 2024.8 with xformers
     ],
     ids=["in 16 bits", "in 4 bits", "before addmm"],
 )

@@ -11,15 +11,15 @@ from memlint.simulation.allocator import (
     MIB,
     SMALL_BUFFER,
     Allocator,
+    AllocatorSettings,
     OutOfMemory,
-    Settings,
     replay,
     segment_size,
 )
 
 sizes = st.one_of(st.integers(1, 4096), st.integers(1, 3 * MIB), st.integers(MIB, 300 * MIB))
 settings = st.builds(
-    Settings,
+    AllocatorSettings,
     expandable_segments=st.booleans(),
     max_split_size_mb=st.sampled_from([0, 21, 64, 512]),
     roundup_power2_divisions=st.sampled_from([0, 4, 8]),
@@ -43,7 +43,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], tuple[int, ...]]:
 
 @given(histories(), settings)
 def test_reserved_covers_allocated_covers_requested(
-    history: tuple[list[int], tuple[int, ...]], chosen: Settings
+    history: tuple[list[int], tuple[int, ...]], chosen: AllocatorSettings
 ) -> None:
     events, wanted = history
     requested = highest = 0
@@ -56,7 +56,7 @@ def test_reserved_covers_allocated_covers_requested(
 
 @given(histories(), settings)
 def test_free_neighbours_coalesce_and_everything_can_be_given_back(
-    history: tuple[list[int], tuple[int, ...]], chosen: Settings
+    history: tuple[list[int], tuple[int, ...]], chosen: AllocatorSettings
 ) -> None:
     events, wanted = history
     allocator = Allocator(chosen)
@@ -76,7 +76,7 @@ def test_free_neighbours_coalesce_and_everything_can_be_given_back(
 
 
 @given(sizes, st.integers(1, 5), settings)
-def test_repeating_a_request_reserves_nothing_new(size: int, times: int, chosen: Settings) -> None:
+def test_repeating_a_request_reserves_nothing_new(size: int, times: int, chosen: AllocatorSettings) -> None:
     events = [0, ~0] * times
     assert replay(events, (size,), chosen) == replay([0, ~0], (size,), chosen)
 
@@ -85,7 +85,7 @@ def test_repeating_a_request_reserves_nothing_new(size: int, times: int, chosen:
 def test_a_capacity_is_never_exceeded(history: tuple[list[int], tuple[int, ...]]) -> None:
     events, wanted = history
     capacity = 200 * MIB
-    allocator = Allocator(Settings(capacity=capacity))
+    allocator = Allocator(AllocatorSettings(capacity=capacity))
     try:
         for event in events:
             allocator.allocate(event, wanted[event]) if event >= 0 else allocator.free(~event)
@@ -107,13 +107,13 @@ def test_segments(size: int, segment: int) -> None:
 
 def test_rounding_to_shares_of_a_power_of_two() -> None:
     # docs.pytorch.org, "Memory management": 1200 with 4 divisions becomes 1280
-    allocator = Allocator(Settings(roundup_power2_divisions=4))
+    allocator = Allocator(AllocatorSettings(roundup_power2_divisions=4))
     assert allocator.rounded(1200 * MIB) == 1280 * MIB
     assert allocator.rounded(1024 * MIB) == 1024 * MIB
 
 
 def test_cached_blocks_are_given_back_when_the_card_is_full() -> None:
-    allocator = Allocator(Settings(capacity=100 * MIB))
+    allocator = Allocator(AllocatorSettings(capacity=100 * MIB))
     allocator.allocate(0, 60 * MIB)
     allocator.free(0)
     allocator.allocate(1, 80 * MIB)
@@ -124,7 +124,7 @@ def test_cached_blocks_are_given_back_when_the_card_is_full() -> None:
 
 def test_a_split_limit_keeps_large_blocks_whole() -> None:
     for limit, reserved in ((0, 300), (64, 330)):
-        allocator = Allocator(Settings(max_split_size_mb=limit))
+        allocator = Allocator(AllocatorSettings(max_split_size_mb=limit))
         allocator.allocate(0, 300 * MIB)
         allocator.free(0)
         allocator.allocate(1, 30 * MIB)
@@ -134,6 +134,6 @@ def test_a_split_limit_keeps_large_blocks_whole() -> None:
 def test_growing_sizes_leave_holes_that_expandable_segments_do_not() -> None:
     events = [event for index in range(20) for event in (index, ~index)]
     wanted = tuple((100 + 5 * index) * MIB for index in range(20))
-    plain, expandable = replay(events, wanted), replay(events, wanted, Settings(expandable_segments=True))
+    plain, expandable = replay(events, wanted), replay(events, wanted, AllocatorSettings(expandable_segments=True))
     assert plain.reserved > 5 * expandable.reserved
     assert expandable.reserved <= expandable.allocated + LARGE_BUFFER

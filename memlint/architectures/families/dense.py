@@ -17,18 +17,18 @@ from memlint.architectures.blocks import (
     norms,
     plain,
 )
-from memlint.architectures.config import Config
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
 from memlint.architectures.windows import alternating, window_size, windows
 
 TWO = ("input_layernorm", "post_attention_layernorm")
 POST = ("post_attention_layernorm", "post_feedforward_layernorm")
-MixerBlock = tuple[Attention, Weights]
+MixerBlock = tuple[TokenMixer, Weights]
 MlpBlock = tuple[Mlp, Weights]
 
 
 def standard(
-    c: Config,
+    c: ModelConfig,
     name: str,
     *,
     mlp: MlpBlock | None = None,
@@ -62,20 +62,20 @@ def standard(
     )
 
 
-def _up_down(c: Config) -> MlpBlock:
+def _up_down(c: ModelConfig) -> MlpBlock:
     return plain(c, "mlp.up_proj", "mlp.down_proj", bias=c.flag("mlp_bias"))
 
 
-def _with_qk_norm(c: Config, kind: str) -> Callable[[Any], MixerBlock]:
+def _with_qk_norm(c: ModelConfig, kind: str) -> Callable[[Any], MixerBlock]:
     bias = c.flag("attention_bias")
     return lambda key: grouped_query(c, bias=bias, out_bias=bias, qk_norm=kind, window=key)
 
 
-def arcee(c: Config) -> Architecture:
+def arcee(c: ModelConfig) -> Architecture:
     return standard(c, "Arcee", mlp=_up_down(c))
 
 
-def apertus(c: Config) -> Architecture:
+def apertus(c: ModelConfig) -> Architecture:
     mlp, weights = plain(c, "mlp.up_proj", "mlp.down_proj", bias=False)
     if c.text("hidden_act") == "xielu":
         weights += Weight("mlp.act_fn.alpha_p", (1,), "other"), Weight("mlp.act_fn.alpha_n", (1,), "other")
@@ -88,14 +88,14 @@ def apertus(c: Config) -> Architecture:
     )
 
 
-def bitnet(c: Config) -> Architecture:
+def bitnet(c: ModelConfig) -> Architecture:
     inner = norm("self_attn.attn_sub_norm", c.integer("hidden_size")) + norm(
         "mlp.ffn_sub_norm", c.integer("intermediate_size")
     )
     return standard(c, "BitNet", extra=inner, mlp=gated(c))
 
 
-def cohere(c: Config) -> Architecture:
+def cohere(c: ModelConfig) -> Architecture:
     bias, dim = c.flag("attention_bias"), head_size(c)
     heads, kv = c.integer("num_attention_heads"), c.integer("num_key_value_heads", c.integer("num_attention_heads"))
     per_head: Weights = (
@@ -110,7 +110,7 @@ def cohere(c: Config) -> Architecture:
     return _cohere(c, "Cohere", attention, [0] * c.layers())
 
 
-def cohere2(c: Config) -> Architecture:
+def cohere2(c: ModelConfig) -> Architecture:
     bias, every = c.flag("attention_bias"), c.integer("sliding_window_pattern", 4)
 
     def attention(window: Any) -> MixerBlock:
@@ -119,7 +119,7 @@ def cohere2(c: Config) -> Architecture:
     return _cohere(c, "Cohere2", attention, alternating(c, every))
 
 
-def _cohere(c: Config, name: str, attention: Callable[[Any], MixerBlock], keys: list[int]) -> Architecture:
+def _cohere(c: ModelConfig, name: str, attention: Callable[[Any], MixerBlock], keys: list[int]) -> Architecture:
     """One weight-only LayerNorm, attention and MLP side by side, scaled logits."""
     return standard(
         c,
@@ -133,14 +133,14 @@ def _cohere(c: Config, name: str, attention: Callable[[Any], MixerBlock], keys: 
     )
 
 
-def diffllama(c: Config) -> Architecture:
+def diffllama(c: ModelConfig) -> Architecture:
     lambdas = tuple(Weight(f"self_attn.lambda_{which}", (head_size(c),), "other") for which in ("q1", "k1", "q2", "k2"))
     return standard(
         c, "DiffLlama", extra=lambdas, mlp=gated(c), unmodelled="differential attention runs two softmaxes per head"
     )
 
 
-def ernie4_5(c: Config) -> Architecture:
+def ernie4_5(c: ModelConfig) -> Architecture:
     bias = c.flag("use_bias")
     return standard(
         c,
@@ -150,7 +150,7 @@ def ernie4_5(c: Config) -> Architecture:
     )
 
 
-def exaone4(c: Config) -> Architecture:
+def exaone4(c: ModelConfig) -> Architecture:
     return standard(
         c,
         "Exaone4",
@@ -161,7 +161,7 @@ def exaone4(c: Config) -> Architecture:
     )
 
 
-def _exaone_windows(c: Config) -> list[int]:
+def _exaone_windows(c: ModelConfig) -> list[int]:
     """`sliding_window_pattern` "LLLG" or a period; the last of each period attends fully."""
     pattern = c.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern and not c.items("layer_types"):
@@ -170,14 +170,14 @@ def _exaone_windows(c: Config) -> list[int]:
     return alternating(c, pattern) if isinstance(pattern, int) and pattern > 0 else windows(c)
 
 
-def glm(c: Config) -> Architecture:
+def glm(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     return standard(
         c, "Glm", attention=lambda key: grouped_query(c, bias=bias, window=key), mlp=fused_gated(c), norm_names=TWO
     )
 
 
-def glm4(c: Config) -> Architecture:
+def glm4(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     return standard(
         c,
@@ -189,27 +189,27 @@ def glm4(c: Config) -> Architecture:
     )
 
 
-def helium(c: Config) -> Architecture:
+def helium(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     return standard(c, "Helium", attention=lambda key: grouped_query(c, bias=bias, window=key))
 
 
-def hyperclovax(c: Config) -> Architecture:
+def hyperclovax(c: ModelConfig) -> Architecture:
     post = ("post_norm1", "post_norm2") if c.flag("use_post_norm") else ()
     return standard(
         c, "HyperCLOVAX", norm_names=(*TWO, *post), layer_traits={"norms": 2 + len(post)}, logits_scale=True
     )
 
 
-def jais2(c: Config) -> Architecture:
+def jais2(c: ModelConfig) -> Architecture:
     return standard(c, "Jais2", mlp=_up_down(c), norm_bias=True, layer_traits={"norm": "layer"})
 
 
-def nemotron(c: Config) -> Architecture:
+def nemotron(c: ModelConfig) -> Architecture:
     return standard(c, "Nemotron", mlp=_up_down(c), norm_bias=True, layer_traits={"norm": "layer"})
 
 
-def nanochat(c: Config) -> Architecture:
+def nanochat(c: ModelConfig) -> Architecture:
     return standard(
         c,
         "NanoChat",
@@ -220,21 +220,21 @@ def nanochat(c: Config) -> Architecture:
     )
 
 
-def olmo(c: Config) -> Architecture:
+def olmo(c: ModelConfig) -> Architecture:
     return standard(c, "Olmo", mlp=gated(c), norm_names=(), final_norm="", layer_traits={"norm": "layer_no_affine"})
 
 
-def olmo2(c: Config) -> Architecture:
+def olmo2(c: ModelConfig) -> Architecture:
     return standard(c, "Olmo2", attention=_with_qk_norm(c, "full"), mlp=gated(c), norm_names=POST)
 
 
-def olmo3(c: Config) -> Architecture:
+def olmo3(c: ModelConfig) -> Architecture:
     return standard(
         c, "Olmo3", attention=_with_qk_norm(c, "full"), mlp=gated(c), norm_names=POST, keys=alternating(c, 4)
     )
 
 
-def seed_oss(c: Config) -> Architecture:
+def seed_oss(c: ModelConfig) -> Architecture:
     bias, out = c.flag("attention_bias"), c.flag("attention_out_bias")
     mlp, weights = gated(c)
     return standard(
@@ -245,11 +245,11 @@ def seed_oss(c: Config) -> Architecture:
     )
 
 
-def smollm3(c: Config) -> Architecture:
+def smollm3(c: ModelConfig) -> Architecture:
     return standard(c, "SmolLM3")
 
 
-def stablelm(c: Config) -> Architecture:
+def stablelm(c: ModelConfig) -> Architecture:
     dim, heads = head_size(c), c.integer("num_attention_heads")
     parallel = c.flag("use_parallel_residual")
     kv = c.integer("num_key_value_heads", heads)
@@ -277,7 +277,7 @@ def stablelm(c: Config) -> Architecture:
     )
 
 
-def hunyuan_v1_dense(c: Config) -> Architecture:
+def hunyuan_v1_dense(c: ModelConfig) -> Architecture:
     bias, dim = c.flag("attention_bias"), head_size(c)
 
     def attention(key: Any) -> MixerBlock:
@@ -288,7 +288,7 @@ def hunyuan_v1_dense(c: Config) -> Architecture:
     return standard(c, "HunYuanDenseV1", attention=attention, mlp=gated(c))
 
 
-def vaultgemma(c: Config) -> Architecture:
+def vaultgemma(c: ModelConfig) -> Architecture:
     softcap, bias = c.get("attn_logit_softcapping") is not None, c.flag("attention_bias")
     return standard(
         c,
@@ -303,7 +303,7 @@ def vaultgemma(c: Config) -> Architecture:
     )
 
 
-def granite_swa(c: Config) -> Architecture:
+def granite_swa(c: ModelConfig) -> Architecture:
     bias, heads = c.flag("attention_bias"), c.integer("num_attention_heads")
 
     def attention(key: Any) -> MixerBlock:
@@ -313,7 +313,7 @@ def granite_swa(c: Config) -> Architecture:
     return standard(c, "GraniteSWA", attention=attention, embedding_scale=True, logits_scale=True)
 
 
-def cwm(c: Config) -> Architecture:
+def cwm(c: ModelConfig) -> Architecture:
     return standard(c, "Cwm", attention=lambda key: grouped_query(c, window=key), mlp=gated(c), keys=alternating(c, 4))
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, mixture, norms
-from memlint.architectures.config import LARGEST_EXTENT, Config, UnsupportedConfig
+from memlint.architectures.config import LARGEST_EXTENT, ModelConfig, UnsupportedConfig
 from memlint.architectures.families.latent import dense_first, shared_mixture
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 from memlint.architectures.windows import alternating, window_size, windows
 
 TWO = ("input_layernorm", "post_attention_layernorm")
-MixerBlock = tuple[Attention, Weights]
+MixerBlock = tuple[TokenMixer, Weights]
 MlpBlock = tuple[Mlp, Weights]
 
 
 def sparse(
-    c: Config,
+    c: ModelConfig,
     name: str,
     moe: MlpBlock,
     *,
@@ -39,7 +39,7 @@ def sparse(
     spans = windows(c) if keys is None else list(keys)
     which: Sequence[str] = ["sparse"] * len(spans) if kinds is None else kinds
 
-    def make(key: tuple[str, int]) -> Layer:
+    def make(key: tuple[str, int]) -> DecoderLayer:
         kind, window = key
         mixer = attention(window) if attention else grouped_query(c, bias=bias, out_bias=bias, window=window)
         mlp = moe if kind == "sparse" else gated(c, prefix=mlp_prefix, size=dense_size, bias=dense_bias)
@@ -49,41 +49,41 @@ def sparse(
     return decoder(c, f"{name}ForCausalLM", make, list(zip(which, spans)), final_bias=norm_bias, **traits)
 
 
-def _qk_norm(c: Config, kind: str, **traits: Any) -> Callable[[int], MixerBlock]:
+def _qk_norm(c: ModelConfig, kind: str, **traits: Any) -> Callable[[int], MixerBlock]:
     bias = c.flag("attention_bias")
     return lambda window: grouped_query(c, bias=bias, out_bias=bias, qk_norm=kind, window=window, **traits)
 
 
 def _plain_mixture(
-    c: Config, *, count: str = "num_experts", size: str = "intermediate_size", **traits: Any
+    c: ModelConfig, *, count: str = "num_experts", size: str = "intermediate_size", **traits: Any
 ) -> MlpBlock:
     return mixture(
         c, experts=c.integer(count), per_token=c.integer("num_experts_per_tok"), size=c.integer(size), **traits
     )
 
 
-def olmoe(c: Config) -> Architecture:
+def olmoe(c: ModelConfig) -> Architecture:
     return sparse(c, "Olmoe", _plain_mixture(c), attention=_qk_norm(c, "full"))
 
 
-def flex_olmo(c: Config) -> Architecture:
+def flex_olmo(c: ModelConfig) -> Architecture:
     post = ("post_attention_layernorm", "post_feedforward_layernorm")
     return sparse(c, "FlexOlmo", _plain_mixture(c), attention=_qk_norm(c, "full"), norm_names=post)
 
 
-def minimax_m2(c: Config) -> Architecture:
+def minimax_m2(c: ModelConfig) -> Architecture:
     moe = _plain_mixture(c, count="num_local_experts")
     return sparse(c, "MiniMaxM2", moe, attention=lambda key: grouped_query(c, qk_norm="full", window=key))
 
 
-def mellum(c: Config) -> Architecture:
+def mellum(c: ModelConfig) -> Architecture:
     kinds = [str(kind) for kind in c.items("mlp_layer_types")] or None
     return sparse(
         c, "Mellum", _plain_mixture(c, size="moe_intermediate_size"), attention=_qk_norm(c, "head"), kinds=kinds
     )
 
 
-def _granite(c: Config, name: str, shared: int) -> Architecture:
+def _granite(c: ModelConfig, name: str, shared: int) -> Architecture:
     mlp, weights = _plain_mixture(c, count="num_local_experts", prefix="block_sparse_moe", router="router")
     if shared:
         hidden = c.integer("hidden_size")
@@ -99,20 +99,20 @@ def _granite(c: Config, name: str, shared: int) -> Architecture:
     )
 
 
-def granitemoe(c: Config) -> Architecture:
+def granitemoe(c: ModelConfig) -> Architecture:
     return _granite(c, "GraniteMoe", 0)
 
 
-def granitemoeshared(c: Config) -> Architecture:
+def granitemoeshared(c: ModelConfig) -> Architecture:
     return _granite(c, "GraniteMoeShared", c.integer("shared_intermediate_size", 0, 0))
 
 
-def phimoe(c: Config) -> Architecture:
+def phimoe(c: ModelConfig) -> Architecture:
     moe = _plain_mixture(c, count="num_local_experts", router="router")
     return sparse(c, "Phimoe", moe, norm_bias=True, head_bias=c.flag("lm_head_bias"), layer_traits={"norm": "layer"})
 
 
-def gpt_oss(c: Config) -> Architecture:
+def gpt_oss(c: ModelConfig) -> Architecture:
     hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_local_experts")
     heads, bias = c.integer("num_attention_heads"), c.flag("attention_bias", True)
     weights = linear("mlp.router", experts, hidden, True, "router") + (
@@ -137,12 +137,12 @@ def gpt_oss(c: Config) -> Architecture:
     return sparse(c, "GptOss", (mlp, weights), attention=attention, keys=_odd_full(c))
 
 
-def _odd_full(c: Config) -> list[int]:
+def _odd_full(c: ModelConfig) -> list[int]:
     """Sliding, full, sliding, ... unless `layer_types` says it (configuration_gpt_oss.py)."""
     return alternating(c, 2)
 
 
-def ernie4_5_moe(c: Config) -> Architecture:
+def ernie4_5_moe(c: ModelConfig) -> Architecture:
     bias, experts = c.flag("use_bias"), c.integer("moe_num_experts")
     size, shared = c.integer("moe_intermediate_size"), c.integer("moe_num_shared_experts", 0, 0)
     statics = (Weight("mlp.gate.moe_statics.e_score_correction_bias", (1, experts), "other"),)
@@ -170,7 +170,7 @@ def ernie4_5_moe(c: Config) -> Architecture:
     )
 
 
-def glm4_moe(c: Config) -> Architecture:
+def glm4_moe(c: ModelConfig) -> Architecture:
     bias, kind = c.flag("attention_bias"), "head" if c.flag("use_qk_norm") else "none"
     return sparse(
         c,
@@ -181,7 +181,7 @@ def glm4_moe(c: Config) -> Architecture:
     )
 
 
-def dots1(c: Config) -> Architecture:
+def dots1(c: ModelConfig) -> Architecture:
     return sparse(
         c,
         "Dots1",
@@ -191,14 +191,14 @@ def dots1(c: Config) -> Architecture:
     )
 
 
-def solar_open(c: Config) -> Architecture:
+def solar_open(c: ModelConfig) -> Architecture:
     bias, kind = c.flag("attention_bias"), "head" if c.flag("use_qk_norm") else "none"
     return sparse(
         c, "SolarOpen", shared_mixture(c), attention=lambda key: grouped_query(c, bias=bias, qk_norm=kind, window=key)
     )
 
 
-def exaone_moe(c: Config) -> Architecture:
+def exaone_moe(c: ModelConfig) -> Architecture:
     size = c.integer("moe_intermediate_size")
     moe = mixture(
         c,
@@ -218,7 +218,7 @@ def exaone_moe(c: Config) -> Architecture:
     )
 
 
-def hy_v3(c: Config) -> Architecture:
+def hy_v3(c: ModelConfig) -> Architecture:
     size = c.integer("moe_intermediate_size")
     moe = mixture(
         c,
@@ -237,7 +237,7 @@ def hy_v3(c: Config) -> Architecture:
     )
 
 
-def hunyuan_v1_moe(c: Config) -> Architecture:
+def hunyuan_v1_moe(c: ModelConfig) -> Architecture:
     bias, experts, size = c.flag("attention_bias"), c.get("num_experts"), c.integer("intermediate_size")
     per_token = c.get("moe_topk", 1)
     count = experts if isinstance(experts, int) else min(map(int, experts))
@@ -259,7 +259,7 @@ def hunyuan_v1_moe(c: Config) -> Architecture:
     return sparse(c, "HunYuanMoEV1", moe, attention=attention)
 
 
-def mimo_v2_flash(c: Config) -> Architecture:
+def mimo_v2_flash(c: ModelConfig) -> Architecture:
     """Sliding layers have twice the key and value heads and attention sinks."""
     bias, hidden, heads = c.flag("attention_bias"), c.integer("hidden_size"), c.integer("num_attention_heads")
     dim, value, kv = c.integer("head_dim"), c.integer("v_head_dim"), c.integer("num_key_value_heads")
@@ -274,7 +274,7 @@ def mimo_v2_flash(c: Config) -> Architecture:
             + linear("self_attn.o_proj", hidden, heads * value)
         )
         sinks = (Weight("self_attn.sinks", (heads,), "other"),) if window else ()
-        mixer = Attention(
+        mixer = TokenMixer(
             heads=heads,
             kv_heads=own,
             head_dim=dim,
@@ -297,7 +297,7 @@ def mimo_v2_flash(c: Config) -> Architecture:
     )
 
 
-def llama4_text(c: Config) -> Architecture:
+def llama4_text(c: ModelConfig) -> Architecture:
     """Every `interleave_moe_layer_step`-th layer is a mixture; its experts are stored transposed."""
     hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_local_experts")
     step = c.integer("interleave_moe_layer_step", 1, 0)
@@ -329,7 +329,7 @@ def llama4_text(c: Config) -> Architecture:
     )
 
 
-def afmoe(c: Config) -> Architecture:
+def afmoe(c: ModelConfig) -> Architecture:
     hidden, size, experts = c.integer("hidden_size"), c.integer("moe_intermediate_size"), c.integer("num_experts")
     shared = c.integer("num_shared_experts", 0, 0) * size
     bias = (Weight("mlp.expert_bias", (experts,), "other"),)
@@ -362,7 +362,7 @@ def afmoe(c: Config) -> Architecture:
     )
 
 
-def laguna(c: Config) -> Architecture:
+def laguna(c: ModelConfig) -> Architecture:
     hidden, experts, size = c.integer("hidden_size"), c.integer("num_experts"), c.integer("moe_intermediate_size")
     correction = (Weight("mlp.gate.e_score_correction_bias", (experts,), "other"),)
     moe = mixture(
@@ -389,7 +389,7 @@ def laguna(c: Config) -> Architecture:
     return sparse(c, "Laguna", moe, attention=attention, kinds=dense_first(c, 1), keys=keys)
 
 
-def _heads_per_layer(c: Config) -> list[int]:
+def _heads_per_layer(c: ModelConfig) -> list[int]:
     """The query heads of each layer: sliding layers may have more of them."""
     heads = c.items("num_attention_heads_per_layer") or [c.integer("num_attention_heads")] * c.layers()
     if len(heads) != c.layers() or not all(type(count) is int and 0 < count <= LARGEST_EXTENT for count in heads):
@@ -397,7 +397,7 @@ def _heads_per_layer(c: Config) -> list[int]:
     return heads
 
 
-def cohere2_moe(c: Config) -> Architecture:
+def cohere2_moe(c: ModelConfig) -> Architecture:
     experts, per_token, size = (
         c.integer("num_experts"),
         c.integer("num_experts_per_tok"),
@@ -417,10 +417,10 @@ def cohere2_moe(c: Config) -> Architecture:
     )
 
 
-def dbrx(c: Config) -> Architecture:
+def dbrx(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("d_model"), c.integer("n_heads")
     attention, ffn = c.mapping("attn_config"), c.mapping("ffn_config")
-    inner = Config({**attention, **ffn}, c.family)
+    inner = ModelConfig({**attention, **ffn}, c.family)
     kv, experts = inner.integer("kv_n_heads", 1), inner.integer("moe_num_experts", 4)
     size, dim = inner.integer("ffn_hidden_size", 3584), hidden // heads
     outer = "norm_attn_norm."
@@ -442,7 +442,7 @@ def dbrx(c: Config) -> Architecture:
         "DbrxForCausalLM",
         lambda _: layer(
             "DbrxBlock",
-            (Attention(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True), weights),
+            (TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True), weights),
             (mlp, linear("ffn.router.layer", experts, hidden, kind="router") + stacked),
             norms(hidden, f"{outer}norm_1", f"{outer}norm_2"),
             norm="layer",
@@ -454,7 +454,7 @@ def dbrx(c: Config) -> Architecture:
     )
 
 
-def jetmoe(c: Config) -> Architecture:
+def jetmoe(c: ModelConfig) -> Architecture:
     hidden, experts, size = c.integer("hidden_size"), c.integer("num_local_experts"), c.integer("intermediate_size")
     kv, dim = c.integer("num_key_value_heads"), c.integer("kv_channels")
     inner = kv * dim
@@ -472,7 +472,7 @@ def jetmoe(c: Config) -> Architecture:
         Weight("mlp.output_linear.weight", (experts, hidden, size), "experts"),
         Weight("mlp.router.layer.weight", (experts, hidden), "router"),
     )
-    mixer = Attention(heads=kv * per_token, kv_heads=kv, head_dim=dim)
+    mixer = TokenMixer(heads=kv * per_token, kv_heads=kv, head_dim=dim)
     mlp = Mlp("moe", size, experts=experts, experts_per_token=per_token, expert_intermediate_size=size)
     return decoder(
         c,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import gated, grouped_query, layer, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.llama import two_norms
 from memlint.architectures.model import Architecture
 from memlint.architectures.windows import alternating
@@ -17,7 +17,7 @@ FOUR_NORMS = (
 )
 
 
-def gemma(c: Config) -> Architecture:
+def gemma(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     return decoder(
         c,
@@ -33,7 +33,9 @@ def gemma(c: Config) -> Architecture:
     )
 
 
-def _post_normed(c: Config, class_name: str, layer_class: str, every: int, qk_norm: str, softcap: bool) -> Architecture:
+def _post_normed(
+    c: ModelConfig, class_name: str, layer_class: str, every: int, qk_norm: str, softcap: bool
+) -> Architecture:
     bias, hidden = c.flag("attention_bias"), c.integer("hidden_size")
     return decoder(
         c,
@@ -52,12 +54,12 @@ def _post_normed(c: Config, class_name: str, layer_class: str, every: int, qk_no
     )
 
 
-def gemma2(c: Config) -> Architecture:
+def gemma2(c: ModelConfig) -> Architecture:
     softcap = c.get("attn_logit_softcapping") is not None
     return _post_normed(c, "Gemma2ForCausalLM", "Gemma2DecoderLayer", 2, "none", softcap)
 
 
-def gemma3_text(c: Config) -> Architecture:
+def gemma3_text(c: ModelConfig) -> Architecture:
     every = c.integer("sliding_window_pattern", 6)
     return _post_normed(c, "Gemma3ForCausalLM", "Gemma3DecoderLayer", every, "head", False)
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, activation, gated, linear, norm, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.gemma import FOUR_NORMS
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
 ALTUP = "Gemma 3n carries several residual streams (AltUp) through every layer"
 
 
-def _layer_kinds(c: Config, every: int) -> list[bool]:
+def _layer_kinds(c: ModelConfig, every: int) -> list[bool]:
     """Which layers attend fully; the last one always does."""
     kinds = c.items("layer_types")
     return [kind == "full_attention" for kind in kinds] or [(i + 1) % every == 0 for i in range(c.layers())]
 
 
-def gemma3n_text(c: Config) -> Architecture:
+def gemma3n_text(c: ModelConfig) -> Architecture:
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), c.integer("head_dim")
     kv, count, narrow = c.integer("num_key_value_heads"), c.layers(), c.integer("hidden_size_per_layer_input")
     streams, rank = c.integer("altup_num_inputs"), c.integer("laurel_rank")
@@ -25,7 +25,7 @@ def gemma3n_text(c: Config) -> Architecture:
     sizes = c.items("intermediate_size") or [c.integer("intermediate_size")] * count
     window = c.integer("sliding_window")
 
-    def make(key: tuple[bool, bool, int]) -> Layer:
+    def make(key: tuple[bool, bool, int]) -> DecoderLayer:
         full, owns, size = key
         attention = (
             linear("self_attn.q_proj", heads * dim, hidden)
@@ -35,7 +35,7 @@ def gemma3n_text(c: Config) -> Architecture:
         if owns:
             attention += linear("self_attn.k_proj", kv * dim, hidden) + linear("self_attn.v_proj", kv * dim, hidden)
             attention += norm("self_attn.k_norm", dim)
-        mixer = Attention(
+        mixer = TokenMixer(
             heads=heads,
             kv_heads=kv,
             head_dim=dim,
@@ -50,7 +50,7 @@ def gemma3n_text(c: Config) -> Architecture:
             + _altup(hidden, streams, rank)
             + _per_layer(hidden, narrow)
         )
-        return Layer(
+        return DecoderLayer(
             mixer, Mlp("gated", size, activation(c)), "rms", 4, class_name="Gemma3nTextDecoderLayer", weights=weights
         )
 
@@ -104,7 +104,7 @@ def _per_layer(hidden: int, narrow: int) -> Weights:
     )
 
 
-def gemma4_text(c: Config) -> Architecture:
+def gemma4_text(c: ModelConfig) -> Architecture:
     """Wider heads in full layers, whose values may be their keys; late layers may read earlier keys and values."""
     narrow, count = c.integer("hidden_size_per_layer_input", 0, 0), c.layers()
     full = _layer_kinds(c, 6)
@@ -134,11 +134,11 @@ def gemma4_text(c: Config) -> Architecture:
     )
 
 
-def _gemma4_name(c: Config) -> str:
+def _gemma4_name(c: ModelConfig) -> str:
     return "Gemma4Unified" if c.family.startswith("gemma4_unified") else "Gemma4"
 
 
-def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
+def _gemma4_layer(c: ModelConfig, full: bool, owns: bool) -> DecoderLayer:
     hidden, narrow = c.integer("hidden_size"), c.integer("hidden_size_per_layer_input", 0, 0)
     wide = 2 if c.flag("use_double_wide_mlp") and not owns else 1
     mlp, weights = gated(c, size=wide * c.integer("intermediate_size"))
@@ -168,10 +168,10 @@ def _gemma4_layer(c: Config, full: bool, owns: bool) -> Layer:
             expert_intermediate_size=size,
             parallel_experts=True,
         )
-    return Layer(mixer, mlp, "rms_gemma", 4, class_name=f"{_gemma4_name(c)}TextDecoderLayer", weights=weights)
+    return DecoderLayer(mixer, mlp, "rms_gemma", 4, class_name=f"{_gemma4_name(c)}TextDecoderLayer", weights=weights)
 
 
-def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Weights]:
+def _gemma4_attention(c: ModelConfig, full: bool, owns: bool) -> tuple[TokenMixer, Weights]:
     hidden, heads, bias = c.integer("hidden_size"), c.integer("num_attention_heads"), c.flag("attention_bias")
     dim = c.integer("global_head_dim", 512) if full else c.integer("head_dim")
     same, kv = c.flag("attention_k_eq_v") and full, c.integer("num_key_value_heads")
@@ -185,7 +185,7 @@ def _gemma4_attention(c: Config, full: bool, owns: bool) -> tuple[Attention, Wei
         weights += norm("self_attn.k_norm", dim) + linear("self_attn.k_proj", kv * dim, hidden, bias)
         weights += () if same else linear("self_attn.v_proj", kv * dim, hidden, bias)
     window = 0 if full else c.integer("sliding_window")
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads,
         kv_heads=kv,
         head_dim=dim,

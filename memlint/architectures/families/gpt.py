@@ -15,19 +15,19 @@ from memlint.architectures.blocks import (
     norms,
     plain,
 )
-from memlint.architectures.config import Config
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
 
 
-def _positions(c: Config, name: str, count: int) -> Weights:
+def _positions(c: ModelConfig, name: str, count: int) -> Weights:
     return (Weight(name, (count, c.integer("hidden_size")), "position"),)
 
 
-def gpt2(c: Config) -> Architecture:
+def gpt2(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("n_embd"), c.integer("n_head")
     inner = c.integer("n_inner", 4 * hidden)
     dropout = c.number("attn_pdrop")
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0, dropout=dropout
     )
     qkv = conv1d("attn.c_attn", hidden, 3 * hidden) + conv1d("attn.c_proj", hidden, hidden)
@@ -47,7 +47,7 @@ def gpt2(c: Config) -> Architecture:
     )
 
 
-def gpt_bigcode(c: Config) -> Architecture:
+def gpt_bigcode(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("n_embd"), c.integer("n_head")
     size = c.integer("n_inner", 4 * hidden)
     mixer, qkv = fused_qkv(
@@ -75,9 +75,9 @@ def gpt_bigcode(c: Config) -> Architecture:
     )
 
 
-def gpt_neo(c: Config) -> Architecture:
+def gpt_neo(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("hidden_size"), c.integer("num_heads")
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, rotary_fraction=0.0)
+    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, rotary_fraction=0.0)
     attention: Weights = ()
     for name in ("k_proj", "v_proj", "q_proj"):
         attention += linear(f"attn.attention.{name}", hidden, hidden)
@@ -104,7 +104,7 @@ def gpt_neo(c: Config) -> Architecture:
     )
 
 
-def _neo_windows(c: Config) -> list[int]:
+def _neo_windows(c: ModelConfig) -> list[int]:
     """`attention_types` such as [[["global", "local"], 12]] written out."""
     kinds: list[str] = []
     for item in c.items("attention_types"):
@@ -116,7 +116,7 @@ def _neo_windows(c: Config) -> list[int]:
     ]
 
 
-def gpt_neox(c: Config) -> Architecture:
+def gpt_neox(c: ModelConfig) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias", True)
     mixer = fused_qkv(c, "attention.query_key_value", "attention.dense", bias=bias, out_bias=bias)
     mlp = plain(c, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h", dropout=c.number("hidden_dropout"))
@@ -138,7 +138,7 @@ def gpt_neox(c: Config) -> Architecture:
     )
 
 
-def gptj(c: Config) -> Architecture:
+def gptj(c: ModelConfig) -> Architecture:
     hidden = c.integer("n_embd")
     fraction = c.integer("rotary_dim", head_size(c)) / head_size(c)
     mixer, weights = grouped_query(
@@ -148,7 +148,7 @@ def gptj(c: Config) -> Architecture:
     return _parallel_gpt(c, "GPTJForCausalLM", "GPTJBlock", (mixer, weights), mlp)
 
 
-def codegen(c: Config) -> Architecture:
+def codegen(c: ModelConfig) -> Architecture:
     hidden = c.integer("n_embd")
     fraction = c.integer("rotary_dim", head_size(c)) / head_size(c)
     mixer = fused_qkv(c, "attn.qkv_proj", "attn.out_proj", rotary_fraction=fraction, dropout=c.number("attn_pdrop"))
@@ -157,7 +157,7 @@ def codegen(c: Config) -> Architecture:
 
 
 def _parallel_gpt(
-    c: Config, class_name: str, block: str, mixer: tuple[Attention, Weights], mlp: tuple[Mlp, Weights]
+    c: ModelConfig, class_name: str, block: str, mixer: tuple[TokenMixer, Weights], mlp: tuple[Mlp, Weights]
 ) -> Architecture:
     """One norm, attention and MLP side by side."""
     return decoder(
@@ -175,7 +175,7 @@ def _parallel_gpt(
     )
 
 
-def starcoder2(c: Config) -> Architecture:
+def starcoder2(c: ModelConfig) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("use_bias")
     layer_norm = c.text("norm_type", "layer_norm") == "layer_norm"
     window = c.integer("sliding_window", 0, 0)
@@ -194,7 +194,7 @@ def starcoder2(c: Config) -> Architecture:
     )
 
 
-def phi(c: Config) -> Architecture:
+def phi(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     mixer, weights = grouped_query(c, bias=True, out_bias=True, out="dense")
     if c.flag("qk_layernorm"):

@@ -19,12 +19,12 @@ from memlint.architectures.blocks import (
     norms,
     plain,
 )
-from memlint.architectures.config import MOST_LAYERS, Config
+from memlint.architectures.config import MOST_LAYERS, ModelConfig
 from memlint.architectures.families.latent import dense_first, shared_mixture
-from memlint.architectures.model import Architecture, Attention, Layer, Mlp, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
 TWO = ("input_layernorm", "post_attention_layernorm")
-MixerBlock = tuple[Attention, Weights]
+MixerBlock = tuple[TokenMixer, Weights]
 SCAN = "what the state-space scan keeps for the backward depends on the kernels installed"
 DELTA = "what the gated delta rule keeps for the backward depends on the kernels installed"
 
@@ -34,7 +34,7 @@ def conv1d_depthwise(name: str, channels: int, kernel: int, bias: bool) -> Weigh
     return (weight, Weight(f"{name}.bias", (channels,), "bias")) if bias else (weight,)
 
 
-def mamba1(c: Config, prefix: str, inner: int, *, inner_norms: bool = False) -> MixerBlock:
+def mamba1(c: ModelConfig, prefix: str, inner: int, *, inner_norms: bool = False) -> MixerBlock:
     """Mamba with a selective scan over `inner` channels."""
     hidden = c.integer("hidden_size")
     state = c.integer("mamba_d_state", c.integer("state_size", 16))
@@ -54,10 +54,10 @@ def mamba1(c: Config, prefix: str, inner: int, *, inner_norms: bool = False) -> 
     if inner_norms:
         weights += norm(f"{prefix}.dt_layernorm", rank)
         weights += norms(state, f"{prefix}.b_layernorm", f"{prefix}.c_layernorm")
-    return Attention("mamba", heads=inner, head_dim=1, state_size=state, conv_kernel=kernel), weights
+    return TokenMixer("mamba", heads=inner, head_dim=1, state_size=state, conv_kernel=kernel), weights
 
 
-def _rank(c: Config) -> int:
+def _rank(c: ModelConfig) -> int:
     for name in ("mamba_dt_rank", "time_step_rank"):
         if isinstance(c.get(name), int):
             return c.integer(name)
@@ -65,7 +65,7 @@ def _rank(c: Config) -> int:
 
 
 def mamba2(
-    c: Config,
+    c: ModelConfig,
     prefix: str,
     *,
     inner: int,
@@ -90,13 +90,13 @@ def mamba2(
         *(norm(f"{prefix}.norm", inner) if gated_norm else ()),
         *linear(f"{prefix}.out_proj", hidden, inner, bias if out_bias is None else out_bias),
     )
-    mixer = Attention(
+    mixer = TokenMixer(
         "mamba2", heads=heads, kv_heads=groups, head_dim=inner // heads, state_size=state, conv_kernel=kernel
     )
     return mixer._replace(chunk_size=chunk, gated_norm=gated_norm), weights
 
 
-def _mamba2_of(c: Config, prefix: str, inner: int, **traits: Any) -> MixerBlock:
+def _mamba2_of(c: ModelConfig, prefix: str, inner: int, **traits: Any) -> MixerBlock:
     """Mamba 2 with the field names of Bamba, Granite and Falcon-H1."""
     return mamba2(
         c,
@@ -113,7 +113,7 @@ def _mamba2_of(c: Config, prefix: str, inner: int, **traits: Any) -> MixerBlock:
     )
 
 
-def pure_mamba(c: Config) -> Architecture:
+def pure_mamba(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     inner = c.integer("intermediate_size", c.integer("expand", 2) * hidden)
     class_name = "FalconMamba" if c.family == "falcon_mamba" else "Mamba"
@@ -130,7 +130,7 @@ def pure_mamba(c: Config) -> Architecture:
     )
 
 
-def pure_mamba2(c: Config) -> Architecture:
+def pure_mamba2(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     inner = int(c.number("expand", 2) * hidden)
     mixer = mamba2(
@@ -155,14 +155,14 @@ def pure_mamba2(c: Config) -> Architecture:
     )
 
 
-def jamba(c: Config) -> Architecture:
+def jamba(c: ModelConfig) -> Architecture:
     hidden, count = c.integer("hidden_size"), c.layers()
     experts = c.integer("num_experts")
     every, first = c.integer("attn_layer_period"), c.integer("attn_layer_offset", 0, 0)
     expert_every, expert_first = c.integer("expert_layer_period"), c.integer("expert_layer_offset", 0, 0)
     inner = c.integer("mamba_expand") * hidden
 
-    def make(key: tuple[bool, bool]) -> Layer:
+    def make(key: tuple[bool, bool]) -> DecoderLayer:
         mixer = grouped_query(c, rotary_fraction=0.0) if key[0] else mamba1(c, "mamba", inner, inner_norms=True)
         moe = mixture(
             c,
@@ -180,11 +180,11 @@ def jamba(c: Config) -> Architecture:
     return decoder(c, "JambaForCausalLM", make, keys, final_norm="final_layernorm", unmodelled=SCAN)
 
 
-def bamba(c: Config) -> Architecture:
+def bamba(c: ModelConfig) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
     attending = {str(index) for index in c.items("attn_layer_indices")}
 
-    def make(attends: bool) -> Layer:
+    def make(attends: bool) -> DecoderLayer:
         inner = int(c.number("mamba_expand", 2) * hidden)
         mixer = grouped_query(c, bias=bias, out_bias=bias) if attends else _mamba2_of(c, "mamba", inner)
         mlp = gated(c, prefix="feed_forward", bias=c.flag("mlp_bias"))
@@ -194,7 +194,7 @@ def bamba(c: Config) -> Architecture:
     return decoder(c, "BambaForCausalLM", make, keys, final_norm="final_layernorm")
 
 
-def falcon_h1(c: Config) -> Architecture:
+def falcon_h1(c: ModelConfig) -> Architecture:
     """Attention and Mamba 2 side by side in every layer."""
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
     inner = c.integer("mamba_d_ssm", int(c.number("mamba_expand", 2) * hidden))
@@ -216,13 +216,13 @@ def falcon_h1(c: Config) -> Architecture:
     )
 
 
-def granitemoehybrid(c: Config) -> Architecture:
+def granitemoehybrid(c: ModelConfig) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
     experts, shared = c.integer("num_local_experts", 0, 0), c.integer("shared_intermediate_size")
     kinds = c.items("layer_types") or ["linear_attention"] * c.layers()
     fused = linear("shared_mlp.input_linear", 2 * shared, hidden) + linear("shared_mlp.output_linear", hidden, shared)
 
-    def make(attends: bool) -> Layer:
+    def make(attends: bool) -> DecoderLayer:
         inner = int(c.number("mamba_expand", 2) * hidden)
         mixer = (
             grouped_query(c, bias=bias, out_bias=bias, rotary_fraction=_granite_rotary(c))
@@ -253,11 +253,11 @@ def granitemoehybrid(c: Config) -> Architecture:
     )
 
 
-def _granite_rotary(c: Config) -> float:
+def _granite_rotary(c: ModelConfig) -> float:
     return 1.0 if c.text("position_embedding_type") == "rope" else 0.0
 
 
-def delta_net(c: Config, *, fused: bool) -> MixerBlock:
+def delta_net(c: ModelConfig, *, fused: bool) -> MixerBlock:
     """Qwen's gated delta net; Qwen3-Next projects q, k, v, z and b, a together, Qwen3.5 apart."""
     hidden = c.integer("hidden_size")
     key_heads, value_heads = c.integer("linear_num_key_heads"), c.integer("linear_num_value_heads")
@@ -282,7 +282,7 @@ def delta_net(c: Config, *, fused: bool) -> MixerBlock:
         *norm("linear_attn.norm", value_dim),
         *linear("linear_attn.out_proj", hidden, values),
     )
-    mixer = Attention(
+    mixer = TokenMixer(
         "gated_delta",
         heads=value_heads,
         kv_heads=key_heads,
@@ -295,7 +295,7 @@ def delta_net(c: Config, *, fused: bool) -> MixerBlock:
     return mixer, weights
 
 
-def gated_attention(c: Config) -> MixerBlock:
+def gated_attention(c: ModelConfig) -> MixerBlock:
     """Attention whose query projection also gives an output gate (Qwen3-Next)."""
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), head_size(c)
     kv, bias = c.integer("num_key_value_heads"), c.flag("attention_bias")
@@ -307,13 +307,13 @@ def gated_attention(c: Config) -> MixerBlock:
         + norms(dim, "self_attn.q_norm", "self_attn.k_norm")
     )
     fraction = c.number("partial_rotary_factor", 0.25)
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads, kv_heads=kv, head_dim=dim, qk_norm="head", output_gate=True, rotary_fraction=fraction
     )
     return mixer, weights
 
 
-def attends(c: Config, every: int = 4) -> list[bool]:
+def attends(c: ModelConfig, every: int = 4) -> list[bool]:
     """Which layers are attention: `layer_types`, else every `full_attention_interval`-th."""
     kinds = c.items("layer_types")
     if kinds:
@@ -322,7 +322,7 @@ def attends(c: Config, every: int = 4) -> list[bool]:
     return [(index + 1) % every == 0 for index in range(c.layers())]
 
 
-def _shared_gate_mixture(c: Config) -> tuple[Mlp, Weights]:
+def _shared_gate_mixture(c: ModelConfig) -> tuple[Mlp, Weights]:
     return mixture(
         c,
         experts=c.integer("num_experts"),
@@ -334,10 +334,10 @@ def _shared_gate_mixture(c: Config) -> tuple[Mlp, Weights]:
     )
 
 
-def _qwen_hybrid(c: Config, name: str, *, fused: bool, sparse: list[bool], **traits: Any) -> Architecture:
+def _qwen_hybrid(c: ModelConfig, name: str, *, fused: bool, sparse: list[bool], **traits: Any) -> Architecture:
     hidden = c.integer("hidden_size")
 
-    def make(key: tuple[bool, bool]) -> Layer:
+    def make(key: tuple[bool, bool]) -> DecoderLayer:
         mixer = gated_attention(c) if key[0] else delta_net(c, fused=fused)
         mlp = _shared_gate_mixture(c) if key[1] else gated(c)
         return layer(f"{name}DecoderLayer", mixer, mlp, norms(hidden, *TWO), norm="rms_gemma")
@@ -345,7 +345,7 @@ def _qwen_hybrid(c: Config, name: str, *, fused: bool, sparse: list[bool], **tra
     return decoder(c, f"{name}ForCausalLM", make, list(zip(attends(c), sparse)), **traits)
 
 
-def qwen3_next(c: Config) -> Architecture:
+def qwen3_next(c: ModelConfig) -> Architecture:
     step, dense = c.integer("decoder_sparse_step", 1), set(map(str, c.items("mlp_only_layers")))
     sparse = [
         c.integer("num_experts", 0, 0) > 0 and str(i) not in dense and (i + 1) % step == 0 for i in range(c.layers())
@@ -353,25 +353,25 @@ def qwen3_next(c: Config) -> Architecture:
     return _qwen_hybrid(c, "Qwen3Next", fused=True, sparse=sparse)
 
 
-def qwen3_5_text(c: Config) -> Architecture:
+def qwen3_5_text(c: ModelConfig) -> Architecture:
     return _qwen_hybrid(c, "Qwen3_5", fused=False, sparse=[False] * c.layers())
 
 
-def qwen3_5_moe_text(c: Config) -> Architecture:
+def qwen3_5_moe_text(c: ModelConfig) -> Architecture:
     return _qwen_hybrid(c, "Qwen3_5Moe", fused=False, sparse=[True] * c.layers())
 
 
-def _short_conv(c: Config) -> MixerBlock:
+def _short_conv(c: ModelConfig) -> MixerBlock:
     hidden, kernel, bias = c.integer("hidden_size"), c.integer("conv_L_cache"), c.flag("conv_bias")
     weights = (
         conv1d_depthwise("conv.conv", hidden, kernel, bias)
         + linear("conv.in_proj", 3 * hidden, hidden, bias)
         + linear("conv.out_proj", hidden, hidden, bias)
     )
-    return Attention("conv", conv_kernel=kernel, head_dim=hidden, heads=1), weights
+    return TokenMixer("conv", conv_kernel=kernel, head_dim=hidden, heads=1), weights
 
 
-def _lfm2_mlp(c: Config, adjusted: bool) -> tuple[Mlp, Weights]:
+def _lfm2_mlp(c: ModelConfig, adjusted: bool) -> tuple[Mlp, Weights]:
     size, hidden = c.integer("block_ff_dim", c.integer("intermediate_size")), c.integer("hidden_size")
     if adjusted and c.flag("block_auto_adjust_ff_dim"):
         size = int(c.number("block_ffn_dim_multiplier", 1.0) * int(2 * size / 3))
@@ -385,14 +385,14 @@ def _lfm2_mlp(c: Config, adjusted: bool) -> tuple[Mlp, Weights]:
     return Mlp("gated", size), weights
 
 
-def _lfm2(c: Config, name: str, dense: int) -> Architecture:
+def _lfm2(c: ModelConfig, name: str, dense: int) -> Architecture:
     hidden = c.integer("hidden_size")
     kinds = c.items("layer_types")
     if not kinds:
         full = {str(index) for index in c.items("full_attn_idxs")} or {str(i) for i in range(c.layers())}
         kinds = ["full_attention" if str(i) in full else "conv" for i in range(c.layers())]
 
-    def make(key: tuple[bool, bool]) -> Layer:
+    def make(key: tuple[bool, bool]) -> DecoderLayer:
         if key[0]:
             mixer, weights = grouped_query(c, out="out_proj")
             weights += norms(head_size(c), "self_attn.q_layernorm", "self_attn.k_layernorm")
@@ -407,7 +407,7 @@ def _lfm2(c: Config, name: str, dense: int) -> Architecture:
     return decoder(c, f"{name}ForCausalLM", make, keys, final_norm="embedding_norm", tied=tied)
 
 
-def _lfm2_mixture(c: Config) -> tuple[Mlp, Weights]:
+def _lfm2_mixture(c: ModelConfig) -> tuple[Mlp, Weights]:
     return mixture(
         c,
         experts=c.integer("num_experts"),
@@ -417,21 +417,21 @@ def _lfm2_mixture(c: Config) -> tuple[Mlp, Weights]:
     )
 
 
-def lfm2(c: Config) -> Architecture:
+def lfm2(c: ModelConfig) -> Architecture:
     return _lfm2(c, "Lfm2", MOST_LAYERS)
 
 
-def lfm2_moe(c: Config) -> Architecture:
+def lfm2_moe(c: ModelConfig) -> Architecture:
     return _lfm2(c, "Lfm2Moe", c.integer("num_dense_layers", 0, 0))
 
 
-def nemotron_h(c: Config) -> Architecture:
+def nemotron_h(c: ModelConfig) -> Architecture:
     """One mixer a layer: Mamba 2, attention, an MLP or a mixture."""
     hidden = c.integer("hidden_size")
     kinds = _nemotron_kinds(c)
 
-    def make(kind: str) -> Layer:
-        mixer: MixerBlock = (Attention("none"), ())
+    def make(kind: str) -> DecoderLayer:
+        mixer: MixerBlock = (TokenMixer("none"), ())
         mlp: tuple[Mlp, Weights] = (Mlp("none"), ())
         if kind in ("linear_attention", "mamba"):
             mixer = _nemotron_mamba(c)
@@ -454,7 +454,7 @@ def nemotron_h(c: Config) -> Architecture:
     )
 
 
-def _nemotron_kinds(c: Config) -> list[str]:
+def _nemotron_kinds(c: ModelConfig) -> list[str]:
     letters = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
     listed = [str(kind) for kind in c.items("layer_types") or c.items("layers_block_type")]
     pattern = c.text("hybrid_override_pattern")
@@ -463,7 +463,7 @@ def _nemotron_kinds(c: Config) -> list[str]:
     return [letters[letter] for letter in pattern[:MOST_LAYERS]]
 
 
-def _nemotron_mamba(c: Config) -> MixerBlock:
+def _nemotron_mamba(c: ModelConfig) -> MixerBlock:
     heads, dim = c.integer("mamba_num_heads"), c.integer("mamba_head_dim")
     return mamba2(
         c,
@@ -479,7 +479,7 @@ def _nemotron_mamba(c: Config) -> MixerBlock:
     )
 
 
-def _nemotron_mixture(c: Config) -> tuple[Mlp, Weights]:
+def _nemotron_mixture(c: ModelConfig) -> tuple[Mlp, Weights]:
     """Experts without gate; with `moe_latent_size` they work in a smaller space."""
     hidden, experts, size = c.integer("hidden_size"), c.integer("n_routed_experts"), c.integer("moe_intermediate_size")
     width = c.integer("moe_latent_size", hidden)
@@ -508,10 +508,10 @@ def _nemotron_mixture(c: Config) -> tuple[Mlp, Weights]:
     return mlp, weights
 
 
-def kimi_linear(c: Config) -> Architecture:
+def kimi_linear(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     facts = c.mapping("linear_attn_config")
-    inner = Config({**facts}, c.family)
+    inner = ModelConfig({**facts}, c.family)
     heads = inner.integer("num_heads", c.integer("linear_num_heads", 32))
     dim = inner.integer("head_dim", c.integer("linear_head_dim", 128))
     kernel = inner.integer("short_conv_kernel_size", c.integer("linear_conv_kernel_dim", 4))
@@ -533,9 +533,9 @@ def kimi_linear(c: Config) -> Architecture:
         + norm("self_attn.o_norm", dim)
         + linear("self_attn.o_proj", hidden, wide)
     )
-    mixer = Attention("gated_delta", heads=heads, kv_heads=heads, head_dim=dim, conv_kernel=kernel, output_gate=True)
+    mixer = TokenMixer("gated_delta", heads=heads, kv_heads=heads, head_dim=dim, conv_kernel=kernel, output_gate=True)
     moe = shared_mixture(
-        Config(
+        ModelConfig(
             {
                 **c.values,
                 "n_routed_experts": c.integer("num_local_experts"),
@@ -547,7 +547,7 @@ def kimi_linear(c: Config) -> Architecture:
         )
     )
 
-    def make(key: tuple[bool, str]) -> Layer:
+    def make(key: tuple[bool, str]) -> DecoderLayer:
         block = latent(c) if key[0] else (mixer, delta)
         return layer("KimiLinearDecoderLayer", block, moe if key[1] == "sparse" else gated(c), norms(hidden, *TWO))
 
@@ -555,7 +555,7 @@ def kimi_linear(c: Config) -> Architecture:
     return decoder(c, "KimiLinearForCausalLM", make, list(zip(_kimi_attends(c, facts), kinds)), unmodelled=DELTA)
 
 
-def _kimi_attends(c: Config, facts: Any) -> list[bool]:
+def _kimi_attends(c: ModelConfig, facts: Any) -> list[bool]:
     """`layer_types`, or the original config's 1-based `full_attn_layers`; else every fourth layer after the first."""
     if c.items("layer_types"):
         return [kind == "full_attention" for kind in c.items("layer_types")]

@@ -7,19 +7,19 @@ from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, latent, layer, linear, mixture, norms
-from memlint.architectures.config import Config
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
 
 TWO = ("input_layernorm", "post_attention_layernorm")
 
 
-def dense_first(c: Config, first: int) -> list[str]:
+def dense_first(c: ModelConfig, first: int) -> list[str]:
     """The first layers dense, the others sparse, unless `mlp_layer_types` says it."""
     kinds = [str(kind) for kind in c.items("mlp_layer_types")]
     return kinds or ["dense" if index < first else "sparse" for index in range(c.layers())]
 
 
-def shared_mixture(c: Config, **traits: Any) -> tuple[Mlp, Weights]:
+def shared_mixture(c: ModelConfig, **traits: Any) -> tuple[Mlp, Weights]:
     """DeepSeek's experts: routed ones and shared ones that every token passes."""
     size = c.integer("moe_intermediate_size")
     return mixture(
@@ -33,10 +33,10 @@ def shared_mixture(c: Config, **traits: Any) -> tuple[Mlp, Weights]:
 
 
 def _deepseek(
-    c: Config,
+    c: ModelConfig,
     name: str,
     first: int,
-    attend: Callable[[], tuple[Attention, Weights]] | None = None,
+    attend: Callable[[], tuple[TokenMixer, Weights]] | None = None,
     moe_extra: Weights = (),
     **traits: Any,
 ) -> Architecture:
@@ -56,28 +56,28 @@ def _deepseek(
     )
 
 
-def deepseek_v2(c: Config) -> Architecture:
+def deepseek_v2(c: ModelConfig) -> Architecture:
     return _deepseek(c, "DeepseekV2", c.integer("first_k_dense_replace", 0, 0))
 
 
-def deepseek_v3(c: Config) -> Architecture:
+def deepseek_v3(c: ModelConfig) -> Architecture:
     return _deepseek(c, "DeepseekV3", c.integer("first_k_dense_replace", 0, 0))
 
 
-def mistral4(c: Config) -> Architecture:
+def mistral4(c: ModelConfig) -> Architecture:
     return _deepseek(c, "Mistral4", c.integer("first_k_dense_replace", 0, 0))
 
 
-def glm4_moe_lite(c: Config) -> Architecture:
+def glm4_moe_lite(c: ModelConfig) -> Architecture:
     return _deepseek(c, "Glm4MoeLite", 1)
 
 
-def axk1(c: Config) -> Architecture:
+def axk1(c: ModelConfig) -> Architecture:
     post = norms(c.integer("hidden_size"), "mlp.post_mlp_layernorm")
     return _deepseek(c, "AXK1", c.integer("first_k_dense_replace", 1, 0), moe_extra=post)
 
 
-def _indexed(c: Config) -> tuple[Attention, Weights]:
+def _indexed(c: ModelConfig) -> tuple[TokenMixer, Weights]:
     """DeepSeek sparse attention: a small indexer picks the keys that each query attends to."""
     mixer, weights = latent(c, bias=c.flag("attention_bias"))
     hidden, heads, dim = c.integer("hidden_size"), c.integer("index_n_heads"), c.integer("index_head_dim")
@@ -93,12 +93,12 @@ def _indexed(c: Config) -> tuple[Attention, Weights]:
 SPARSE = "sparse attention: what its indexer keeps for the backward is not modelled"
 
 
-def deepseek_v32(c: Config) -> Architecture:
+def deepseek_v32(c: ModelConfig) -> Architecture:
     first = c.integer("first_k_dense_replace", 3, 0)
     return _deepseek(c, "DeepseekV32", first, lambda: _indexed(c), unmodelled=SPARSE)
 
 
-def glm_moe_dsa(c: Config) -> Architecture:
+def glm_moe_dsa(c: ModelConfig) -> Architecture:
     """DeepSeek's sparse attention; layers marked "shared" take the key choice of the layer before them."""
     hidden, attention = c.integer("hidden_size"), {True: _indexed(c), False: latent(c, bias=c.flag("attention_bias"))}
     kinds = dense_first(c, c.integer("first_k_dense_replace", 3, 0))
@@ -116,7 +116,7 @@ def glm_moe_dsa(c: Config) -> Architecture:
     )
 
 
-def _chooses(c: Config) -> list[bool]:
+def _chooses(c: ModelConfig) -> list[bool]:
     """Which layers run their own indexer (configuration_glm_moe_dsa.py, `indexer_types`)."""
     listed = c.items("indexer_types") or list(c.text("index_topk_pattern"))
     if listed:
@@ -125,7 +125,7 @@ def _chooses(c: Config) -> list[bool]:
     return [max(index - offset + 1, 0) % every == 0 for index in range(c.layers())]
 
 
-def _dense(c: Config, name: str, **traits: Any) -> Architecture:
+def _dense(c: ModelConfig, name: str, **traits: Any) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("attention_bias")
     return decoder(
         c,
@@ -137,15 +137,15 @@ def _dense(c: Config, name: str, **traits: Any) -> Architecture:
     )
 
 
-def minicpm3(c: Config) -> Architecture:
+def minicpm3(c: ModelConfig) -> Architecture:
     return _dense(c, "MiniCPM3", embedding_scale=True, logits_scale=True)
 
 
-def youtu(c: Config) -> Architecture:
+def youtu(c: ModelConfig) -> Architecture:
     return _dense(c, "Youtu")
 
 
-def longcat_flash(c: Config) -> Architecture:
+def longcat_flash(c: ModelConfig) -> Architecture:
     """Two attentions and two dense MLPs a layer, with a mixture (some experts do nothing) across them."""
     hidden, size = c.integer("hidden_size"), c.integer("expert_ffn_hidden_size")
     real, idle = c.integer("n_routed_experts"), c.integer("zero_expert_num", 0, 0)

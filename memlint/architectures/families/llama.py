@@ -6,17 +6,17 @@ from typing import Any
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.model import Architecture
 from memlint.architectures.windows import windows
 
 
-def two_norms(c: Config, bias: bool = False) -> Weights:
+def two_norms(c: ModelConfig, bias: bool = False) -> Weights:
     return norms(c.integer("hidden_size"), "input_layernorm", "post_attention_layernorm", bias=bias)
 
 
 def dense(
-    c: Config,
+    c: ModelConfig,
     class_name: str,
     layer_class: str,
     *,
@@ -37,35 +37,35 @@ def dense(
     )
 
 
-def llama(c: Config) -> Architecture:
+def llama(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     attention = {"bias": bias, "out_bias": bias}
     return dense(c, "LlamaForCausalLM", "LlamaDecoderLayer", attention=attention, mlp_bias=c.flag("mlp_bias"))
 
 
-def mistral(c: Config) -> Architecture:
+def mistral(c: ModelConfig) -> Architecture:
     return dense(c, "MistralForCausalLM", "MistralDecoderLayer")
 
 
-def ministral(c: Config) -> Architecture:
+def ministral(c: ModelConfig) -> Architecture:
     return dense(c, "MinistralForCausalLM", "MinistralDecoderLayer")
 
 
-def ministral3(c: Config) -> Architecture:
+def ministral3(c: ModelConfig) -> Architecture:
     return dense(c, "Ministral3ForCausalLM", "Ministral3DecoderLayer")
 
 
-def qwen2(c: Config) -> Architecture:
+def qwen2(c: ModelConfig) -> Architecture:
     return dense(c, "Qwen2ForCausalLM", "Qwen2DecoderLayer", attention={"bias": True})
 
 
-def qwen3(c: Config) -> Architecture:
+def qwen3(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     attention = {"bias": bias, "out_bias": bias, "qk_norm": "head"}
     return dense(c, "Qwen3ForCausalLM", "Qwen3DecoderLayer", attention=attention)
 
 
-def granite(c: Config) -> Architecture:
+def granite(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     return dense(
         c,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import gated, grouped_query, layer, linear, mixture
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.llama import two_norms
-from memlint.architectures.model import Architecture, Layer
+from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.architectures.windows import windows
 
 
-def mixtral(c: Config) -> Architecture:
+def mixtral(c: ModelConfig) -> Architecture:
     experts = c.integer("num_local_experts")
     per_token, size = c.integer("num_experts_per_tok"), c.integer("intermediate_size")
     return decoder(
@@ -26,17 +26,17 @@ def mixtral(c: Config) -> Architecture:
     )
 
 
-def sparse_layers(c: Config, experts: int) -> list[bool]:
+def sparse_layers(c: ModelConfig, experts: int) -> list[bool]:
     """Which layers are mixtures: `decoder_sparse_step` and `mlp_only_layers` (Qwen)."""
     step, dense = c.integer("decoder_sparse_step", 1), set(map(str, c.items("mlp_only_layers")))
     return [experts > 0 and str(i) not in dense and (i + 1) % step == 0 for i in range(c.layers())]
 
 
-def qwen2_moe(c: Config) -> Architecture:
+def qwen2_moe(c: ModelConfig) -> Architecture:
     experts, shared = c.integer("num_experts", 0, 0), c.integer("shared_expert_intermediate_size")
     gate = linear("mlp.shared_expert_gate", 1, c.integer("hidden_size"))
 
-    def make(key: tuple[bool, int]) -> Layer:
+    def make(key: tuple[bool, int]) -> DecoderLayer:
         moe = mixture(
             c,
             experts=experts,
@@ -52,10 +52,10 @@ def qwen2_moe(c: Config) -> Architecture:
     return decoder(c, "Qwen2MoeForCausalLM", make, list(zip(sparse_layers(c, experts), windows(c))))
 
 
-def qwen3_moe(c: Config) -> Architecture:
+def qwen3_moe(c: ModelConfig) -> Architecture:
     experts, bias = c.integer("num_experts", 0, 0), c.flag("attention_bias")
 
-    def make(key: tuple[bool, int]) -> Layer:
+    def make(key: tuple[bool, int]) -> DecoderLayer:
         moe = mixture(
             c, experts=experts, per_token=c.integer("num_experts_per_tok"), size=c.integer("moe_intermediate_size")
         )

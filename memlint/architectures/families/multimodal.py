@@ -8,7 +8,7 @@ from typing import Any
 from memlint.architectures import towers
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, linear, norm, norms
-from memlint.architectures.config import Config, UnsupportedConfig
+from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.families import (
     dense,
@@ -22,14 +22,14 @@ from memlint.architectures.families import (
     phi3,
     qwen_vision,
 )
-from memlint.architectures.model import Architecture, Layer, Tower, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Tower, Weight
 
-Build = Callable[[Config], Architecture]
+Build = Callable[[ModelConfig], Architecture]
 
 
-def _glm4v_text(c: Config) -> Architecture:
+def _glm4v_text(c: ModelConfig) -> Architecture:
     """GLM-4V's text layers project q, k and v with a bias whatever the config says (modeling_glm4v.py)."""
-    return dense.glm4(Config({**c.values, "attention_bias": True}, c.family, c.defaults, c.aliases))
+    return dense.glm4(ModelConfig({**c.values, "attention_bias": True}, c.family, c.defaults, c.aliases))
 
 
 # The language models that image-text and audio-text configurations name in `text_config.model_type`.
@@ -53,7 +53,7 @@ TEXT: Mapping[str, Build] = {
 }
 
 
-def nested(c: Config, key: str, kind: str = "") -> Config:
+def nested(c: ModelConfig, key: str, kind: str = "") -> ModelConfig:
     """The configuration under `key`, with the defaults of its own class (`kind` where it names no model_type)."""
     values = c.mapping(key)
     named = values.get("model_type")
@@ -67,17 +67,21 @@ def nested(c: Config, key: str, kind: str = "") -> Config:
 
 
 def language_model(
-    c: Config, kind: str, *, key: str = "text_config", prefix: str = "model.language_model.", layer_class: str = ""
+    c: ModelConfig, kind: str, *, key: str = "text_config", prefix: str = "model.language_model.", layer_class: str = ""
 ) -> Architecture:
     """The nested language model, its tensors renamed to where they stand in the whole model."""
     values = c.mapping(key)
-    text = nested(c, key, kind) if values else Config(c.values, kind, defaulted(c.values, f"{c.family}/{key}").defaults)
+    text = (
+        nested(c, key, kind)
+        if values
+        else ModelConfig(c.values, kind, defaulted(c.values, f"{c.family}/{key}").defaults)
+    )
     family = text.text("model_type", kind) if values else kind
     build = TEXT.get(family) or TEXT.get(kind)
     if build is None:
         raise UnsupportedConfig(f"no block list for the language model `{family[:60]}`")
     tied = _tied(c, text)
-    settled = Config({**text.values, "tie_word_embeddings": tied}, family, text.defaults, text.aliases)
+    settled = ModelConfig({**text.values, "tie_word_embeddings": tied}, family, text.defaults, text.aliases)
     built = build(settled)
     outside = tuple(weight._replace(name=_moved(weight.name, prefix)) for weight in built.non_layer_weights)
     kinds = built.layer_types
@@ -90,14 +94,14 @@ def _moved(name: str, prefix: str) -> str:
     return prefix + name[len("model.") :] if name.startswith("model.") else name
 
 
-def _tied(c: Config, text: Config) -> bool:
+def _tied(c: ModelConfig, text: ModelConfig) -> bool:
     """The outer config decides; where it is silent the inner one's word, else the outer class's default."""
     if c.has("tie_word_embeddings") or not text.has("tie_word_embeddings"):
         return c.flag("tie_word_embeddings")
     return text.flag("tie_word_embeddings")
 
 
-def _whole(c: Config, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
+def _whole(c: ModelConfig, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
     return text._replace(
         family=c.family, class_name=class_name, towers=parts, non_layer_weights=text.non_layer_weights + extra
     )
@@ -107,43 +111,43 @@ def _two_linear(hidden: int, inside: int, bias: bool, prefix: str = "") -> Weigh
     return linear(f"{prefix}linear_1", hidden, inside, bias) + linear(f"{prefix}linear_2", hidden, hidden, bias)
 
 
-def qwen2_vl(c: Config) -> Architecture:
+def qwen2_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_vl_text", layer_class="Qwen2VLDecoderLayer")
     return _whole(c, "Qwen2VLForConditionalGeneration", text, qwen_vision.qwen2(nested(c, "vision_config")))
 
 
-def qwen2_5_vl(c: Config) -> Architecture:
+def qwen2_5_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_5_vl_text", layer_class="Qwen2_5_VLDecoderLayer")
     return _whole(c, "Qwen2_5_VLForConditionalGeneration", text, qwen_vision.qwen2_5(nested(c, "vision_config")))
 
 
-def qwen3_vl(c: Config) -> Architecture:
+def qwen3_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_vl_text", layer_class="Qwen3VLTextDecoderLayer")
     return _whole(c, "Qwen3VLForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
-def qwen3_vl_moe(c: Config) -> Architecture:
+def qwen3_vl_moe(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_vl_moe_text", layer_class="Qwen3VLMoeTextDecoderLayer")
     return _whole(c, "Qwen3VLMoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
-def qwen3_5(c: Config) -> Architecture:
+def qwen3_5(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_5_text")
     return _whole(c, "Qwen3_5ForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
-def qwen3_5_moe(c: Config) -> Architecture:
+def qwen3_5_moe(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_5_moe_text")
     return _whole(c, "Qwen3_5MoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
-def qwen2_5_omni_thinker(c: Config) -> Architecture:
+def qwen2_5_omni_thinker(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_5_omni_text", layer_class="Qwen2_5OmniDecoderLayer")
     vision = qwen_vision.qwen2_5(nested(c, "vision_config"), split_qkv=True)
     return _whole(c, "Qwen2_5OmniThinkerForConditionalGeneration", text, vision, _omni_audio(nested(c, "audio_config")))
 
 
-def _omni_audio(c: Config) -> Tower:
+def _omni_audio(c: ModelConfig) -> Tower:
     tower = towers.whisper(c, "model.audio_tower")
     hidden, out = tower.hidden_size, c.integer("output_dim")
     kept = tuple(w for w in tower.weights if not w.name.startswith(("embed_positions", "layer_norm")))
@@ -159,12 +163,12 @@ def _projected(tower: Tower, weights: Weights, prefix: str = "model.multi_modal_
     return tower._replace(projector_weights=weights, projector_prefix=prefix, **traits)
 
 
-def _feature_layers(c: Config) -> int:
+def _feature_layers(c: ModelConfig) -> int:
     value = c.get("vision_feature_layer", -2)
     return len(value) if isinstance(value, (list, tuple)) else 1
 
 
-def llava(c: Config) -> Architecture:
+def llava(c: ModelConfig) -> Architecture:
     text = language_model(c, "llama")
     tower = towers.by_type(nested(c, "vision_config", "clip_vision_model"), "model.vision_tower")
     bias = c.flag("multimodal_projector_bias", True)
@@ -173,7 +177,7 @@ def llava(c: Config) -> Architecture:
     return _whole(c, "LlavaForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
 
 
-def llava_next(c: Config) -> Architecture:
+def llava_next(c: ModelConfig) -> Architecture:
     built = llava(c)
     newline = Weight("model.image_newline", (built.hidden_size,), "other")
     class_name = {
@@ -185,7 +189,7 @@ def llava_next(c: Config) -> Architecture:
     return built._replace(class_name=class_name, non_layer_weights=(*built.non_layer_weights, newline), towers=(tower,))
 
 
-def vipllava(c: Config) -> Architecture:
+def vipllava(c: ModelConfig) -> Architecture:
     text = language_model(c, "llama")
     tower = towers.by_type(nested(c, "vision_config", "clip_vision_model"), "model.vision_tower")
     layers = c.items("vision_feature_layers") or [-2, -5, -8, -11, 6]
@@ -194,7 +198,7 @@ def vipllava(c: Config) -> Architecture:
     return _whole(c, "VipLlavaForConditionalGeneration", text, _projected(tower, weights))
 
 
-def internvl(c: Config) -> Architecture:
+def internvl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2")
     tower = towers.internvl(nested(c, "vision_config"), "model.vision_tower")
     wide = int(tower.hidden_size * (1 / c.number("downsample_ratio", 0.5)) ** 2)
@@ -203,11 +207,11 @@ def internvl(c: Config) -> Architecture:
     return _whole(c, "InternVLForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
 
 
-def shieldgemma2(c: Config) -> Architecture:
+def shieldgemma2(c: ModelConfig) -> Architecture:
     return gemma3(defaulted(c.values, "gemma3"))._replace(family=c.family)
 
 
-def gemma3(c: Config) -> Architecture:
+def gemma3(c: ModelConfig) -> Architecture:
     text = language_model(c, "gemma3_text")
     tower = towers.by_type(nested(c, "vision_config", "siglip_vision_model"), "model.vision_tower")
     weights = (
@@ -218,7 +222,7 @@ def gemma3(c: Config) -> Architecture:
     return _whole(c, "Gemma3ForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
 
 
-def paligemma(c: Config) -> Architecture:
+def paligemma(c: ModelConfig) -> Architecture:
     text = language_model(c, "gemma")
     tower = towers.by_type(nested(c, "vision_config", "siglip_vision_model"), "model.vision_tower")
     width = nested(c, "vision_config", "siglip_vision_model").integer(
@@ -229,7 +233,7 @@ def paligemma(c: Config) -> Architecture:
     return _whole(c, "PaliGemmaForConditionalGeneration", text, parts)
 
 
-def idefics3(c: Config) -> Architecture:
+def idefics3(c: ModelConfig) -> Architecture:
     text = language_model(c, "llama", prefix="model.text_model.")
     vision = nested(c, "vision_config")
     tower = towers.idefics(vision, "model.vision_model")
@@ -242,7 +246,7 @@ def idefics3(c: Config) -> Architecture:
     )
 
 
-def mistral3(c: Config) -> Architecture:
+def mistral3(c: ModelConfig) -> Architecture:
     text = language_model(c, "mistral")
     tower = towers.by_type(nested(c, "vision_config", "pixtral"), "model.vision_tower")
     merge, bias = c.integer("spatial_merge_size", 2), c.flag("multimodal_projector_bias")
@@ -255,14 +259,14 @@ def mistral3(c: Config) -> Architecture:
     return _whole(c, "Mistral3ForConditionalGeneration", text, _projected(tower, weights, merge_size=merge))
 
 
-def qwen2_audio(c: Config) -> Architecture:
+def qwen2_audio(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2")
     tower = towers.whisper(nested(c, "audio_config", "qwen2_audio_encoder"), "model.audio_tower")
     weights = linear("linear", text.hidden_size, tower.hidden_size, True)
     return _whole(c, "Qwen2AudioForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=750))
 
 
-def voxtral(c: Config) -> Architecture:
+def voxtral(c: ModelConfig) -> Architecture:
     text = language_model(c, "llama")
     audio = nested(c, "audio_config", "voxtral_encoder")
     tower = towers.whisper(audio, "model.audio_tower")
@@ -272,7 +276,7 @@ def voxtral(c: Config) -> Architecture:
     return _whole(c, "VoxtralForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=375))
 
 
-def llama4(c: Config) -> Architecture:
+def llama4(c: ModelConfig) -> Architecture:
     text = language_model(c, "llama4_text", prefix="language_model.model.")
     outside = tuple(
         weight._replace(name=f"language_model.{weight.name}") if weight.name.startswith("lm_head") else weight
@@ -286,7 +290,7 @@ def llama4(c: Config) -> Architecture:
     return _whole(c, "Llama4ForConditionalGeneration", text._replace(non_layer_weights=outside), tower)
 
 
-def _llama4_tower(c: Config) -> Tower:
+def _llama4_tower(c: ModelConfig) -> Tower:
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     image, patch = c.integer("image_size"), c.integer("patch_size")
     out, inside = c.integer("projector_output_dim"), c.integer("projector_input_dim")
@@ -322,13 +326,13 @@ def _llama4_tower(c: Config) -> Tower:
     )
 
 
-def glm4v(c: Config) -> Architecture:
+def glm4v(c: ModelConfig) -> Architecture:
     text = language_model(c, "glm4v_text", layer_class="Glm4vTextDecoderLayer")
     vision = nested(c, "vision_config")
     return _whole(c, "Glm4vForConditionalGeneration", text, _glm_tower(vision))
 
 
-def _glm_tower(c: Config) -> Tower:
+def _glm_tower(c: ModelConfig) -> Tower:
     hidden, out, inner = c.integer("hidden_size"), c.integer("out_hidden_size"), c.integer("intermediate_size")
     patch, merge, depth = c.integer("patch_size"), c.integer("spatial_merge_size"), c.integer("temporal_patch_size")
     bias = c.flag("attention_bias")
@@ -378,7 +382,7 @@ def _glm_tower(c: Config) -> Tower:
     )
 
 
-def gemma4(c: Config) -> Architecture:
+def gemma4(c: ModelConfig) -> Architecture:
     text = language_model(c, "gemma4_text")
     parts = []
     if c.mapping("vision_config"):
@@ -392,7 +396,7 @@ def gemma4(c: Config) -> Architecture:
     return _whole(c, "Gemma4ForConditionalGeneration", text, *parts)
 
 
-def gemma4_unified(c: Config) -> Architecture:
+def gemma4_unified(c: ModelConfig) -> Architecture:
     """Gemma 4 12B: no encoders; patches of pixels and frames of samples are projected to the embedding's width."""
     text = language_model(c, "gemma4_unified_text")
     parts = []
@@ -412,7 +416,7 @@ def gemma4_unified(c: Config) -> Architecture:
     return _whole(c, "Gemma4UnifiedForConditionalGeneration", text, *parts)
 
 
-def _pixel_embedder(c: Config) -> Tower:
+def _pixel_embedder(c: ModelConfig) -> Tower:
     wide, patch, merge = c.integer("mm_embed_dim"), c.integer("patch_size"), c.integer("pooling_kernel_size")
     pixels = 3 * (patch * merge) ** 2
     weights = (
@@ -434,7 +438,7 @@ def _pixel_embedder(c: Config) -> Tower:
     )
 
 
-def _gemma4_audio(c: Config) -> Tower:
+def _gemma4_audio(c: ModelConfig) -> Tower:
     """A conformer: two halves of a feed-forward, local attention, a convolution (modeling_gemma4.py)."""
     hidden, out = c.integer("hidden_size"), c.integer("output_proj_dims")
     first, second = (int(channels) for channels in c.items("subsampling_conv_channels") or (128, 32))
@@ -481,7 +485,7 @@ def _gemma4_audio(c: Config) -> Tower:
     )
 
 
-def _gemma4_tower(c: Config) -> Tower:
+def _gemma4_tower(c: ModelConfig) -> Tower:
     hidden, inner, dim, patch = (
         c.integer(name) for name in ("hidden_size", "intermediate_size", "head_dim", "patch_size")
     )
@@ -519,19 +523,19 @@ def _gemma4_tower(c: Config) -> Tower:
     )
 
 
-def qwen2_5_omni(c: Config) -> Architecture:
+def qwen2_5_omni(c: ModelConfig) -> Architecture:
     """The thinker alone: it is what frameworks train (LLaMA-Factory takes `model.thinker`); the talker stays out."""
-    thinker = Config(c.mapping("thinker_config"), "qwen2_5_omni_thinker")
+    thinker = ModelConfig(c.mapping("thinker_config"), "qwen2_5_omni_thinker")
     return qwen2_5_omni_thinker(thinker)._replace(family=c.family)
 
 
-def mllama(c: Config) -> Architecture:
+def mllama(c: ModelConfig) -> Architecture:
     """Llama 3.2 Vision: cross-attention layers between the text layers read the image."""
     text, vision = nested(c, "text_config"), nested(c, "vision_config")
     hidden, vocabulary = text.integer("hidden_size"), text.integer("vocab_size")
     crossing = {str(index) for index in text.items("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38)}
 
-    def make(crosses: bool) -> Layer:
+    def make(crosses: bool) -> DecoderLayer:
         own = grouped_query(
             text, prefix="cross_attn" if crosses else "self_attn", qk_norm="head" if crosses else "none"
         )
@@ -567,7 +571,7 @@ def mllama(c: Config) -> Architecture:
     )
 
 
-def _mllama_towers(c: Config) -> tuple[Tower, Tower]:
+def _mllama_towers(c: ModelConfig) -> tuple[Tower, Tower]:
     """The local transformer and the gated global one after it."""
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     image, patch, tiles = c.integer("image_size"), c.integer("patch_size"), c.integer("max_num_tiles")

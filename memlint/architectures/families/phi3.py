@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import fused_gated, fused_qkv, layer
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.llama import two_norms
 from memlint.architectures.model import Architecture
 from memlint.architectures.windows import windows
 
 
-def phi3(c: Config) -> Architecture:
+def phi3(c: ModelConfig) -> Architecture:
     kv = c.integer("num_key_value_heads", c.integer("num_attention_heads"))
     mlp, weights = fused_gated(c)
     return decoder(

@@ -15,13 +15,13 @@ from memlint.architectures.blocks import (
     norms,
     plain,
 )
-from memlint.architectures.config import Config
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
 
 FAIRSEQ_OFFSET = 2  # OPT, XGLM and BioGPT keep fairseq's two extra positions
 
 
-def opt(c: Config) -> Architecture:
+def opt(c: ModelConfig) -> Architecture:
     hidden, bias = c.integer("hidden_size"), c.flag("enable_bias", True)
     width = c.integer("word_embed_proj_dim", hidden)
     affine, before = c.flag("layer_norm_elementwise_affine", True), c.flag("do_layer_norm_before")
@@ -54,9 +54,9 @@ def opt(c: Config) -> Architecture:
     return built._replace(non_layer_weights=(embedding, *built.non_layer_weights[1:], *head), tied_embeddings=not head)
 
 
-def bloom(c: Config) -> Architecture:
+def bloom(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("hidden_size"), c.integer("n_head")
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads,
         kv_heads=heads,
         head_dim=hidden // heads,
@@ -88,11 +88,11 @@ def bloom(c: Config) -> Architecture:
     )
 
 
-def falcon(c: Config) -> Architecture:
+def falcon(c: ModelConfig) -> Architecture:
     hidden, heads, bias = c.integer("hidden_size"), c.integer("num_attention_heads"), c.flag("bias")
     dim, new = hidden // heads, c.flag("new_decoder_architecture")
     kv = _falcon_kv_heads(c, heads)
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads,
         kv_heads=kv,
         head_dim=dim,
@@ -126,28 +126,28 @@ def falcon(c: Config) -> Architecture:
     )
 
 
-def _falcon_kv_heads(c: Config, heads: int) -> int:
+def _falcon_kv_heads(c: ModelConfig, heads: int) -> int:
     """modeling_falcon.py FalconAttention: grouped in the new architecture, one in multi-query, else all."""
     if c.flag("new_decoder_architecture"):
         return c.integer("num_kv_heads", heads)
     return 1 if c.flag("multi_query", True) else heads
 
 
-def _falcon_norms(c: Config, new: bool, parallel: bool) -> tuple[str, ...]:
+def _falcon_norms(c: ModelConfig, new: bool, parallel: bool) -> tuple[str, ...]:
     if new and c.integer("num_ln_in_parallel_attn", 2) == 2:
         return "ln_attn", "ln_mlp"
     return ("input_layernorm",) if parallel else ("input_layernorm", "post_attention_layernorm")
 
 
-def mpt(c: Config) -> Architecture:
+def mpt(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("d_model"), c.integer("n_heads")
     clipped = c.mapping("attn_config")
     kv = clipped.get("kv_n_heads")
     if isinstance(kv, int) and kv not in (0, heads):
-        return mpt(Config({**c.values, "attn_config": {}}, c.family, c.defaults, c.aliases))._replace(
+        return mpt(ModelConfig({**c.values, "attn_config": {}}, c.family, c.defaults, c.aliases))._replace(
             unmodelled="grouped-query MPT is not what transformers' class builds"
         )
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
+    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
     weights = linear("attn.Wqkv", 3 * hidden, hidden) + linear("attn.out_proj", hidden, hidden)
     size = 4 * hidden  # modeling_mpt.py MptMLP does not read expansion_ratio
     mlp = (
@@ -164,7 +164,7 @@ def mpt(c: Config) -> Architecture:
     )
 
 
-def xglm(c: Config) -> Architecture:
+def xglm(c: ModelConfig) -> Architecture:
     hidden = c.integer("d_model")
     mixer = grouped_query(c, out="out_proj", bias=True, out_bias=True, rotary_fraction=0.0)
     mlp = plain(c, "fc1", "fc2", size=c.integer("ffn_dim"), dropout=c.number("dropout"))
@@ -184,7 +184,7 @@ def xglm(c: Config) -> Architecture:
     )
 
 
-def biogpt(c: Config) -> Architecture:
+def biogpt(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     mixer = grouped_query(c, out="out_proj", bias=True, out_bias=True, rotary_fraction=0.0)
     mlp = plain(c, "fc1", "fc2", dropout=c.number("hidden_dropout_prob"))
@@ -210,7 +210,7 @@ def biogpt(c: Config) -> Architecture:
     )
 
 
-def persimmon(c: Config) -> Architecture:
+def persimmon(c: ModelConfig) -> Architecture:
     hidden, dim = c.integer("hidden_size"), c.integer("hidden_size") // c.integer("num_attention_heads")
     mixer, weights = fused_qkv(c, "self_attn.query_key_value", "self_attn.dense", bias=True, out_bias=True)
     if c.flag("qk_layernorm"):
@@ -231,11 +231,11 @@ def persimmon(c: Config) -> Architecture:
     )
 
 
-def gpt_neox_japanese(c: Config) -> Architecture:
+def gpt_neox_japanese(c: ModelConfig) -> Architecture:
     hidden, count = c.integer("hidden_size"), c.layers()
     size = c.integer("intermediate_multiple_size", 4) * hidden
     heads = c.integer("num_attention_heads")
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True)
+    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True)
     qkv = linear("attention.query_key_value", 3 * hidden, hidden) + linear("attention.dense", hidden, hidden)
     last = (Weight("attention.dense_bias", (hidden,), "bias"),)
     mlp = (
@@ -260,9 +260,9 @@ def gpt_neox_japanese(c: Config) -> Architecture:
     )
 
 
-def openai_gpt(c: Config) -> Architecture:
+def openai_gpt(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("n_embd"), c.integer("n_head")
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
+    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
     qkv = conv1d("attn.c_attn", hidden, 3 * hidden) + conv1d("attn.c_proj", hidden, hidden)
     mlp = Mlp("plain", 4 * hidden, "gelu", dropout=c.number("resid_pdrop"))
     fc = conv1d("mlp.c_fc", hidden, 4 * hidden) + conv1d("mlp.c_proj", 4 * hidden, hidden)

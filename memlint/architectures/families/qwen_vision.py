@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.blocks import Weights, linear, norm, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.model import Tower, Weight
 
 
-def _patches(c: Config, hidden: int, bias: bool) -> Weights:
+def _patches(c: ModelConfig, hidden: int, bias: bool) -> Weights:
     patch, depth = c.integer("patch_size"), c.integer("temporal_patch_size", 2)
     weight = Weight("patch_embed.proj.weight", (hidden, c.integer("in_channels", 3), depth, patch, patch), "conv")
     return (weight, Weight("patch_embed.proj.bias", (hidden,), "bias")) if bias else (weight,)
 
 
-def _tower(c: Config, hidden: int, inner: int, prefix: str, **traits: Any) -> Tower:
+def _tower(c: ModelConfig, hidden: int, inner: int, prefix: str, **traits: Any) -> Tower:
     return Tower(
         kind="vision",
         hidden_size=hidden,
@@ -39,7 +39,7 @@ def _merger(wide: int, out: int, hidden: int, bias: bool) -> Weights:
     return norm("ln_q", hidden, bias) + linear("mlp.0", wide, wide, True) + linear("mlp.2", out, wide, True)
 
 
-def qwen2(c: Config, prefix: str = "model.visual") -> Tower:
+def qwen2(c: ModelConfig, prefix: str = "model.visual") -> Tower:
     hidden = c.integer("embed_dim")
     inner = int(hidden * c.number("mlp_ratio", 4))
     wide = hidden * c.integer("spatial_merge_size", 2) ** 2
@@ -58,7 +58,7 @@ def qwen2(c: Config, prefix: str = "model.visual") -> Tower:
     )
 
 
-def qwen2_5(c: Config, prefix: str = "model.visual", split_qkv: bool = False) -> Tower:
+def qwen2_5(c: ModelConfig, prefix: str = "model.visual", split_qkv: bool = False) -> Tower:
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
     wide = hidden * c.integer("spatial_merge_size", 2) ** 2
     attention = _attention(hidden)
@@ -87,7 +87,7 @@ def qwen2_5(c: Config, prefix: str = "model.visual", split_qkv: bool = False) ->
     )
 
 
-def qwen3(c: Config, prefix: str = "model.visual") -> Tower:
+def qwen3(c: ModelConfig, prefix: str = "model.visual") -> Tower:
     """With learned positions; Qwen3-VL also hands features of some layers over by mergers of their own."""
     hidden, inner, out = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("out_hidden_size")
     wide = hidden * c.integer("spatial_merge_size", 2) ** 2

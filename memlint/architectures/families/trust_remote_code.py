@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, head_size, latent, layer, linear, norm, norms
-from memlint.architectures.config import Config
+from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.llama import two_norms
-from memlint.architectures.model import Architecture, Attention, Mlp, Weight
+from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
 
 TWO = ("input_layernorm", "post_attention_layernorm")
 
 
-def qwen(c: Config) -> Architecture:
+def qwen(c: ModelConfig) -> Architecture:
     """Qwen 1 (modeling_qwen.py): biased c_attn, an MLP whose halves are `intermediate_size` / 2 wide."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
     wide, size = c.integer("kv_channels", hidden // heads) * heads, c.integer("intermediate_size") // 2
     bias = not c.flag("no_bias", True)
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=wide // heads, fused_qkv=True)
+    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=wide // heads, fused_qkv=True)
     qkv = linear("attn.c_attn", 3 * wide, hidden, True) + linear("attn.c_proj", hidden, wide, bias)
     mlp = (
         linear("mlp.w1", size, hidden, bias)
@@ -36,11 +36,11 @@ def qwen(c: Config) -> Architecture:
     )
 
 
-def baichuan(c: Config) -> Architecture:
+def baichuan(c: ModelConfig) -> Architecture:
     """Baichuan 1 and 2: q, k and v in `W_pack`; 13B has ALiBi instead of rotary positions."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
     alibi = c.has("model_max_length") and not c.has("max_position_embeddings")
-    mixer = Attention(
+    mixer = TokenMixer(
         heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0 if alibi else 1.0
     )
     weights = linear("self_attn.W_pack", 3 * hidden, hidden) + linear("self_attn.o_proj", hidden, hidden)
@@ -51,7 +51,7 @@ def baichuan(c: Config) -> Architecture:
     )
 
 
-def chatglm(c: Config) -> Architecture:
+def chatglm(c: ModelConfig) -> Architecture:
     """ChatGLM 2, 3 and GLM-4-9B as published in 2023 and 2024."""
     hidden, heads, vocabulary = (
         c.integer("hidden_size"),
@@ -65,7 +65,7 @@ def chatglm(c: Config) -> Architecture:
     qkv = linear("self_attention.query_key_value", (heads + 2 * kv) * dim, hidden, qkv_bias)
     qkv += linear("self_attention.dense", hidden, heads * dim, bias)
     mlp = linear("mlp.dense_h_to_4h", 2 * size, hidden, bias) + linear("mlp.dense_4h_to_h", hidden, size, bias)
-    mixer = Attention(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True, rotary_fraction=0.5)
+    mixer = TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True, rotary_fraction=0.5)
     outside: Weights = (
         Weight("transformer.embedding.word_embeddings.weight", (vocabulary, hidden), "embedding"),
         *norm("transformer.encoder.final_layernorm", hidden),
@@ -84,7 +84,7 @@ def chatglm(c: Config) -> Architecture:
     )
 
 
-def internlm(c: Config) -> Architecture:
+def internlm(c: ModelConfig) -> Architecture:
     bias = c.flag("bias", True)
     return decoder(
         c,
@@ -93,10 +93,10 @@ def internlm(c: Config) -> Architecture:
     )
 
 
-def internlm2(c: Config) -> Architecture:
+def internlm2(c: ModelConfig) -> Architecture:
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), head_size(c)
     kv, size, bias = c.integer("num_key_value_heads", heads), c.integer("intermediate_size"), c.flag("bias")
-    mixer = Attention(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True)
+    mixer = TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True)
     qkv = linear("attention.wqkv", (heads + 2 * kv) * dim, hidden, bias) + linear(
         "attention.wo", hidden, heads * dim, bias
     )
@@ -119,8 +119,8 @@ def internlm2(c: Config) -> Architecture:
     )
 
 
-def _like_llama(class_name: str, layer_class: str) -> Callable[[Config], Architecture]:
-    def build(c: Config) -> Architecture:
+def _like_llama(class_name: str, layer_class: str) -> Callable[[ModelConfig], Architecture]:
+    def build(c: ModelConfig) -> Architecture:
         bias = c.flag("attention_bias", c.flag("bias"))
         return decoder(
             c,
@@ -131,7 +131,7 @@ def _like_llama(class_name: str, layer_class: str) -> Callable[[Config], Archite
     return build
 
 
-def mimo(c: Config) -> Architecture:
+def mimo(c: ModelConfig) -> Architecture:
     """Qwen 2 with multi-token prediction layers, which training code does not build."""
     return decoder(
         c,
@@ -142,7 +142,7 @@ def mimo(c: Config) -> Architecture:
     )
 
 
-def minicpm(c: Config) -> Architecture:
+def minicpm(c: ModelConfig) -> Architecture:
     """MiniCPM 1, 2 and 4: Llama with scaled embeddings, residuals and logits."""
     return decoder(
         c,
@@ -154,7 +154,7 @@ def minicpm(c: Config) -> Architecture:
     )
 
 
-def orion(c: Config) -> Architecture:
+def orion(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     return decoder(
         c,
@@ -164,7 +164,7 @@ def orion(c: Config) -> Architecture:
     )
 
 
-def separate_experts(c: Config, count: int, size: int, shared: int) -> tuple[Mlp, Weights]:
+def separate_experts(c: ModelConfig, count: int, size: int, shared: int) -> tuple[Mlp, Weights]:
     """DeepSeek's experts as one linear layer per expert and projection."""
     hidden = c.integer("hidden_size")
     weights = (
@@ -186,7 +186,7 @@ def separate_experts(c: Config, count: int, size: int, shared: int) -> tuple[Mlp
     return mlp, weights
 
 
-def deepseek(c: Config) -> Architecture:
+def deepseek(c: ModelConfig) -> Architecture:
     """DeepSeek-MoE: ordinary attention, mixtures after the first `first_k_dense_replace` layers."""
     first, size = c.integer("first_k_dense_replace", 0, 0), c.integer("moe_intermediate_size")
     shared = c.integer("n_shared_experts", 0, 0) * size
@@ -199,7 +199,7 @@ def deepseek(c: Config) -> Architecture:
     )
 
 
-def kimi_k2(c: Config) -> Architecture:
+def kimi_k2(c: ModelConfig) -> Architecture:
     """DeepSeek V3's blocks, with one linear layer per expert."""
     first, size, hidden = (
         c.integer("first_k_dense_replace", 0, 0),
@@ -221,7 +221,7 @@ def kimi_k2(c: Config) -> Architecture:
     )
 
 
-def exaone(c: Config) -> Architecture:
+def exaone(c: ModelConfig) -> Architecture:
     """EXAONE 3 and 3.5 (modeling_exaone.py): Llama's layer under other names."""
     hidden, size = c.integer("hidden_size"), c.integer("intermediate_size")
     mlp = linear("mlp.c_fc_0", size, hidden) + linear("mlp.c_fc_1", size, hidden) + linear("mlp.c_proj", hidden, size)

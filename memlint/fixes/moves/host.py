@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.fixes.step import Step
+from memlint.fixes.step import ProposedChange
 from memlint.run import Run
 
 _HALF = ("bfloat16", "float16")
 _NEEDS_DEEPSPEED = "the deepspeed package must be installed"
 
 
-def checkpoints(run: Run) -> Iterator[Step]:
+def checkpoints(run: Run) -> Iterator[ProposedChange]:
     """Checkpoints wait in host memory until the backward wants them, by the framework's own way.
 
     A layer computes for longer than its input takes over the bus, so copies hide: 10 % is an upper figure. Under
@@ -30,26 +30,26 @@ def checkpoints(run: Run) -> Iterator[Step]:
         changes = {"offload.activations": "cpu"}
     else:
         changes = {"checkpointing.offload": True}
-    yield Step("keep checkpoints in host memory", changes, 1.1, group="checkpoint-offload")
+    yield ProposedChange("keep checkpoints in host memory", changes, 1.1, group="checkpoint-offload")
 
 
-def fsdp(run: Run) -> Iterator[Step]:
+def fsdp(run: Run) -> Iterator[ProposedChange]:
     """FSDP's shards in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload), and shards of everything."""
     own = run.parallelism.fsdp
     if run.parallelism.engine != "fsdp":
         return
     if own.strategy in ("SHARD_GRAD_OP", "NO_SHARD") and own.version == 1:
         changes: dict[str, Any] = {"parallelism.fsdp.strategy": "FULL_SHARD"}
-        yield Step(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
+        yield ProposedChange(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
     if own.version == 2 and not own.reshard_after_forward:
-        yield Step(
+        yield ProposedChange(
             "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
         )
     if not own.cpu_offload:
         stepping = _steps_there(run)
         title = "FSDP shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
         changes = {"parallelism.fsdp.cpu_offload": True, **stepping}
-        yield Step(title, changes, 2.0, safe=False, group="offload-parameters")
+        yield ProposedChange(title, changes, 2.0, safe=False, group="offload-parameters")
 
 
 def _steps_there(run: Run) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _steps_there(run: Run) -> dict[str, Any]:
     return {"optimizer.name": "adamw_torch"} if elsewhere else {}
 
 
-def zero(run: Run) -> Iterator[Step]:
+def zero(run: Run) -> Iterator[ProposedChange]:
     """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps.
 
     The result is the same, but another optimizer runs and the host needs the room: not to be changed unasked. Both at
@@ -74,12 +74,12 @@ def zero(run: Run) -> Iterator[Step]:
     states, parameters = run.offload.optimizer == "none", stage == 3 and run.offload.parameters == "none"
     if states:
         changes = {"offload.optimizer": "cpu"}
-        yield Step("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
+        yield ProposedChange("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
     if parameters:
         changes = {"offload.parameters": "cpu"}
-        yield Step("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
+        yield ProposedChange("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
     if states and parameters:
-        yield Step(
+        yield ProposedChange(
             "parameters and optimizer states in host memory", _both(), 2.2, safe=False, group="offload-parameters"
         )
 
@@ -100,7 +100,7 @@ def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
     }
 
 
-def sharding(run: Run) -> Iterator[Step]:
+def sharding(run: Run) -> Iterator[ProposedChange]:
     """Data parallelism alone keeps everything on each GPU; ZeRO shards it (Rajbhandari et al. 2020, 1910.02054)."""
     world, half = run.parallelism.world_size, run.precision.compute
     if run.parallelism.engine != "ddp" or not isinstance(world, int) or world < 2:
@@ -109,10 +109,10 @@ def sharding(run: Run) -> Iterator[Step]:
     for stage in stages(run):
         changes, speed = {**deepspeed_changes(str(half), stage), **stored_to_share(run)}, shared[stage]
         title = f"shard over the {world} GPUs with ZeRO-{stage}"
-        yield Step(title, changes, speed, "none", False, "zero", _NEEDS_DEEPSPEED)
+        yield ProposedChange(title, changes, speed, "none", False, "zero", _NEEDS_DEEPSPEED)
 
 
-def single_gpu(run: Run) -> Iterator[Step]:
+def single_gpu(run: Run) -> Iterator[ProposedChange]:
     """One GPU with the host behind it: ZeRO-Offload trains models of over 13 billion parameters on one V100 (Ren et al.
     2021, arXiv 2101.06840, abstract). With the parameters there as well every layer crosses the bus in the forward and
     again in the backward, 4 bytes a parameter, which small batches wait for (Rajbhandari et al. 2021, ZeRO-Infinity,
@@ -122,10 +122,12 @@ def single_gpu(run: Run) -> Iterator[Step]:
     half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, run.planning.single_gpu_launch)))
     if run.method.kind in ("full", "freeze"):  # adapters have states of next to nothing
         states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu", **_steps_there(run)}
-        yield Step("ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note)
+        yield ProposedChange(
+            "ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note
+        )
     everything = {**deepspeed_changes(half, 3), **_both(), **_steps_there(run)}
     title = "ZeRO-3 with parameters and optimizer states in host memory"
-    yield Step(title, everything, 3.0, "none", False, "zero", note)
+    yield ProposedChange(title, everything, 3.0, "none", False, "zero", note)
 
 
 def stages(run: Run) -> tuple[int, ...]:

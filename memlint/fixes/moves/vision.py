@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.fixes.step import Step
+from memlint.fixes.step import ProposedChange
 from memlint.memory.vision.images import tokens_seen
-from memlint.run import Run
+from memlint.run import Run, Unknown
 
 # 1024, 768, 512 and 256 squared; 589824 and 65536 are LLaMA-Factory's defaults for images and for a video's frames
 # (0.9.5 hparams/model_args.py, ProcessorArguments).
@@ -15,12 +15,12 @@ _SIZES = (1_048_576, 589_824, 262_144, 65_536)
 _ENOUGH_TO_READ = 262_144
 
 
-def pixels(run: Run) -> Iterator[Step]:
+def pixels(run: Run) -> Iterator[ProposedChange]:
     """Patches, and tokens where a tower has no fixed number for an image, grow with pixels (Qwen2-VL: one token for
     28 x 28, arXiv 2409.12191, section 2.1). What is small in a picture is lost, text first."""
-    if not _grows_with_pixels(run):
-        return
     images, videos = run.sequence.image_max_pixels, run.sequence.video_max_pixels
+    if isinstance(images, Unknown) or isinstance(videos, Unknown) or not _grows_with_pixels(run):
+        return
     for size in _SIZES:
         changes: dict[str, Any] = {}
         if images > size:
@@ -30,10 +30,10 @@ def pixels(run: Run) -> Iterator[Step]:
         if changes:
             quality = "medium" if size >= _ENOUGH_TO_READ else "high"
             title = f"images of {max(images, videos)} -> {size} pixels"
-            yield Step(title, changes, 0.9, quality, False, "images")
+            yield ProposedChange(title, changes, 0.9, quality, False, "images")
 
 
-def freeze(run: Run) -> Iterator[Step]:
+def freeze(run: Run) -> Iterator[ProposedChange]:
     """A tower without gradients keeps nothing of its layers and has no states; LLaMA-Factory freezes tower and
     projector unless told otherwise (0.9.5 hparams/finetuning_args.py, freeze_vision_tower), as does LLaVA in its second
     stage with the tower (Liu et al. 2023, arXiv 2304.08485, section 4.2)."""
@@ -44,9 +44,9 @@ def freeze(run: Run) -> Iterator[Step]:
     trained = [f"method.{part}" for part in parts if not getattr(method, part)]
     if "method.freeze_vision_tower" in trained:
         if len(trained) == 2 and run.planning.freezes_projector_apart:
-            yield Step("freeze the vision tower", {trained[0]: True}, 0.95, "low", False, "tower")
+            yield ProposedChange("freeze the vision tower", {trained[0]: True}, 0.95, "low", False, "tower")
         title = "freeze the vision tower" + (" and the projector" if len(trained) == 2 else "")
-        yield Step(title, dict.fromkeys(trained, True), 0.9, "medium", False, "tower")
+        yield ProposedChange(title, dict.fromkeys(trained, True), 0.9, "medium", False, "tower")
 
 
 def _grows_with_pixels(run: Run) -> bool:

@@ -6,7 +6,7 @@ torch/csrc/autograd/FunctionsManual.cpp (what it allocates).
 
 from __future__ import annotations
 
-from memlint.memory.autograd.tape import Storage, Tape, Value, Weight, WeightGradient
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Storage, Tape, Value
 
 FP32_BYTES = 4  # bytes of fp32
 
@@ -14,7 +14,7 @@ FP32_BYTES = 4  # bytes of fp32
 def cast(tape: Tape, x: Value, width: int) -> Value:
     """`x.to(dtype)`: the same tensor when it has that dtype already."""
     if x.width == width:
-        x.storage.holders += 1
+        x.storage.references += 1
         return x
     found = tape.new(x.extent, width)
     tape.node((found,), (x,))
@@ -22,7 +22,7 @@ def cast(tape: Tape, x: Value, width: int) -> Value:
 
 
 def copy(tape: Tape, x: Value, extent: str = "") -> Value:
-    """`contiguous()` of a tensor that is not; its gradient is a view of the arriving one."""
+    """`contiguous()` of a tensor that is not; its gradient is a view of the incoming one."""
     found = tape.new(extent or x.extent, x.width)
     tape.node((found,), (x,), aliases=True)
     return found
@@ -48,14 +48,14 @@ def multiply(tape: Tape, a: Value, b: Value) -> Value:
     width = max(a.width, b.width)
     saved = [value for value, other in ((a, b), (b, a)) if other.requires_grad and tape.grad]
     found = tape.new(a.extent, width)
-    tape.node((found,), (a, b), saved, computed=width)
+    tape.node((found,), (a, b), saved, gradient_width=width)
     return found
 
 
 def multiply_by_row(tape: Tape, x: Value, factor: Value) -> Value:
     """`x * factor` in fp32 with one factor a row: the factor's gradient is a full product before its sum."""
     found = tape.new(x.extent, FP32_BYTES)
-    tape.node((found,), (x, factor), (x, factor), ((x.extent, FP32_BYTES),), computed=FP32_BYTES)
+    tape.node((found,), (x, factor), (x, factor), ((x.extent, FP32_BYTES),), gradient_width=FP32_BYTES)
     return found
 
 
@@ -67,42 +67,42 @@ def scale(tape: Tape, x: Value) -> Value:
 
 
 def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
-    """`x * tensor` where the tensor wants no gradient but is kept (cos, sin)."""
+    """`x * tensor` where the tensor needs no gradient but is saved (cos, sin)."""
     width = max(x.width, constant.width)
     found = tape.new(x.extent, width)
-    tape.node((found,), (x,), (constant,), computed=width)
+    tape.node((found,), (x,), (constant,), gradient_width=width)
     return found
 
 
-def scale_by_weight(tape: Tape, weight: Weight, x: Value) -> Value:
+def scale_by_weight(tape: Tape, weight: Parameter, x: Value) -> Value:
     """`weight * x` with a broadcast vector: its gradient is a full product before the sum."""
     width = max(x.width, weight.width)
     found = tape.new(x.extent, width)
-    if weight.trains:
-        gradient = (WeightGradient(weight.extent, weight.width, weight.width),)
-        tape.node((found,), (x,), (x,), ((x.extent, width),), weights=gradient, computed=width)
+    if weight.trainable:
+        gradient = (ParameterGradient(weight.extent, weight.width, weight.width),)
+        tape.node((found,), (x,), (x,), ((x.extent, width),), weights=gradient, gradient_width=width)
     else:
-        tape.node((found,), (x,), computed=width)
+        tape.node((found,), (x,), gradient_width=width)
     return found
 
 
 def unary(tape: Tape, x: Value, temporaries: int = 0) -> Value:
-    """An activation whose derivative reads its input (silu, gelu, relu^2)."""
+    """An activation function whose derivative reads its input (silu, gelu, relu^2)."""
     found = tape.new(x.extent, x.width)
     tape.node((found,), (x,), (x,), ((x.extent, x.width),) * temporaries)
     return found
 
 
-def unary_in_single(tape: Tape, x: Value) -> Value:
-    """The same on `x.float()`."""
-    single = cast(tape, x, FP32_BYTES)
-    found = unary(tape, single)
-    tape.drop(single)
+def unary_in_fp32(tape: Tape, x: Value) -> Value:
+    """`unary` of `x.float()`."""
+    in_fp32 = cast(tape, x, FP32_BYTES)
+    found = unary(tape, in_fp32)
+    tape.drop(in_fp32)
     return found
 
 
 def unary_by_result(tape: Tape, x: Value) -> Value:
-    """An activation whose derivative reads its result (tanh, sigmoid, relu, exp)."""
+    """An activation function whose derivative reads its result (tanh, sigmoid, relu, exp)."""
     found = tape.new(x.extent, x.width)
     tape.node((found,), (x,), (found,))
     return found
@@ -117,9 +117,9 @@ def dropout(tape: Tape, x: Value) -> Value:
     return found
 
 
-def part(tape: Tape, x: Value, extent: str) -> Value:
+def slice_of(tape: Tape, x: Value, extent: str) -> Value:
     """A slice: a view whose gradient is padded to the whole with zeros."""
-    x.storage.holders += 1
+    x.storage.references += 1
     found = Value(x.storage, extent, x.width, x.requires_grad)
     tape.node((found,), (x,))
     return found
@@ -127,13 +127,13 @@ def part(tape: Tape, x: Value, extent: str) -> Value:
 
 def split(tape: Tape, x: Value, extents: tuple[str, ...]) -> tuple[Value, ...]:
     """`chunk` / `split`: views; their gradients are joined into one tensor."""
-    x.storage.holders += len(extents)
+    x.storage.references += len(extents)
     found = tuple(Value(x.storage, extent, x.width, x.requires_grad) for extent in extents)
     tape.node(found, (x,))
     return found
 
 
-def join(tape: Tape, parts: tuple[Value, ...], extent: str) -> Value:
+def concat(tape: Tape, parts: tuple[Value, ...], extent: str) -> Value:
     """`cat`: a new tensor; gradients are views."""
     found = tape.new(extent, parts[0].width)
     tape.node((found,), parts, aliases=True)
@@ -148,47 +148,47 @@ def matmul(tape: Tape, a: Value, b: Value, extent: str) -> Value:
     return found
 
 
-def product(tape: Tape, a: Value, b: Value, extent: str, half: int) -> Value:
-    """`matmul` as autocast runs it: both factors in its dtype. `half`: its bytes, 0 without autocast."""
-    operands = [cast(tape, x, half or x.width) for x in (a, b)]
+def autocast_matmul(tape: Tape, a: Value, b: Value, extent: str, autocast_width: int) -> Value:
+    """`matmul` as autocast runs it: both factors in its dtype. `autocast_width`: bytes of its elements, 0 without."""
+    operands = [cast(tape, x, autocast_width or x.width) for x in (a, b)]
     found = matmul(tape, operands[0], operands[1], extent)
     tape.drop(*operands)
     return found
 
 
-def linear(tape: Tape, x: Value, weight: Weight, extent: str, half: int = 0) -> Value:
-    """`x @ weight.T`. `half`: bytes of autocast's dtype, 0 without autocast.
+def linear(tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width: int = 0) -> Value:
+    """`x @ weight.T`. `autocast_width`: bytes of an element in autocast's dtype, 0 without autocast.
 
     The input is saved only for the weight's gradient, the weight (or its cast) for the input's.
     A 4-bit or 8-bit base weight is dequantised inside the op, forward and backward (bitsandbytes 0.50.2
-    autograd/_functions.py, MatMul4Bit), and the result takes the dtype of the input as it came, fp32 behind fp32 norms
-    (nn/modules.py, Linear4bit.forward: `.to(inp_dtype)`).
+    autograd/_functions.py, MatMul4Bit), and the result takes the dtype of the input before its cast, fp32 after fp32
+    norms (nn/modules.py, Linear4bit.forward: `.to(inp_dtype)`).
     """
-    given = cast(tape, x, half or x.width)
-    held = _operand(tape, weight, given.width)
-    saved: list[Value | Storage] = [given] if weight.trains else []
-    if held is not None and given.requires_grad:
-        saved.append(held)
-    found = tape.new(extent, given.width)
-    gradients = (WeightGradient(weight.extent, given.width, weight.width),) if weight.trains else ()
-    dequantized = ((weight.extent, given.width),) if weight.quantized else ()
+    operand = cast(tape, x, autocast_width or x.width)
+    weight_copy = _cast_weight(tape, weight, operand.width)
+    saved: list[Value | Storage] = [operand] if weight.trainable else []
+    if weight_copy is not None and operand.requires_grad:
+        saved.append(weight_copy)
+    found = tape.new(extent, operand.width)
+    gradients = (ParameterGradient(weight.extent, operand.width, weight.width),) if weight.trainable else ()
+    dequantized = ((weight.extent, operand.width),) if weight.quantized else ()
     if dequantized:
         tape.spike(*dequantized)
-    tape.node((found,), (given,), saved, dequantized, weights=gradients)
-    tape.drop(given)
-    if held is not None and not weight.trains:
-        tape.release(held)
-    return _as_given(tape, found, x.width) if weight.quantized else found
+    tape.node((found,), (operand,), saved, dequantized, weights=gradients)
+    tape.drop(operand)
+    if weight_copy is not None and not weight.trainable:
+        tape.release(weight_copy)
+    return _in_input_dtype(tape, found, x.width) if weight.quantized else found
 
 
-def _as_given(tape: Tape, product: Value, width: int) -> Value:
-    found = cast(tape, product, width)
-    tape.drop(product)
+def _in_input_dtype(tape: Tape, autocast_matmul: Value, width: int) -> Value:
+    found = cast(tape, autocast_matmul, width)
+    tape.drop(autocast_matmul)
     return found
 
 
-def _operand(tape: Tape, weight: Weight, width: int) -> Storage | None:
-    """The copy of a weight that the product reads, None when it reads the parameter itself."""
+def _cast_weight(tape: Tape, weight: Parameter, width: int) -> Storage | None:
+    """The cast copy of a weight that the product reads; None when it reads the parameter itself."""
     if weight.quantized or weight.width == width:
         return None
     return tape.cached_cast(weight, width)

@@ -7,39 +7,40 @@ from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 
 
 class Profile(NamedTuple):
-    """Live bytes of one segment, to be evaluated for a batch and model size.
+    """What one segment holds, to be evaluated in bytes for a batch and model size (`TensorBytes`).
 
-    PeakCandidates are candidates for a peak, counted from what earlier segments hold, with the segment's own input
-    included. `held_forward` is what stays until the forward ends (autocast's cached casts included), `held`
-    what stays until the backward comes; neither includes the output. `after` is what stays when the backward
-    is done: the input's gradient and the parameters' gradients.
+    `forward` and `backward` are candidates for the peak of each direction, the segment's input included. The others are
+    one live set each, without the segment's output: `live_in_forward` stays until the forward of the model ends
+    (autocast's cached casts included), `live_until_backward` until the segment's backward begins, and
+    `live_after_backward` is left by that: gradients of the input and of the parameters.
     """
 
     forward: PeakCandidates
-    held_forward: PeakCandidates
-    held: PeakCandidates
+    live_in_forward: PeakCandidates
+    live_until_backward: PeakCandidates
     backward: PeakCandidates
-    after: PeakCandidates
+    live_after_backward: PeakCandidates
     width: int = 0  # bytes of one element of a layer's output
 
 
-class Mode(NamedTuple):
-    """`checkpoint`: the layer is recomputed. `reentrant`: its outputs and input stay alive while it is."""
+class LayerMode(NamedTuple):
+    """How a layer runs. `checkpoint`: activation checkpointing recomputes it. `reentrant`: as `torch.utils.checkpoint`
+    with `use_reentrant=True`, where input and output stay alive during the recomputation."""
 
     width: int  # bytes of one element of the residual stream
     input_needs_gradient: bool = True
     checkpoint: bool = False
     reentrant: bool = True
-    offload: bool = False  # the kept input waits in host memory
+    offload: bool = False  # the saved input waits in host memory
 
 
-def finish(tape: Tape, output: Value) -> Profile:
-    """Close a recording whose input was let go: run its backward and pack the moments."""
-    forward = tape.take_moments()
-    held_forward = tape.now(minus=output)
+def finish_profile(tape: Tape, output: Value) -> Profile:
+    """End a recording whose input was dropped: leave autocast and run the backward from `output`."""
+    forward = tape.take_peaks()
+    live_in_forward = tape.live_now(minus=output)
     tape.end_autocast()
-    held = tape.now(minus=output)
+    live_until_backward = tape.live_now(minus=output)
     tape.drop(output)
-    tape.take_moments()
+    tape.take_peaks()
     tape.backward(output)
-    return Profile(forward, held_forward, held, tape.take_moments(), tape.now(), output.width)
+    return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now(), output.width)

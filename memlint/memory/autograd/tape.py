@@ -1,14 +1,18 @@
-"""A record of one segment of forward code, as autograd keeps it, and its backward.
+"""Records what PyTorch's autograd keeps alive while a segment of forward code and its backward run.
 
-Blocks (norms, projections, attention, ...) are written as calls on a `Tape`, in the order in which the
-framework runs them. The tape follows PyTorch's rules: a tensor lives while Python code holds it or a
-node saved it; a node saves what the gradients it must produce need; backward runs the nodes in reverse,
-holds the incoming gradient, the saved tensors and the produced gradients together, and frees the first
-two when the node is done (torch 2.13 torch/csrc/autograd/engine.cpp, call_function).
+The code of a segment (norms, projections, attention, ...) is written as calls on a `Tape`, in the order in which the
+framework runs it. The tape follows PyTorch's rules:
 
-Sizes stay symbolic: a tensor is `extent` (the name of an element count) times `width` (bytes an element),
-and the live set is one integer with a counter field per such pair. So one recording serves every batch,
-length and model size with the same structure.
+- A tensor lives while Python code holds it or a node of the graph saved it.
+- A node saves what it needs for the gradients that it must produce.
+- Backward runs the nodes in reverse. While a node runs, its incoming gradient, the tensors that it saved and the
+  gradients that it produces are alive together. The first two are freed when it is done (torch 2.13
+  torch/csrc/autograd/engine.cpp, call_function).
+
+Sizes stay symbolic, so that one recording serves every batch size, length and model size of the same structure. The
+size of a tensor is a `TensorSize`: `extent` (the name of an element count) times `width` (bytes of an element). A live
+set says how many tensors of each size are alive. It is one integer with a counter of 16 bits for each size, so that
+allocating a tensor is an addition and freeing it a subtraction.
 """
 
 from __future__ import annotations
@@ -20,27 +24,27 @@ from struct import unpack
 
 from memlint._record import NamedTuple
 
-_FIELD = 16  # bits of one counter; its top bit is the guard of comparisons
-_MASK = (1 << _FIELD) - 1
+_COUNTER_BITS = 16  # of one counter; its top bit is left free for comparisons
+_COUNTER_MASK = (1 << _COUNTER_BITS) - 1
 
-# Extents that stand for gradients which stay after backward; the engine may keep them elsewhere.
-KEPT = "kept:"
-# Extents of memory that a kernel allocates for itself.
-KERNEL = "kernel:"
+# Prefix of extents of parameters' gradients: they stay after backward, and an engine may store them elsewhere.
+KEPT_GRADIENT = "kept:"
+# Prefix of extents of memory that a kernel allocates for itself.
+KERNEL_MEMORY = "kernel:"
 
 
 class Storage:
-    """One allocation: its counter increment and how many holders it has."""
+    """One allocation. It is freed with its last reference. `increment`: what it adds to a live set."""
 
-    __slots__ = ("holders", "unit")
+    __slots__ = ("increment", "references")
 
-    def __init__(self, unit: int) -> None:
-        self.unit = unit
-        self.holders = 1
+    def __init__(self, increment: int) -> None:
+        self.increment = increment
+        self.references = 1
 
 
 class Value:
-    """A tensor handle: views share a `storage`, each with a gradient of its own."""
+    """A tensor. Views share a `storage`; each has a gradient of its own."""
 
     __slots__ = ("extent", "gradient", "requires_grad", "storage", "width")
 
@@ -53,60 +57,68 @@ class Value:
 
     @classmethod
     def external(cls, extent: str, width: int) -> Value:
-        """A tensor that someone else counts."""
+        """A tensor whose memory is counted elsewhere."""
         return cls(Storage(0), extent, width, False)
 
 
-class Weight(NamedTuple):
-    """A parameter as an op sees it. `extent` names its element count."""
+class Parameter(NamedTuple):
+    """A parameter as an op sees it. `extent` names its element count; `width` is bytes of an element."""
 
     extent: str
     width: int
-    trains: bool = False
+    trainable: bool = False
     quantized: bool = False
     adapted: bool = False  # stacked experts with an adapter folded in
 
 
-class WeightGradient(NamedTuple):
-    """Gradient of a parameter: computed in `computed` bytes an element, kept in `kept`."""
+class ParameterGradient(NamedTuple):
+    """The gradient of a parameter: bytes of an element as it is computed, and as it is accumulated."""
 
     extent: str
-    computed: int
-    kept: int
+    computed_width: int
+    kept_width: int
 
 
 class Node(NamedTuple):
-    """What backward does for one op."""
+    """A node of autograd's graph: what backward does for one op.
+
+    `temporaries` are increments of live sets. `aliases`: the gradient passes through without a new tensor, or is
+    written over a saved tensor. `gradient_width`: bytes of an element in which gradients are computed before they are
+    cast to their tensor's dtype; 0 = that dtype.
+    """
 
     outputs: tuple[Value, ...]
     inputs: tuple[Value, ...]
     saved: tuple[Storage, ...]
     temporaries: tuple[int, ...]
-    aliases: bool  # the gradient passes through without a new tensor, or takes the place of what was saved
-    weights: tuple[WeightGradient, ...]
-    computed: int  # bytes an element in which gradients are computed before they take their tensor's dtype; 0 = its own
-    over_arriving: bool = False  # with `aliases`: in place of the arriving gradient, whatever was saved
+    aliases: bool
+    weights: tuple[ParameterGradient, ...]
+    gradient_width: int
+    over_incoming: bool = False  # with `aliases`: written over the incoming gradient, whatever was saved
 
 
-class Unit(NamedTuple):
-    """A size that tensors of a recording have: `name` counts its elements, `kept` gradients may live elsewhere."""
+class TensorSize(NamedTuple):
+    """The size of tensors in a recording. `name` is the extent without its prefix; `kept_gradient`: a parameter's
+    gradient, which an engine may store elsewhere."""
 
     extent: str
     width: int
     name: str
-    kept: bool
+    kept_gradient: bool
 
 
 class PeakCandidates(NamedTuple):
-    """Live sets as counts of `units`; `packed` holds one per moment, a counter a unit (see `counters`).
+    """Live sets that may be the largest: each counts tensors by `tensor_sizes`.
 
-    `units` is the recording's own list, the same for all of its moments, so that it is sized once. For arithmetic, the
-    moments follow one another as changes (four to five times fewer terms than they have): `pick` takes the units that
-    change from all of them, `numbers` says by how much, and `ends` where each moment's changes end. Within a moment
-    what goes comes before what is new, so no partial sum exceeds the moments on both sides.
+    `packed` holds the live sets as integers (see `counters`). `tensor_sizes` is the recording's own list, the same for
+    all of its live sets, so that bytes are computed once for each size.
+
+    To add up bytes, the live sets are stored once more as changes from one to the next, which are four to five times
+    fewer terms: `pick` selects the sizes that change, `numbers` says by how many tensors, `ends` where the changes of
+    each live set end. Frees come before allocations, so that no partial sum exceeds the live sets on both sides.
     """
 
-    units: Sequence[Unit]
+    tensor_sizes: Sequence[TensorSize]
     packed: tuple[int, ...]
     pick: Callable[[Sequence[int]], tuple[int, ...]]
     numbers: tuple[int, ...]
@@ -114,58 +126,63 @@ class PeakCandidates(NamedTuple):
 
 
 class Tape:
-    """One recording. `in_place`: gradients of a tensor with several readers are summed in place."""
+    """One recording.
+
+    `grad`: whether autograd records. `in_place`: whether gradients of a tensor with several readers are summed in
+    place, as on CUDA; on fake tensors they are not.
+    """
 
     def __init__(self, grad: bool = True, in_place: bool = True) -> None:
         self.grad = grad
         self.in_place = in_place
-        self.live = 0
-        self.moments: set[int] = set()
+        self.live = 0  # the live set now
+        self.live_sets: set[int] = set()  # those seen since the last `take_peaks`
         self.nodes: list[Node] = []
-        self._units: dict[tuple[str, int], int] = {}
-        self._listed: list[Unit] = []
+        self._increments: dict[tuple[str, int], int] = {}
+        self._tensor_sizes: list[TensorSize] = []
         self._cast_weights: dict[str, Storage] = {}
 
     # -- allocation -------------------------------------------------------------------------
 
-    def unit(self, extent: str, width: int) -> int:
-        """The increment that stands for one tensor of this size."""
+    def increment(self, extent: str, width: int) -> int:
+        """What one tensor of this size adds to a live set."""
         key = (extent, width)
-        found = self._units.get(key)
+        found = self._increments.get(key)
         if found is None:
-            found = self._units[key] = 1 << (_FIELD * len(self._units))
-            name = extent.removeprefix(KEPT).removeprefix(KERNEL)
-            self._listed.append(Unit(extent, width, name, extent.startswith(KEPT)))
+            found = self._increments[key] = 1 << (_COUNTER_BITS * len(self._increments))
+            name = extent.removeprefix(KEPT_GRADIENT).removeprefix(KERNEL_MEMORY)
+            self._tensor_sizes.append(TensorSize(extent, width, name, extent.startswith(KEPT_GRADIENT)))
         return found
 
     def new(self, extent: str, width: int, requires_grad: bool = False) -> Value:
-        """Allocate a tensor that the running code holds."""
-        storage = Storage(self.unit(extent, width))
-        self.live += storage.unit
+        """Allocate a tensor, which Python code holds until `drop`."""
+        storage = Storage(self.increment(extent, width))
+        self.live += storage.increment
         return Value(storage, extent, width, requires_grad and self.grad)
 
     def view(self, value: Value, extent: str | None = None) -> Value:
-        """Another handle on the same memory, whose gradient passes back without a copy."""
-        value.storage.holders += 1
+        """A view of `value`. Its gradient passes back without a copy."""
+        value.storage.references += 1
         found = Value(value.storage, extent or value.extent, value.width, value.requires_grad)
         if value.requires_grad and self.grad:
             self.nodes.append(Node((found,), (value,), (), (), True, (), 0))
         return found
 
     def drop(self, *values: Value) -> None:
-        """The running code lets go of its handles."""
+        """Python code no longer holds these tensors."""
         for value in values:
             self.release(value.storage)
 
     def release(self, storage: Storage) -> None:
-        storage.holders -= 1
-        if storage.holders == 0:
-            self.moments.add(self.live)
-            self.live -= storage.unit
+        """One reference less; the last one frees the storage."""
+        storage.references -= 1
+        if storage.references == 0:
+            self.live_sets.add(self.live)
+            self.live -= storage.increment
 
     def spike(self, *sizes: tuple[str, int]) -> None:
-        """Memory that lives only inside one op."""
-        self.moments.add(self.live + sum(self.unit(extent, width) for extent, width in sizes))
+        """Tensors of these sizes (extent, width) live only inside of one op."""
+        self.live_sets.add(self.live + sum(self.increment(extent, width) for extent, width in sizes))
 
     # -- recording --------------------------------------------------------------------------
 
@@ -176,73 +193,79 @@ class Tape:
         saved: Iterable[Value | Storage] = (),
         temporaries: tuple[tuple[str, int], ...] = (),
         aliases: bool = False,
-        weights: tuple[WeightGradient, ...] = (),
-        computed: int = 0,
-        over_arriving: bool = False,
-        late: tuple[tuple[str, int], ...] = (),
+        weights: tuple[ParameterGradient, ...] = (),
+        gradient_width: int = 0,
+        over_incoming: bool = False,
+        after_temporaries: tuple[tuple[str, int], ...] = (),
     ) -> None:
-        """Record an op; does nothing when no gradient can flow. `late`: gradients made when `temporaries` are gone."""
-        wanting = tuple(value for value in inputs if value.requires_grad)
-        if not self.grad or not (wanting or weights):
+        """Record an op, see `Node`. Does nothing where nothing needs a gradient. Sizes are (extent, width).
+
+        `after_temporaries`: gradients that are allocated only when the temporaries are freed.
+        """
+        differentiable = tuple(value for value in inputs if value.requires_grad)
+        if not self.grad or not (differentiable or weights):
             return
-        held = tuple(value if isinstance(value, Storage) else value.storage for value in saved)
-        for storage in held:
-            storage.holders += 1
+        storages = tuple(value if isinstance(value, Storage) else value.storage for value in saved)
+        for storage in storages:
+            storage.references += 1
         for value in outputs:
             value.requires_grad = True
-        units = tuple(self.unit(extent, width) for extent, width in temporaries)
-        units += tuple(-self.unit(extent, width) for extent, width in late)
-        self.nodes.append(Node(outputs, wanting, held, units, aliases, weights, computed, over_arriving))
+        extra = tuple(self.increment(extent, width) for extent, width in temporaries)
+        extra += tuple(-self.increment(extent, width) for extent, width in after_temporaries)
+        self.nodes.append(
+            Node(outputs, differentiable, storages, extra, aliases, weights, gradient_width, over_incoming)
+        )
 
-    def cached_cast(self, weight: Weight, width: int) -> Storage:
+    def cached_cast(self, weight: Parameter, width: int) -> Storage:
         """The half-precision copy of a parameter under autocast.
 
         Copies of trainable fp32 parameters stay in autocast's cache (torch 2.13 aten/src/ATen/autocast_mode.cpp,
-        cached_cast); what stays until the context ends is let go by `end_autocast`.
+        cached_cast) until `end_autocast`.
         """
         found = self._cast_weights.get(weight.extent)
         if found is None:
-            found = Storage(self.unit(weight.extent, width))
-            self.live += found.unit
-            if weight.trains:
+            found = Storage(self.increment(weight.extent, width))
+            self.live += found.increment
+            if weight.trainable:
                 self._cast_weights[weight.extent] = found
         return found
 
     def end_autocast(self) -> None:
-        """Leave the autocast context: its cache is cleared."""
+        """Leave the autocast context, which clears its cache."""
         for storage in self._cast_weights.values():
             self.release(storage)
         self._cast_weights.clear()
 
     # -- backward ---------------------------------------------------------------------------
 
-    def arriving(self, output: Value) -> Storage:
-        """The gradient of `output`, which the segment above left; every moment so far is counted with it."""
-        gradient = Storage(self.unit(output.extent, output.width))
-        self.live += gradient.unit
-        self.moments = {moment + gradient.unit for moment in self.moments}
+    def incoming_gradient(self, output: Value) -> Storage:
+        """The gradient of `output`, which the next segment produced. All live sets so far are counted with it."""
+        gradient = Storage(self.increment(output.extent, output.width))
+        self.live += gradient.increment
+        self.live_sets = {live + gradient.increment for live in self.live_sets}
         return gradient
 
     def backward(self, output: Value, gradient: Storage | None = None) -> None:
-        """Run the recorded nodes in reverse from `output`'s gradient (allocated here unless given)."""
+        """Run the recorded nodes in reverse, from the gradient of `output` (allocated here unless given)."""
         if gradient is None:
-            gradient = self.arriving(output)
+            gradient = self.incoming_gradient(output)
         output.gradient = gradient
-        self.moments.add(self.live)
+        self.live_sets.add(self.live)
         for node in reversed(self.nodes):
             self._run(node)
-        self.moments.add(self.live)
+        self.live_sets.add(self.live)
         self.nodes.clear()
 
     def _run(self, node: Node) -> None:
-        arrived = [value.gradient for value in node.outputs if value.gradient is not None]
+        incoming = [value.gradient for value in node.outputs if value.gradient is not None]
         produced: list[tuple[Value, Storage]] = []
-        if arrived:
-            produced = self._gradients(node, arrived[0])
-            weights = [(entry, Storage(self.unit(entry.extent, entry.computed))) for entry in node.weights]
-            self.live += sum(storage.unit for _, storage in weights)
-            self.moments.update((self.live, self.live + sum(node.temporaries)))
-            # casts happen while the node still has what it saved and what arrived (engine.cpp, validate_outputs)
+        if incoming:
+            produced = self._gradients(node, incoming[0])
+            weights = [(entry, Storage(self.increment(entry.extent, entry.computed_width))) for entry in node.weights]
+            self.live += sum(storage.increment for _, storage in weights)
+            self.live_sets.update((self.live, self.live + sum(node.temporaries)))
+            # casts happen while the node still has what it saved and its incoming gradient (engine.cpp,
+            # validate_outputs)
             produced = [(value, self._in_dtype_of(value, gradient)) for value, gradient in produced]
         for storage in node.saved:
             self.release(storage)
@@ -250,7 +273,7 @@ class Tape:
             if value.gradient is not None:
                 self.release(value.gradient)
                 value.gradient = None
-        if arrived:
+        if incoming:
             for entry, storage in weights:
                 self._keep(entry, storage)
         for value, gradient in produced:
@@ -258,127 +281,127 @@ class Tape:
 
     def _in_dtype_of(self, value: Value, gradient: Storage) -> Storage:
         """The engine casts a gradient to its tensor's dtype after the node (validate_outputs)."""
-        wanted = self.unit(value.extent, value.width)
-        if gradient.unit == wanted or gradient.unit not in self._promoted(value):
+        wanted = self.increment(value.extent, value.width)
+        if gradient.increment == wanted or gradient.increment not in self._other_dtypes(value):
             return gradient
         cast = Storage(wanted)
         self.live += wanted
-        self.moments.add(self.live)
+        self.live_sets.add(self.live)
         self.release(gradient)
         return cast
 
-    def _promoted(self, value: Value) -> tuple[int, ...]:
-        return tuple(self._units.get((value.extent, width), 0) for width in (2, 4) if width != value.width)
+    def _other_dtypes(self, value: Value) -> tuple[int, ...]:
+        return tuple(self._increments.get((value.extent, width), 0) for width in (2, 4) if width != value.width)
 
-    def _gradients(self, node: Node, arriving: Storage) -> list[tuple[Value, Storage]]:
+    def _gradients(self, node: Node, incoming: Storage) -> list[tuple[Value, Storage]]:
         produced = []
-        taken = () if node.over_arriving else node.saved
+        reused = () if node.over_incoming else node.saved
         for index, value in enumerate(node.inputs):
-            width = node.computed or value.width
+            width = node.gradient_width or value.width
             if node.aliases:
-                passed = taken[min(index, len(taken) - 1)] if taken else arriving
-                passed.holders += 1
+                passed = reused[min(index, len(reused) - 1)] if reused else incoming
+                passed.references += 1
                 produced.append((value, passed))
                 continue
-            gradient = Storage(self.unit(value.extent, width))
-            self.live += gradient.unit
+            gradient = Storage(self.increment(value.extent, width))
+            self.live += gradient.increment
             produced.append((value, gradient))
         return produced
 
-    def _keep(self, entry: WeightGradient, storage: Storage) -> None:
-        """A parameter's gradient arrives at its leaf: cast to the parameter's dtype, then kept."""
-        if entry.computed != entry.kept:
-            self.live += self.unit(entry.extent, entry.kept)
-            self.release(storage)
-        else:
-            self.moments.add(self.live)
-            self.live -= storage.unit
-            self.live += self.unit(KEPT + entry.extent, entry.kept)
+    def _keep(self, entry: ParameterGradient, storage: Storage) -> None:
+        """A parameter's gradient arrives at its leaf: it is cast to the parameter's dtype, then kept."""
+        kept = self.increment(KEPT_GRADIENT + entry.extent, entry.kept_width)
+        if entry.computed_width == entry.kept_width:
+            self.live_sets.add(self.live)
+            self.live += kept - storage.increment
             return
-        self.moments.add(self.live)
-        self.live += self.unit(KEPT + entry.extent, entry.kept) - self.unit(entry.extent, entry.kept)
+        cast = self.increment(entry.extent, entry.kept_width)
+        self.live += cast
+        self.release(storage)
+        self.live_sets.add(self.live)
+        self.live += kept - cast
 
     def _accumulate(self, value: Value, gradient: Storage) -> None:
         old = value.gradient
         if old is None:
             value.gradient = gradient
             return
-        if self.in_place and old.holders == 1:
+        if self.in_place and old.references == 1:
             self.release(gradient)
             return
-        total = Storage(self.unit(value.extent, value.width))
-        self.live += total.unit
-        self.moments.add(self.live)
+        total = Storage(self.increment(value.extent, value.width))
+        self.live += total.increment
+        self.live_sets.add(self.live)
         self.release(old)
         self.release(gradient)
         value.gradient = total
 
     # -- results ----------------------------------------------------------------------------
 
-    def take_moments(self) -> PeakCandidates:
-        """The peaks since the last call, without those that another one dominates."""
-        guard = _lowest_bits(len(self._units)) << (_FIELD - 1)
+    def take_peaks(self) -> PeakCandidates:
+        """The live sets since the last call, without those that have no more of any tensor than another one."""
+        guard = _lowest_bits(len(self._increments)) << (_COUNTER_BITS - 1)
         front: list[int] = []
-        guarded: list[int] = []  # the same with the guards set
-        self.moments.add(self.live)
-        for moment in sorted(self.moments, key=_weight, reverse=True):
-            if not any((other - moment) & guard == guard for other in guarded):
-                front.append(moment)
-                guarded.append(moment | guard)
-        self.moments = set()
+        guarded: list[int] = []  # the same with the top bit of each counter set
+        self.live_sets.add(self.live)
+        for live in sorted(self.live_sets, key=_tensor_count, reverse=True):
+            if not any((other - live) & guard == guard for other in guarded):
+                front.append(live)
+                guarded.append(live | guard)
+        self.live_sets = set()
         return self._pack(front)
 
-    def now(self, minus: Value | None = None) -> PeakCandidates:
-        """What is live now, without `minus`."""
-        return self._pack([self.live - (minus.storage.unit if minus is not None else 0)])
+    def live_now(self, minus: Value | None = None) -> PeakCandidates:
+        """What is alive now, without `minus`."""
+        return self._pack([self.live - (minus.storage.increment if minus is not None else 0)])
 
-    def _pack(self, moments: list[int]) -> PeakCandidates:
-        ordered = _in_order(moments, len(self._units))
+    def _pack(self, live_sets: list[int]) -> PeakCandidates:
+        ordered = _by_similarity(live_sets, len(self._increments))
         rows = [sorted(_difference(*pair), key=itemgetter(1)) for pair in zip((0, *ordered), ordered)]
         changes = [change for row in rows for change in row] + [(0, 0), (0, 0)]  # `itemgetter` of one gives no tuple
         pick = itemgetter(*[index for index, _ in changes])
         ends = tuple(accumulate(len(row) for row in rows))
-        return PeakCandidates(self._listed, tuple(ordered), pick, tuple(number for _, number in changes), ends)
+        return PeakCandidates(self._tensor_sizes, tuple(ordered), pick, tuple(number for _, number in changes), ends)
 
 
-def counters(packed: int, units: int = 0) -> tuple[int, ...]:
-    """How many tensors of each unit a live set has; at least `units` of them."""
-    count = max(units, -(-packed.bit_length() // _FIELD))
+def counters(packed: int, sizes: int = 0) -> tuple[int, ...]:
+    """How many tensors of each size a live set has; counters for at least `sizes` sizes."""
+    count = max(sizes, -(-packed.bit_length() // _COUNTER_BITS))
     return unpack(f"<{count}H", packed.to_bytes(2 * count, "little"))
 
 
-def _weight(packed: int) -> int:
+def _tensor_count(packed: int) -> int:
     """Sum of the counters (2^16 is 1 modulo 2^16 - 1; a live set has far fewer tensors than that)."""
-    return packed % _MASK
+    return packed % _COUNTER_MASK
 
 
-def _lowest_bits(units: int) -> int:
+def _lowest_bits(sizes: int) -> int:
     """The lowest bit of each counter."""
-    return ((1 << (_FIELD * units)) - 1) // _MASK
+    return ((1 << (_COUNTER_BITS * sizes)) - 1) // _COUNTER_MASK
 
 
-def _in_order(moments: list[int], units: int) -> list[int]:
-    """Each time the moment of which the fewest counters differ from the last's."""
-    lowest = _lowest_bits(units)
-    left = list(moments)
+def _by_similarity(live_sets: list[int], sizes: int) -> list[int]:
+    """The live sets in such an order that few counters differ from one to the next (nearest neighbour first)."""
+    lowest = _lowest_bits(sizes)
+    remaining = list(live_sets)
     found: list[int] = []
     last = 0
-    while left:
-        steps = []
-        for moment in left:
-            folded = last ^ moment
+    while remaining:
+        differing = []
+        for live in remaining:
+            folded = last ^ live
             folded |= folded >> 8
             folded |= folded >> 4
             folded |= folded >> 2
             folded |= folded >> 1
-            steps.append((folded & lowest).bit_count())
-        last = left.pop(steps.index(min(steps)))
+            differing.append((folded & lowest).bit_count())
+        last = remaining.pop(differing.index(min(differing)))
         found.append(last)
     return found
 
 
 def _difference(before: int, after: int) -> list[tuple[int, int]]:
-    """(unit index, by how much) where two live sets differ."""
-    units = -(-max(before, after).bit_length() // _FIELD)
-    both = zip(counters(before, units), counters(after, units))
+    """(index of a size, by how many tensors) where two live sets differ."""
+    sizes = -(-max(before, after).bit_length() // _COUNTER_BITS)
+    both = zip(counters(before, sizes), counters(after, sizes))
     return [(index, new - old) for index, (old, new) in enumerate(both) if new != old]

@@ -1,4 +1,9 @@
-"""The walk over a model's segments: forward from first to last, backward from last to first."""
+"""The peak of a training step: forward through the segments of a model from first to last, then backward.
+
+Each segment (the embedding, a decoder layer, the head, ...) was recorded once, see `Profile`. The walk adds up what
+earlier segments saved, what the segment itself holds at its peak, the parameters that are gathered for it, and the
+gradients that later segments left. All figures are bytes beyond the resident state (weights, optimizer states).
+"""
 
 from __future__ import annotations
 
@@ -8,172 +13,190 @@ from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KEPT, KERNEL, PeakCandidates, counters
+from memlint.memory.autograd.tape import KEPT_GRADIENT, KERNEL_MEMORY, PeakCandidates, counters
 from memlint.memory.storage import ALIGNMENT, rounded
 
 _LOW_BITS = ALIGNMENT - 1
 
 
-class Sizes:
-    """Bytes of a tape's tensors. `counts`: elements by extent; `keeps`: parameter gradients stay with autograd."""
+class TensorBytes:
+    """Bytes of the tensors of a recording, for one model, batch and length.
 
-    __slots__ = ("_bytes", "_largest", "counts", "keeps")
+    `counts`: number of elements by extent. `keeps_gradients`: parameters' gradients stay where autograd made them;
+    else an engine stores them elsewhere, and they count nothing here.
+    """
 
-    def __init__(self, counts: dict[str, int], keeps: bool) -> None:
+    __slots__ = ("_bytes", "_peaks", "counts", "keeps_gradients")
+
+    def __init__(self, counts: dict[str, int], keeps_gradients: bool) -> None:
         self.counts = counts
-        self.keeps = keeps
+        self.keeps_gradients = keeps_gradients
         self._bytes: dict[int, list[int]] = {}
-        self._largest: dict[int, int] = {}
+        self._peaks: dict[int, int] = {}
 
     def of(self, extent: str, width: int) -> int:
         """Bytes of one tensor."""
         return rounded(self.counts[extent] * width)
 
-    def listed(self, moments: PeakCandidates) -> list[int]:
-        """Bytes of all units of a recording, as the allocator rounds them; profiles outlive `Sizes`, so their identity
-        is a key."""
-        found = self._bytes.get(id(moments.units))
+    def by_size(self, candidates: PeakCandidates) -> list[int]:
+        """Bytes of a tensor of each size of the recording, as the allocator rounds them.
+
+        Profiles outlive `TensorBytes`, so that the identity of their parts can be a key.
+        """
+        found = self._bytes.get(id(candidates.tensor_sizes))
         if found is None:
-            counts, keeps = self.counts, self.keeps
+            counts, keeps = self.counts, self.keeps_gradients
             found = [
-                (counts[name] * width + _LOW_BITS) & ~_LOW_BITS if keeps or not kept else 0
-                for _, width, name, kept in moments.units
+                (counts[name] * width + _LOW_BITS) & ~_LOW_BITS if keeps or not is_gradient else 0
+                for _, width, name, is_gradient in candidates.tensor_sizes
             ]
-            self._bytes[id(moments.units)] = found
+            self._bytes[id(candidates.tensor_sizes)] = found
         return found
 
-    def largest(self, moments: PeakCandidates) -> int:
-        """Bytes of the largest moment."""
-        found = self._largest.get(id(moments))
+    def peak(self, candidates: PeakCandidates) -> int:
+        """Bytes of the largest of the live sets."""
+        found = self._peaks.get(id(candidates))
         if found is None:
-            units = self.listed(moments)
-            found = max(accumulate(map(mul, moments.pick(units), moments.numbers))) if units else 0
-            self._largest[id(moments)] = found
+            sizes = self.by_size(candidates)
+            found = max(accumulate(map(mul, candidates.pick(sizes), candidates.numbers))) if sizes else 0
+            self._peaks[id(candidates)] = found
         return found
 
-    def parts(self, moments: PeakCandidates) -> dict[str, int]:
-        """The largest moment by component: gradients, temporaries, logits, activations."""
-        units = self.listed(moments)
-        levels = [0, *accumulate(map(mul, moments.pick(units), moments.numbers))]
-        totals = [levels[end] for end in moments.ends]
+    def peak_components(self, candidates: PeakCandidates) -> dict[str, int]:
+        """Bytes of the largest live set by component: gradients, temporaries, logits, activations."""
+        sizes = self.by_size(candidates)
+        levels = [0, *accumulate(map(mul, candidates.pick(sizes), candidates.numbers))]
+        totals = [levels[end] for end in candidates.ends]
         found = dict.fromkeys(("activations", "logits", "gradients", "temporaries"), 0)
-        for index, number in enumerate(counters(moments.packed[totals.index(max(totals))])):
+        for index, number in enumerate(counters(candidates.packed[totals.index(max(totals))])):
             if number:
-                found[component(moments.units[index].extent)] += units[index] * number
+                found[component(candidates.tensor_sizes[index].extent)] += sizes[index] * number
         return found
 
 
 def component(extent: str) -> str:
-    """The component that an extent belongs to."""
-    if extent.startswith(KEPT):
+    """The component that tensors of this extent belong to."""
+    if extent.startswith(KEPT_GRADIENT):
         return "gradients"
-    if extent.startswith(KERNEL):
+    if extent.startswith(KERNEL_MEMORY):
         return "temporaries"
     return "logits" if extent.startswith("logits") else "activations"
 
 
 class Segment(NamedTuple):
-    """One unit of the walk and `repeat` - 1 equal ones behind it."""
+    """`repeat` equal units of the model, one after the other. The other numbers are bytes for one of them; those that
+    are named as in `UnitState` mean the same."""
 
     profile: Profile
-    sizes: Sizes
+    sizes: TensorBytes
     repeat: int = 1
     gathered_forward: int = 0
     gathered_backward: int = 0
     gradient_live: int = 0
     gradient_kept: int = 0
     gradient_end: int = 0
-    left_behind: int = 0  # activations that its backward does not free
-    waiting: int = 0  # activations of another segment that are there while it runs
+    kept_after_backward: int = 0  # activations that its backward does not free
+    concurrent_activations: int = 0  # of another segment, alive while this one runs
 
 
 class Peak(NamedTuple):
-    """The highest level of one direction and what it consists of, bytes beyond the resident state."""
+    """The peak of the forward or of the backward, and its components."""
 
     total: int
-    parts: dict[str, int]
+    components: dict[str, int]
 
 
-class Level(NamedTuple):
-    """A candidate for the peak: where it stands and what the walk held there."""
+class PeakPosition(NamedTuple):
+    """A candidate for the peak: the index of its segment, and what is alive outside of that segment."""
 
     total: int
     position: int
-    held: int
+    activations: int  # of other segments
     gradients: int
     gathered: int
-    ended: bool = False  # behind the segment's backward: nothing of its own is alive any more
+    after_backward: bool = False  # at the end of the segment's backward, when its own activations are freed
 
 
 class Walk(NamedTuple):
-    """What the walk found, bytes beyond the resident state. `held`: activations alive when the forward ends."""
+    """The peaks of a step."""
 
     forward: Peak
-    held: int
+    saved_activations: int  # alive between forward and backward
     backward: Peak
-    logits: int  # one fp32 tensor of all logits, 0 if never built
-    scores: int  # one layer's fp32 attention scores
+    logits: int  # one fp32 tensor of all logits, 0 if they are never built
+    scores: int  # the fp32 attention scores of one layer
 
 
 def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
-    """Peaks of the forward and the backward. `during_layers`: bytes that the model lets go of before its head."""
-    forward, held = _forward(segments, during_layers)
-    backward = _backward(segments, sum(held))
+    """Peaks of the forward and the backward. `during_layers`: bytes that the model frees before its head runs."""
+    forward, saved = _forward(segments, during_layers)
+    backward = _backward(segments, sum(saved))
     counts = segments[-1].sizes.counts
-    scores = max((part.sizes.counts.get("scores", 0) for part in segments), default=0)
+    scores = max((segment.sizes.counts.get("scores", 0) for segment in segments), default=0)
     return Walk(
         _peak(segments, forward, backward=False),
-        sum(held),
+        sum(saved),
         _peak(segments, backward, backward=True),
         4 * counts["logits"],
         4 * scores,
     )
 
 
-def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[Level, list[int]]:
-    best = Level(-1, 0, 0, 0, 0)
-    level = 0
-    held = []
-    for index, part in enumerate(segments):
-        stays = part.sizes.largest(part.profile.held_forward)
-        below = level + (part.repeat - 1) * stays + (during_layers if index < len(segments) - 1 else 0) + part.waiting
-        total = below + part.sizes.largest(part.profile.forward) + part.gathered_forward
+def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosition, list[int]]:
+    """The peak of the forward, and what each segment saves for the backward."""
+    best = PeakPosition(-1, 0, 0, 0, 0)
+    earlier = 0
+    saved = []
+    for index, segment in enumerate(segments):
+        sizes, profile = segment.sizes, segment.profile
+        own = sizes.peak(profile.live_in_forward)
+        others = earlier + (segment.repeat - 1) * own + segment.concurrent_activations
+        others += during_layers if index < len(segments) - 1 else 0
+        total = others + sizes.peak(profile.forward) + segment.gathered_forward
         if total > best.total:
-            best = Level(total, index, below, 0, part.gathered_forward)
-        level += part.repeat * stays
-        held.append(part.repeat * part.sizes.largest(part.profile.held))
-    return best, held
+            best = PeakPosition(total, index, others, 0, segment.gathered_forward)
+        earlier += segment.repeat * own
+        saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
+    return best, saved
 
 
-def _backward(segments: Sequence[Segment], held: int) -> Level:
-    best = Level(-1, 0, 0, 0, 0)
-    gradients = left = 0
+def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
+    """The peak of the backward. Of equal units, the first (most activations) and the last (most gradients) are tried.
+
+    `saved`: activations of all segments when the backward begins.
+    """
+    best = PeakPosition(-1, 0, 0, 0, 0)
+    gradients = kept = 0
     for index in range(len(segments) - 1, -1, -1):
-        part = segments[index]
-        one = part.sizes.largest(part.profile.held)
-        held -= part.repeat * one
-        own = part.sizes.largest(part.profile.backward) + part.gathered_backward + part.gradient_live
-        more = (part.repeat - 1) * one
-        grown = (part.repeat - 1) * part.gradient_kept
-        later = left + (part.repeat - 1) * part.left_behind
-        held_here = held + part.waiting
-        for below, before in ((held_here + left + more, gradients), (held_here + later, gradients + grown)):
-            if below + before + own > best.total:
-                best = Level(below + before + own, index, below, before + part.gradient_live, part.gathered_backward)
-            ending = below + before + part.gathered_backward + part.gradient_end
-            if ending > best.total:
-                best = Level(ending, index, below, before + part.gradient_end, part.gathered_backward, ended=True)
-        gradients += part.repeat * part.gradient_kept
-        left += part.repeat * part.left_behind
+        segment = segments[index]
+        one = segment.sizes.peak(segment.profile.live_until_backward)
+        saved -= segment.repeat * one
+        others = segment.repeat - 1
+        own = segment.sizes.peak(segment.profile.backward) + segment.gathered_backward + segment.gradient_live
+        around = saved + segment.concurrent_activations + kept
+        first = around + others * one, gradients
+        last = around + others * segment.kept_after_backward, gradients + others * segment.gradient_kept
+        for activations, arrived in (first, last):
+            total = activations + arrived + own
+            if total > best.total:
+                here = arrived + segment.gradient_live
+                best = PeakPosition(total, index, activations, here, segment.gathered_backward)
+            total = activations + arrived + segment.gathered_backward + segment.gradient_end
+            if total > best.total:
+                here = arrived + segment.gradient_end
+                best = PeakPosition(total, index, activations, here, segment.gathered_backward, after_backward=True)
+        gradients += segment.repeat * segment.gradient_kept
+        kept += segment.repeat * segment.kept_after_backward
     return best
 
 
-def _peak(segments: Sequence[Segment], level: Level, backward: bool) -> Peak:
-    part = segments[level.position]
-    parts = part.sizes.parts(part.profile.backward if backward else part.profile.forward)
-    if level.ended:
-        parts = dict.fromkeys(parts, 0)
-    parts["activations"] += level.held
-    parts["gradients"] += level.gradients
-    parts["weights"] = level.gathered
-    return Peak(level.total, parts)
+def _peak(segments: Sequence[Segment], found: PeakPosition, backward: bool) -> Peak:
+    """The peak with its components."""
+    segment = segments[found.position]
+    components = segment.sizes.peak_components(segment.profile.backward if backward else segment.profile.forward)
+    if found.after_backward:
+        components = dict.fromkeys(components, 0)
+    components["activations"] += found.activations
+    components["gradients"] += found.gradients
+    components["weights"] = found.gathered
+    return Peak(found.total, components)

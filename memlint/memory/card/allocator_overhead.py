@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.memory.loss import copies_shifted
+from memlint.memory.loss import copies_shifted_logits
 from memlint.run import Run
 
 GIB = 1 << 30
@@ -38,7 +38,7 @@ def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
         return "sharded_full" if sharded else "flat" if flat else "full"
     if _logits(run, details) == 0:
         return "sharded_fused" if sharded else "fused"
-    if copies_shifted(run):
+    if copies_shifted_logits(run):
         return "sharded_upcast" if sharded else "upcast"
     if sharded:
         return "sharded_plain"

@@ -66,7 +66,7 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     return settled(allocated, run, details, table).on(run, table)
 
 
-class Settled(NamedTuple):
+class SteadyState(NamedTuple):
     """What a run settles at where the card has room, whichever card that is, bytes. The tensors take `least` to
     `allocated + doubt`; `low`, `high` and `headroom` are shares of what the card shows."""
 
@@ -101,7 +101,9 @@ class Settled(NamedTuple):
         return int(device * (1 + max(0.0, min(self.high, self.headroom)))) + self.doubt <= usable
 
 
-def settled(allocated: int, run: Run, details: Mapping[str, int], table: Mapping[str, Any] | None = None) -> Settled:
+def settled(
+    allocated: int, run: Run, details: Mapping[str, int], table: Mapping[str, Any] | None = None
+) -> SteadyState:
     """`allocated` bytes of tensors with what the allocator keeps beside them; `details` as for `card`."""
     table = table or constants()
     kind = slack.slack_kind(run, details)
@@ -114,10 +116,12 @@ def settled(allocated: int, run: Run, details: Mapping[str, int], table: Mapping
     least = details.get("allocated_low_bytes", allocated)
     doubt = max(0, details.get("allocated_high_bytes", allocated) - allocated)
     doubt += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
-    return Settled(allocated, least, doubt, reserved, margins["low"], margins["high"], terms.get("headroom", 1.0), kind)
+    return SteadyState(
+        allocated, least, doubt, reserved, margins["low"], margins["high"], terms.get("headroom", 1.0), kind
+    )
 
 
-def fitting(found: Settled, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
+def fitting(found: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """Those of `gpus` that have what the run computes with and on which its verdict would be `fits`."""
     table = constants()
     on_every = found.reserved + nccl_bytes(run, table)

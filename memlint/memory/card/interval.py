@@ -5,7 +5,7 @@ from __future__ import annotations
 import memlint.memory.card.deviations as deviations
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
-from memlint.memory.step import step
+from memlint.memory.step import training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run, replace
@@ -25,7 +25,7 @@ def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
         high += _accumulated(run, units)
     softer = _softer(run)
     if softer is not None:
-        least, _ = phases(step(softer, units), units, state)
+        least, _ = phases(training_step(softer, units), units, state)
         low = min(low, max(map(_allocated, least + found[len(least) :])))
     return low, high
 
@@ -38,7 +38,7 @@ def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
     architecture: Architecture = run.model.architecture
     if not towers.are_known(architecture):
         return deviations.bounds(run, found)[1] + images.most_bytes(run)
-    most = phases_with_images(step(run, units), units, state)
+    most = phases_with_images(training_step(run, units), units, state)
     return deviations.bounds(run, most + found[len(most) :])[1]
 
 
@@ -74,7 +74,7 @@ def _softer(run: Run) -> Run | None:
 def _accumulated(run: Run, units: tuple[Unit, ...]) -> int:
     """What tiled MLPs make beside what they save: the gradient of their input, their output joined from slices, and
     sums of their parameters' gradients (axolotl 0.19.0 monkeypatch/tiled_mlp/base.py, TiledMLP)."""
-    tokens = step(run, units).tokens.count
+    tokens = training_step(run, units).tokens.count
     sums = (sum(t.numel * BYTES.get(t.dtype, 0) for t in unit.tensors if t.trainable) for unit in units)
     architecture: Architecture = run.model.architecture
     return 2 * 4 * tokens * architecture.hidden_size + max(sums, default=0)

@@ -23,7 +23,7 @@ _OWN_LOSS = LossTraits(in_own_dtype=before(4, 48))
 GPT2 = Family(
     model_types=("gpt2",),
     classes=("GPT2",),
-    attention=AttentionTraits(sdpa=since(4, 42), softmax_as_given=True),
+    attention=AttentionTraits(sdpa=since(4, 42), softmax_keeps_dtype=True),
     loss=_OWN_LOSS,
 )
 GPT_BIGCODE = Family(model_types=("gpt_bigcode",), attention=AttentionTraits(sdpa=since(4, 36)), loss=_OWN_LOSS)
@@ -31,13 +31,13 @@ GPT_NEO = Family(model_types=("gpt_neo",), attention=AttentionTraits(sdpa=NEVER)
 # models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
 GPT_NEOX = Family(
     model_types=("gpt_neox",),
-    attention=AttentionTraits(sdpa=since(4, 42), softmax_was_as_given=before(4, 42)),
+    attention=AttentionTraits(sdpa=since(4, 42), softmax_kept_dtype=before(4, 42)),
     loss=LossTraits(in_own_dtype=before(4, 49)),
 )
 GPT_NEOX_JAPANESE = Family(
     model_types=("gpt_neox_japanese",),
     classes=("GPTNeoXJapanese",),
-    attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True),
+    attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True),
     loss=_OWN_LOSS,
 )
 GPTJ = Family(
@@ -46,9 +46,9 @@ GPTJ = Family(
     attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
 )
 OPENAI_GPT = Family(
-    model_types=("openai-gpt",), classes=("Block",), attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True)
+    model_types=("openai-gpt",), classes=("Block",), attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True)
 )
-BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_as_given=True))
+BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_keeps_dtype=True))
 BLOOM = Family(
     model_types=("bloom",),
     classes=("Bloom",),
@@ -58,7 +58,7 @@ BLOOM = Family(
 FALCON = Family(
     model_types=("falcon",),
     classes=("FalconDecoder",),
-    attention=AttentionTraits(softmax_as_given=True),
+    attention=AttentionTraits(softmax_keeps_dtype=True),
     loss=_OWN_LOSS,
 )
 MPT = Family(
@@ -70,10 +70,10 @@ MPT = Family(
 # models/opt/modeling_opt.py:239-242, v4.38.2
 OPT = Family(
     model_types=("opt",),
-    attention=AttentionTraits(sdpa=since(4, 46), softmax_was_as_given=before(4, 46), softmax_upcasts_fp16=True),
+    attention=AttentionTraits(sdpa=since(4, 46), softmax_kept_dtype=before(4, 46), softmax_upcasts_fp16=True),
     loss=_OWN_LOSS,
 )
-XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTraits(sdpa=NEVER, softmax_as_given=True))
+XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True))
 # Sinks and the clamped SwiGLU: models/gpt_oss/modeling_gpt_oss.py; experts run one by one there in v4.55.4 (line 103).
 GPT_OSS = Family(
     model_types=("gpt_oss",),

@@ -58,7 +58,7 @@ SMOLVLM = IDEFICS3._replace(model_types=("smolvlm",), liger=LigerTraits(supporte
 CLIP_TOWER = Family(classes=("CLIP",), tower=TowerTraits(norms_last=False))
 # models/idefics3/modeling_idefics3.py:578-603
 IDEFICS3_TOWER = Family(classes=("Idefics3",), tower=TowerTraits(picks_images=True))
-INTERNVL_TOWER = Family(classes=("InternVLVision",), attention=AttentionTraits(softmax_as_given=True))
+INTERNVL_TOWER = Family(classes=("InternVLVision",), attention=AttentionTraits(softmax_keeps_dtype=True))
 
 ROWS = (
     LLAVA,

@@ -46,9 +46,9 @@ class AttentionTraits(NamedTuple):
     # The code does not use the attention interface: eager attention runs whatever is asked for.
     eager_only: bool = False
     # Eager attention calls `softmax(scores)` without a dtype: fp32 under autocast, else that of the scores.
-    softmax_as_given: bool = False
+    softmax_keeps_dtype: bool = False
     # Releases in which it did so, until sdpa came to the family.
-    softmax_was_as_given: Releases = NEVER
+    softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
     softmax_upcasts_fp16: bool = False
     # A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype: eager

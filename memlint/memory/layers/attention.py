@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
-from memlint.architectures.model import Attention
+from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import multiplied
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.rotary import rotate
@@ -16,10 +16,10 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash",
 
 
 def attention(
-    context: Context,
-    shape: Attention,
+    context: LayerContext,
+    shape: TokenMixer,
     x: Value,
-    head_norm: Weight | None,
+    head_norm: Parameter | None,
     scales_in_fp32: bool = False,
 ) -> Value:
     """The whole attention block on the normed input `x`. `scales_in_fp32`: the heads' norms are Gemma's."""
@@ -48,7 +48,7 @@ def attention(
 
 
 def _query_key_value(
-    context: Context, shape: Attention, x: Value, head_norm: Weight | None, gemma: bool
+    context: LayerContext, shape: TokenMixer, x: Value, head_norm: Parameter | None, gemma: bool
 ) -> tuple[Value, Value, Value, Value | None]:
     """Queries, keys, values, and the output's gate if the query projection gives one.
 
@@ -69,7 +69,7 @@ def _query_key_value(
     return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value, None
 
 
-def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
+def _query_and_gate(context: LayerContext, x: Value) -> tuple[Value, Value | None]:
     """Qwen3.5 cuts its query projection in two: strided views, of which the gate's is copied."""
     tape = context.tape
     if not context.family.attention.gated_query:
@@ -81,7 +81,7 @@ def _query_and_gate(context: Context, x: Value) -> tuple[Value, Value | None]:
     return query, gate
 
 
-def apply_output_gate(context: Context, mixed: Value, gate: Value) -> Value:
+def apply_output_gate(context: LayerContext, mixed: Value, gate: Value) -> Value:
     """`mixed * sigmoid(gate)`."""
     tape = context.tape
     share = ops.unary_by_result(tape, gate)
@@ -90,7 +90,9 @@ def apply_output_gate(context: Context, mixed: Value, gate: Value) -> Value:
     return found
 
 
-def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None, rows: str, gemma: bool) -> Value:
+def _normed(
+    context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter | None, rows: str, gemma: bool
+) -> Value:
     if shape.qk_norm == "none":
         return x
     rows = rows if shape.qk_norm == "head" else "rows"
@@ -102,7 +104,7 @@ def _normed(context: Context, shape: Attention, x: Value, weight: Weight | None,
     return found
 
 
-def _value_normed(context: Context, shape: Attention, x: Value) -> Value:
+def _value_normed(context: LayerContext, shape: TokenMixer, x: Value) -> Value:
     """Gemma 4's `v_norm` has no weight (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextAttention)."""
     if not shape.value_norm:
         return x
@@ -111,33 +113,33 @@ def _value_normed(context: Context, shape: Attention, x: Value) -> Value:
     return found
 
 
-def _by_image(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+def _by_image(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
     comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
     tape = context.tape
     whole = not context.family.attention.image_by_image or context.kernels.attention.startswith("flash")
     if whole:
         return core(context, shape, query, key, value)
-    parts = [ops.part(tape, x, x.extent) for x in (query, key, value)]
+    parts = [ops.slice_of(tape, x, x.extent) for x in (query, key, value)]
     mixed = core(context, shape, *parts)
-    found = ops.join(tape, (mixed,), "mixed")
+    found = ops.concat(tape, (mixed,), "mixed")
     tape.drop(mixed, *parts)
     return found
 
 
-def core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+def core(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """Scores times values, by implementation; the result has extent "mixed"."""
     if context.kernels.attention in FLASH:
         return _flash(context, shape, query, key, value)
     return _eager(context, shape, query, key, value)
 
 
-def _flash(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """FlashAttention keeps q, k, v, the output and one fp32 log-sum-exp per row and head."""
     tape, kernels = context.tape, context.kernels
-    width = kernels.half or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
+    width = kernels.autocast_width or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
-    if kernels.expands_keys and shape.kv_heads != shape.heads:
+    if kernels.expands_kv_heads and shape.kv_heads != shape.heads:
         given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
         tape.drop(*given)
     found = _flash_core(context, shape, *cast)
@@ -145,45 +147,45 @@ def _flash(context: Context, shape: Attention, query: Value, key: Value, value: 
     return found
 
 
-def _flash_core(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+def _flash_core(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     tape, kernels = context.tape, context.kernels
     found = tape.new("mixed", query.width)
     logsumexp = tape.new("head_rows", FP32_BYTES)
     temporaries: tuple[tuple[str, int], ...] = ()
-    if kernels.in_kernels:
+    if kernels.kernel_memory:
         # fp32 accumulator of dQ, row sums, dK and dV over all query heads (flash_attn 2 csrc/flash_api.cpp, mha_bwd)
-        temporaries = ((KERNEL + "query", FP32_BYTES), (KERNEL + "head_rows", FP32_BYTES))
+        temporaries = ((KERNEL_MEMORY + "query", FP32_BYTES), (KERNEL_MEMORY + "head_rows", FP32_BYTES))
         if shape.kv_heads != shape.heads:
-            temporaries += ((KERNEL + "query", query.width), (KERNEL + "mixed", query.width))
+            temporaries += ((KERNEL_MEMORY + "query", query.width), (KERNEL_MEMORY + "mixed", query.width))
     kept = [query, key, value, found, logsumexp]
-    if kernels.bias and kernels.in_kernels:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
+    if kernels.bias and kernels.kernel_memory:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         kept.append(tape.new("bias", query.width))
     tape.node((found,), (query, key, value), kept, temporaries)
     tape.drop(logsumexp, *kept[5:])
     return found
 
 
-def _eager(context: Context, shape: Attention, query: Value, key: Value, value: Value) -> Value:
+def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
     tape = context.tape
     repeated = shape.kv_heads != shape.heads
     keys = ops.copy(tape, key, "query") if repeated else _same(key)
     values = ops.copy(tape, value, "mixed") if repeated else _same(value)
     weights = _probabilities(context, shape, query, keys)
-    product = ops.product(tape, weights, values, "mixed", context.kernels.half)
+    product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
 
 
 def _same(x: Value) -> Value:
-    x.storage.holders += 1
+    x.storage.references += 1
     return x
 
 
-def _probabilities(context: Context, shape: Attention, query: Value, keys: Value) -> Value:
+def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
     tape = context.tape
-    raw = ops.product(tape, query, keys, "scores", context.kernels.half)
+    raw = ops.autocast_matmul(tape, query, keys, "scores", context.kernels.autocast_width)
     scores = ops.scale(tape, raw)
     tape.drop(raw)
     if shape.softcap:
@@ -204,20 +206,20 @@ def _probabilities(context: Context, shape: Attention, query: Value, keys: Value
         tape.drop(found)
         found = dropped
     if context.family.attention.returns_weights:
-        context.returned.append(_same(found))
+        context.returned_weights.append(_same(found))
     return found
 
 
-def _with_sinks(tape: Tape, context: Context, scores: Value) -> Value:
+def _with_sinks(tape: Tape, context: LayerContext, scores: Value) -> Value:
     """`softmax(cat(scores, sinks) - max, dtype=scores.dtype)[..., :-1]` (models/gpt_oss/modeling_gpt_oss.py)."""
-    joined = ops.join(tape, (scores,), "scores")
+    joined = ops.concat(tape, (scores,), "scores")
     apart = ops.scale(tape, joined)
     tape.drop(scores, joined)
     whole = tape.new("scores", apart.width)
-    inside = ((KERNEL + "scores", apart.width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", apart.width),) if context.kernels.kernel_memory else ()
     tape.node((whole,), (apart,), (whole,), inside)
     tape.drop(apart)
-    found = ops.part(tape, whole, "scores")
+    found = ops.slice_of(tape, whole, "scores")
     tape.drop(whole)
     return found
 
@@ -233,20 +235,20 @@ def _softcap(tape: Tape, scores: Value) -> Value:
     return found
 
 
-def _softmax(context: Context, scores: Value) -> Value:
+def _softmax(context: LayerContext, scores: Value) -> Value:
     """`softmax(scores, dtype=float32)` saves its result.
 
     bf16 scores are converted first; fp16 ones go in as they are (torch 2.13 aten/src/ATen/native/cuda/SoftMax.cu).
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    as_given = context.kernels.softmax_as_given or context.family.attention.softmax_as_given
-    given = as_given and not context.kernels.half
-    direct = given or (context.kernels.in_kernels and not context.kernels.bfloat16)
+    as_given = context.kernels.softmax_keeps_dtype or context.family.attention.softmax_keeps_dtype
+    given = as_given and not context.kernels.autocast_width
+    direct = given or (context.kernels.kernel_memory and not context.kernels.bfloat16)
     width = scores.width if given else FP32_BYTES
     single = _same(scores) if direct else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
-    inside = ((KERNEL + "scores", width),) if context.kernels.in_kernels else ()
+    inside = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
     tape.node((found,), (single,), (found,), inside)
     tape.drop(single)
     return found

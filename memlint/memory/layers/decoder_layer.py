@@ -5,14 +5,14 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.attention as attention
 import memlint.memory.layers.norm as norm
-from memlint.architectures.model import Attention, Layer
+from memlint.architectures.model import DecoderLayer, TokenMixer
 from memlint.memory.autograd.tape import Value
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import mlp
 from memlint.memory.parameter_roles import Roles
 
 
-def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The layer's output; `x` is dropped by the caller."""
     if shape.parallel:
         return _parallel(context, shape, roles, x)
@@ -38,7 +38,7 @@ def layer(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _scaled(context: Context, roles: Roles, x: Value) -> Value:
+def _scaled(context: LayerContext, roles: Roles, x: Value) -> Value:
     """`lambda * x` with a vector (transformers 5.23 models/internvl/modeling_internvl.py:326, InternVLVisionLayer)."""
     if roles.scale is None:
         return x
@@ -47,7 +47,7 @@ def _scaled(context: Context, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _single(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _single(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """A mixer or an MLP alone (Nemotron-H, Mamba 2)."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
@@ -59,7 +59,7 @@ def _single(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _with_experts(context: Context, shape: Layer, roles: Roles, middle: Value, fed: Value) -> Value:
+def _with_experts(context: LayerContext, shape: DecoderLayer, roles: Roles, middle: Value, fed: Value) -> Value:
     """The MLP's output and the experts', which read the residual stream, each normed (Gemma4TextDecoderLayer)."""
     from memlint.memory.layers.moe import mixture
 
@@ -75,19 +75,19 @@ def _with_experts(context: Context, shape: Layer, roles: Roles, middle: Value, f
     return found
 
 
-def _router_input(context: Context, roles: Roles, x: Value) -> Value:
+def _router_input(context: LayerContext, roles: Roles, x: Value) -> Value:
     """`norm(x) * scale * size ** -0.5`; the norm has no weight, the scale is a parameter (Gemma4TextRouter)."""
     tape = context.tape
     normed = norm.rms(tape, x, None, "rows")
     scaled = tape.new(normed.extent, normed.width)
-    trains = roles.router is not None and roles.router.trains
+    trains = roles.router is not None and roles.router.trainable
     tape.node((scaled,), (normed,), (normed,) if trains else ())
     found = ops.scale(tape, scaled)
     tape.drop(normed, scaled)
     return found
 
 
-def _norm_after(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """`x + norm(attention(x))`, then the same with the MLP (transformers 5.23
     models/{olmo2,olmo3,exaone4,flex_olmo})."""
     tape = context.tape
@@ -104,7 +104,7 @@ def _norm_after(context: Context, shape: Layer, roles: Roles, x: Value) -> Value
     return found
 
 
-def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _parallel(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """Attention and MLP read the block's input (NeoX: each with its norm; Phi, Falcon: one norm)."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
@@ -121,23 +121,23 @@ def _parallel(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _norm(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if context.family.norm.centred:
         return norm.centred(context.tape, x, roles.norm, "rows")
     if shape.norm == "layer_no_affine":
-        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.half)
+        return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if shape.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.half)
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))
 
 
-def _scales_in_fp32(context: Context, shape: Layer) -> bool:
+def _scales_in_fp32(context: LayerContext, shape: DecoderLayer) -> bool:
     return shape.norm == "rms_gemma" or context.family.norm.scales_in_fp32
 
 
-def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _post(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The norm after a block (Gemma 2 and 3)."""
     if shape.norms < 4:
         return x
@@ -146,7 +146,7 @@ def _post(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return normed
 
 
-def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _mix(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.attention.kind == "mla":
         from memlint.memory.layers.latent_attention import latent
 
@@ -168,7 +168,7 @@ def _mix(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return _attend(context, shape, roles, x)
 
 
-def _side_by_side(context: Context, shape: Layer, scan: Attention, roles: Roles, x: Value) -> Value:
+def _side_by_side(context: LayerContext, shape: DecoderLayer, scan: TokenMixer, roles: Roles, x: Value) -> Value:
     """A scan and attention on the same input, each times a number (transformers 5.23
     models/falcon_h1/modeling_falcon_h1.py:911-931, FalconH1DecoderLayer.forward)."""
     from memlint.memory.layers.mamba2 import mamba2
@@ -187,14 +187,14 @@ def _side_by_side(context: Context, shape: Layer, scan: Attention, roles: Roles,
     return found
 
 
-def _attend(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _attend(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     context.inner_norm = roles.norm
     scales = _scales_in_fp32(context, shape)
     mixed = attention.attention(context, shape.attention, x, roles.head_norm, scales)
     return _residual_dropout(context, shape, mixed)
 
 
-def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
+def _feed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.mlp.parallel_experts:
         return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
@@ -205,7 +205,7 @@ def _feed(context: Context, shape: Layer, roles: Roles, x: Value) -> Value:
     return _residual_dropout(context, shape, mlp(context, shape.mlp, x, shared))
 
 
-def _residual_dropout(context: Context, shape: Layer, x: Value) -> Value:
+def _residual_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:
     """Residual dropout, on what attention and MLP add alike (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
     if not shape.mlp.dropout:
         return x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
-from memlint.architectures.model import Architecture, Attention, Layer
+from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 
 
 class Tokens:
@@ -35,7 +35,7 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
     }
 
 
-def of_layer(layer: Layer, tokens: Tokens, hidden: int) -> dict[str, int]:
+def of_layer(layer: DecoderLayer, tokens: Tokens, hidden: int) -> dict[str, int]:
     """Extents inside of one decoder layer."""
     found = _attention(layer, tokens)
     if layer.parallel_ssm is not None:
@@ -44,7 +44,7 @@ def of_layer(layer: Layer, tokens: Tokens, hidden: int) -> dict[str, int]:
     return found
 
 
-def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
+def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
     shape, count = layer.attention, tokens.count
     value_dim = shape.value_head_dim or shape.head_dim
     query = count * shape.heads * shape.head_dim
@@ -77,7 +77,7 @@ def _attention(layer: Layer, tokens: Tokens) -> dict[str, int]:
     }
 
 
-def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
+def _latent(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
     shape, count = layer.attention, tokens.count
     value_dim = shape.value_head_dim or shape.head_dim
     query, value = count * shape.heads * shape.head_dim, count * shape.heads * value_dim
@@ -103,7 +103,7 @@ def _latent(layer: Layer, tokens: Tokens) -> dict[str, int]:
     }
 
 
-def _mamba2(shape: Attention, tokens: Tokens) -> dict[str, int]:
+def _mamba2(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
     """The state-space scan works on whole chunks."""
     chunk = shape.chunk_size or 256
     chunks = tokens.sequences * -(-tokens.length // chunk)
@@ -121,7 +121,7 @@ def _mamba2(shape: Attention, tokens: Tokens) -> dict[str, int]:
     }
 
 
-def _delta(shape: Attention, tokens: Tokens) -> dict[str, int]:
+def _delta(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
     """The gated delta rule works on whole chunks."""
     chunk = shape.chunk_size or 64
     chunks = tokens.sequences * -(-tokens.length // chunk)
@@ -142,7 +142,7 @@ def _delta(shape: Attention, tokens: Tokens) -> dict[str, int]:
     }
 
 
-def _mlp(found: dict[str, int], layer: Layer, count: int, hidden: int) -> None:
+def _mlp(found: dict[str, int], layer: DecoderLayer, count: int, hidden: int) -> None:
     shape = layer.mlp
     if shape.kind == "moe":
         everywhere = families.of_layer(layer.class_name).experts.every_expert

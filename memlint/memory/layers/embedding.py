@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import memlint.memory.autograd.ops as ops
 from memlint._record import NamedTuple
-from memlint.memory.autograd.profile import Profile, finish
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
+from memlint.memory.autograd.profile import Profile, finish_profile
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 
 
 class EmbeddingShape(NamedTuple):
@@ -20,11 +20,11 @@ class EmbeddingShape(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def embedding_profile(weight: Weight, shape: EmbeddingShape, in_place: bool) -> Profile:
+def embedding_profile(weight: Parameter, shape: EmbeddingShape, in_place: bool) -> Profile:
     """Look-up, scaling, learned positions, dropout. Its backward builds a dense gradient of the whole table."""
     tape = Tape(True, in_place=in_place)
-    x = tape.new("hidden", weight.width, weight.trains)
-    gradients = (WeightGradient(weight.extent, weight.width, weight.width),) if weight.trains else ()
+    x = tape.new("hidden", weight.width, weight.trainable)
+    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight.trainable else ()
     summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
     tape.node((x,), (), (), summed, weights=gradients)
     if shape.positions:
@@ -33,7 +33,7 @@ def embedding_profile(weight: Weight, shape: EmbeddingShape, in_place: bool) -> 
         x = _replace(tape, x, ops.scale(tape, x))
     if shape.dropout:
         x = _replace(tape, x, ops.dropout(tape, x))
-    return finish(tape, x)
+    return finish_profile(tape, x)
 
 
 def _with_positions(tape: Tape, x: Value) -> Value:

@@ -12,9 +12,9 @@ latter.
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.architectures.model import Layer
-from memlint.memory.autograd.tape import Value, WeightGradient
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.architectures.model import DecoderLayer
+from memlint.memory.autograd.tape import ParameterGradient, Value
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.parameter_roles import Linear
 
 _QUERY, *_FOLLOWING = ("query", "key", "value")
@@ -23,7 +23,7 @@ _GROUPS = {"qkv": (_QUERY, *_FOLLOWING), "o": ("output",), "mlp": _MLP}
 _Sizes = tuple[tuple[str, int], ...]
 
 
-def with_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: Layer) -> dict[str, Linear]:
+def with_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: DecoderLayer) -> dict[str, Linear]:
     """`linears` with those marked that a kernel runs: a group is patched where all of it has plain adapters."""
     found = dict(linears)
     for group in kernels.fused_adapters:
@@ -33,7 +33,7 @@ def with_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: Layer) 
     return found
 
 
-def _has_code(group: str, shape: Layer) -> bool:
+def _has_code(group: str, shape: DecoderLayer) -> bool:
     """Which modules find_self_attn_in_layer and find_mlp_in_layer know; others warn and run PEFT's code."""
     if group != "mlp":
         return shape.attention.kind == "attention"
@@ -45,20 +45,20 @@ def _is_adapted(linear: Linear | None) -> bool:
     return linear is not None and linear.down is not None and linear.magnitude is None
 
 
-def fused_projection(context: Context, part: str, x: Value, extent: str) -> Value:
+def fused_projection(context: LayerContext, part: str, x: Value, extent: str) -> Value:
     """One of query, key and value, which come of one call, or the output projection."""
-    if part in context.waiting:
-        return context.waiting.pop(part)
+    if part in context.computed_ahead:
+        return context.computed_ahead.pop(part)
     parts = _GROUPS["qkv"] if part == _QUERY else (part,)
     extents = (extent, *parts[1:])
     inputs = _inputs(context, context.linears[part], x)
     found = tuple(_output(context, name, size, inputs[0]) for name, size in zip(parts, extents))
     _record(context, parts, inputs, found, (), ())
-    context.waiting.update(zip(parts[1:], found[1:]))
+    context.computed_ahead.update(zip(parts[1:], found[1:]))
     return found[0]
 
 
-def fused_mlp(context: Context, x: Value, extent: str) -> Value:
+def fused_mlp(context: LayerContext, x: Value, extent: str) -> Value:
     """gate, up, their product and down: gradients of gate and up stand where they stood (kernels/swiglu.py:162)."""
     tape = context.tape
     inputs = _inputs(context, context.linears["gate"], x)
@@ -70,27 +70,27 @@ def fused_mlp(context: Context, x: Value, extent: str) -> Value:
     return found
 
 
-def _inputs(context: Context, linear: Linear, x: Value) -> tuple[Value, ...]:
+def _inputs(context: LayerContext, linear: Linear, x: Value) -> tuple[Value, ...]:
     """The input as the products read it and, with dropout, what adapters read: one for the whole group."""
-    given = ops.cast(context.tape, x, context.kernels.half or x.width)
+    given = ops.cast(context.tape, x, context.kernels.autocast_width or x.width)
     return (given, ops.dropout(context.tape, given)) if linear.dropout else (given,)
 
 
-def _output(context: Context, part: str, extent: str, x: Value) -> Value:
+def _output(context: LayerContext, part: str, extent: str, x: Value) -> Value:
     """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
     found = context.tape.new(extent, x.width)
     context.tape.spike(*_whole(context, part, x.width))
-    added = ((extent, x.width),) if context.kernels.adds_apart else ()
+    added = ((extent, x.width),) if context.kernels.adds_adapter_apart else ()
     context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width), *added)
     return found
 
 
-def _whole(context: Context, part: str, width: int) -> _Sizes:
+def _whole(context: LayerContext, part: str, width: int) -> _Sizes:
     weight = context.linears[part].weight
     return ((weight.extent, width),) if weight.quantized else ()
 
 
-def _factors(context: Context, part: str, width: int) -> _Sizes:
+def _factors(context: LayerContext, part: str, width: int) -> _Sizes:
     """The copies of A and B in the compute dtype."""
     linear = context.linears[part]
     assert linear.down is not None and linear.up is not None
@@ -98,7 +98,7 @@ def _factors(context: Context, part: str, width: int) -> _Sizes:
 
 
 def _record(
-    context: Context,
+    context: LayerContext,
     parts: tuple[str, ...],
     inputs: tuple[Value, ...],
     outputs: tuple[Value, ...],
@@ -117,13 +117,13 @@ def _record(
         outputs,
         inputs,
         (*inputs, *kept, *casts),
-        (*remade, *ranks, *whole, *(added if context.kernels.adds_apart else ())),
+        (*remade, *ranks, *whole, *(added if context.kernels.adds_adapter_apart else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
-        late=late,
+        after_temporaries=late,
     )
     tape.drop(*inputs, *casts)
 
 
-def _gradients(linear: Linear, width: int) -> tuple[WeightGradient, ...]:
+def _gradients(linear: Linear, width: int) -> tuple[ParameterGradient, ...]:
     assert linear.down is not None and linear.up is not None
-    return tuple(WeightGradient(weight.extent, width, weight.width) for weight in (linear.down, linear.up))
+    return tuple(ParameterGradient(weight.extent, width, weight.width) for weight in (linear.down, linear.up))

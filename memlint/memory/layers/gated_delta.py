@@ -9,10 +9,10 @@ ChunkGatedDeltaRuleFunction), which keep their inputs and compute the rest again
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.architectures.model import Attention
+from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import Tape, Value, Weight
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.norm import reciprocal_root
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.short_conv import activated, depthwise
@@ -23,11 +23,13 @@ QUERY, MIXED, CONVOLVED = "query", "mixed", "delta_qkv"
 PAIRS, STATES, ROWS = "delta_pairs", "delta_states", "head_rows"
 
 
-def delta_net(context: Context, shape: Attention, x: Value, convolution: Weight | None, inner: Weight | None) -> Value:
+def delta_net(
+    context: LayerContext, shape: TokenMixer, x: Value, convolution: Parameter | None, inner: Parameter | None
+) -> Value:
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined, gate, rates, decays, named = _projected(context, x)
-    fused = context.kernels.delta == "fla"  # causal_conv1d keeps its input alone
+    fused = context.kernels.delta_rule == "fla"  # causal_conv1d keeps its input alone
     convolved = (depthwise if fused else activated)(context, joined, convolution)
     tape.drop(joined)
     beta = ops.unary_by_result(tape, rates)
@@ -42,7 +44,7 @@ def delta_net(context: Context, shape: Attention, x: Value, convolution: Weight 
     return found
 
 
-def _projected(context: Context, x: Value) -> tuple[Value, Value, Value, Value, tuple[Value, ...]]:
+def _projected(context: LayerContext, x: Value) -> tuple[Value, Value, Value, Value, tuple[Value, ...]]:
     """What the convolution reads, the output's gate, beta's input, the decay's, and what has a name besides.
 
     Qwen3-Next projects them in pairs, whose names live until the layer returns.
@@ -54,7 +56,7 @@ def _projected(context: Context, x: Value) -> tuple[Value, Value, Value, Value, 
     whole, small = project(context, "in_projection", x, "delta_qkvz"), project(context, "gate_projection", x, "rows*2")
     parts = ops.split(tape, whole, ("delta_key", "delta_key", MIXED, MIXED))
     copies = [ops.copy(tape, one) for one in parts]  # grouped by key heads, so that no part is contiguous
-    joined = ops.join(tape, (copies[0], copies[1], copies[2]), CONVOLVED)
+    joined = ops.concat(tape, (copies[0], copies[1], copies[2]), CONVOLVED)
     rates, decays = (ops.copy(tape, one) for one in ops.split(tape, small, (ROWS, ROWS)))
     tape.drop(*parts, *copies[:3])
     return joined, copies[3], rates, decays, (whole, small)
@@ -73,7 +75,7 @@ def _decay(tape: Tape, x: Value) -> Value:
 
 
 def _written_out(
-    context: Context, shape: Attention, query: Value, key: Value, value: Value, decay: Value, beta: Value
+    context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value, decay: Value, beta: Value
 ) -> Value:
     """torch_chunk_gated_delta_rule, op by op; the names of its Python variables hold them until it returns."""
     tape, width = context.tape, query.width
@@ -110,7 +112,7 @@ def _unit_length(tape: Tape, x: Value) -> Value:
     return found
 
 
-def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, fade: Value) -> Value:
+def _chunks(context: LayerContext, padded: tuple[Value, Value, Value], rate: Value, fade: Value) -> Value:
     tape = context.tape
     query, key, value = padded
     v_beta, k_beta = ops.multiply_by_row(tape, value, rate), ops.multiply_by_row(tape, key, rate)
@@ -141,9 +143,9 @@ def _chunks(context: Context, padded: tuple[Value, Value, Value], rate: Value, f
     return found
 
 
-def _times_pairs(context: Context, a: Value, b: Value, pairwise: Value) -> Value:
+def _times_pairs(context: LayerContext, a: Value, b: Value, pairwise: Value) -> Value:
     tape = context.tape
-    product = ops.product(tape, a, b, PAIRS, context.kernels.half)
+    product = ops.autocast_matmul(tape, a, b, PAIRS, context.kernels.autocast_width)
     found = ops.multiply(tape, product, pairwise)
     tape.drop(product)
     return found
@@ -156,35 +158,42 @@ def _solved(tape: Tape, system: Value, right: Value, kept: tuple[Value, ...]) ->
     return found
 
 
-def _rows_by_loop(context: Context) -> tuple[Value, ...]:
+def _rows_by_loop(context: LayerContext) -> tuple[Value, ...]:
     """transformers before 5.17 inverts the system row by row, and every row keeps copies of those above it."""
-    if context.kernels.delta != "loop" or not context.tape.grad:
+    if context.kernels.delta_rule != "loop" or not context.tape.grad:
         return ()
     return (context.tape.new("delta_rows", FP32_BYTES),)
 
 
-def _scan(context: Context, given: tuple[Value, ...], cumulated: Value) -> Value:
+def _scan(context: LayerContext, given: tuple[Value, ...], cumulated: Value) -> Value:
     """The loop over chunks. Each step keeps the state it began with and the values it added; under autocast what its
     products read, in half precision (the state twice, the values twice). A slice's gradient is as large as the whole
     before it is added."""
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     if not tape.grad:
         tape.spike(*(("delta_state", FP32_BYTES),) * 2)
         return tape.new(MIXED, FP32_BYTES)
     states, added = tape.new(STATES, FP32_BYTES), tape.new(MIXED, FP32_BYTES)
     kept: list[Value] = [states, added, *given]
-    if half:
+    if autocast_width:
         kept = [states]
-        kept += [tape.new(STATES, half), tape.new(STATES, half), tape.new(MIXED, half), tape.new(MIXED, half)]
-        kept += [tape.new(one.extent, half) for one in given[1:]]
+        kept += [
+            tape.new(STATES, autocast_width),
+            tape.new(STATES, autocast_width),
+            tape.new(MIXED, autocast_width),
+            tape.new(MIXED, autocast_width),
+        ]
+        kept += [tape.new(one.extent, autocast_width) for one in given[1:]]
     found = tape.new(MIXED, FP32_BYTES)
-    tape.node((found,), (*given, cumulated), kept, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), computed=FP32_BYTES)
-    tape.drop(states, added, *(kept[1:] if half else ()))
+    tape.node(
+        (found,), (*given, cumulated), kept, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), gradient_width=FP32_BYTES
+    )
+    tape.drop(states, added, *(kept[1:] if autocast_width else ()))
     return found
 
 
 def _kernel(
-    context: Context, shape: Attention, query: Value, key: Value, value: Value, decay: Value, beta: Value
+    context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value, decay: Value, beta: Value
 ) -> Value:
     """fla's kernels keep normed queries and keys, values, decays, rates and one product of positions a chunk; the
     backward computes the states of all chunks again."""
@@ -199,10 +208,10 @@ def _kernel(
     return found
 
 
-def _gated_norm(context: Context, x: Value, gate: Value, weight: Weight | None) -> Value:
+def _gated_norm(context: LayerContext, x: Value, gate: Value, weight: Parameter | None) -> Value:
     """`(weight * norm(x)) * silu(gate.float())`, back in x's dtype (Qwen3_5RMSNormGated)."""
     tape = context.tape
-    if context.kernels.delta == "fla":
+    if context.kernels.delta_rule == "fla":
         found = tape.new(MIXED, x.width)
         root = tape.new(ROWS, FP32_BYTES)
         tape.node((found,), (x, gate), (x, gate, root))
@@ -216,7 +225,7 @@ def _gated_norm(context: Context, x: Value, gate: Value, weight: Weight | None) 
     tape.drop(normed)
     weighted = ops.scale_by_weight(tape, weight, back) if weight else ops.scale(tape, back)
     tape.drop(back)
-    acted = ops.unary_in_single(tape, gate)
+    acted = ops.unary_in_fp32(tape, gate)
     gated = ops.multiply(tape, weighted, acted)
     tape.drop(weighted, acted)
     found = ops.cast(tape, gated, x.width)

@@ -9,10 +9,10 @@ output (mamba_ssm 2.2.6 ops/triton/ssd_combined.py, MambaSplitConv1dScanCombined
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.architectures.model import Attention
+from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import Tape, Value, Weight
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import multiplied
 from memlint.memory.layers.norm import reciprocal_root
 from memlint.memory.layers.projection import project
@@ -24,7 +24,9 @@ INNER, CONVOLVED, GROUPED, STATE_ROWS = "ssm_inner", "ssm_conv", "ssm_grouped", 
 PAIRS, STATES, ROWS = "ssm_pairs", "ssm_states", "ssm_rows"
 
 
-def mamba2(context: Context, shape: Attention, x: Value, convolution: Weight | None, inner: Weight | None) -> Value:
+def mamba2(
+    context: LayerContext, shape: TokenMixer, x: Value, convolution: Parameter | None, inner: Parameter | None
+) -> Value:
     """The whole mixer on the normed input `x`. `inner`: the weight of the gated norm."""
     tape = context.tape
     joined = _joined(context, x)
@@ -37,7 +39,7 @@ def mamba2(context: Context, shape: Attention, x: Value, convolution: Weight | N
     return found
 
 
-def _joined(context: Context, x: Value) -> Value:
+def _joined(context: LayerContext, x: Value) -> Value:
     """What the scan reads; Falcon-H1 multiplies both the input and this by numbers of its configuration."""
     tape = context.tape
     if not context.family.multiplies_projections:
@@ -49,13 +51,13 @@ def _joined(context: Context, x: Value) -> Value:
 
 
 def _written_out(
-    context: Context, shape: Attention, joined: Value, convolution: Weight | None, inner: Weight | None
+    context: LayerContext, shape: TokenMixer, joined: Value, convolution: Parameter | None, inner: Parameter | None
 ) -> Value:
     tape = context.tape
     gate, given, steps = ops.split(tape, joined, (INNER, CONVOLVED, ROWS))
     narrow = activated(context, given, convolution)
     value, before, after = ops.split(tape, narrow, (INNER, GROUPED, GROUPED))
-    scanned = _scan(context, value, before, after, steps, inner is not None and inner.trains)
+    scanned = _scan(context, value, before, after, steps, inner is not None and inner.trainable)
     normed = _gated_norm(tape, scanned, gate, inner) if shape.gated_norm else _gated(tape, scanned, gate)
     tape.drop(scanned)
     back = ops.cast(tape, normed, joined.width)
@@ -63,7 +65,7 @@ def _written_out(
     return back
 
 
-def _scan(context: Context, value: Value, before: Value, after: Value, steps: Value, trains: bool) -> Value:
+def _scan(context: LayerContext, value: Value, before: Value, after: Value, steps: Value, trains: bool) -> Value:
     """mamba2_chunk_scan, op by op; the names of its Python variables hold them until it returns."""
     tape = context.tape
     step = _softplus(tape, steps)
@@ -88,7 +90,7 @@ def _scan(context: Context, value: Value, before: Value, after: Value, steps: Va
     rest = ops.unary_by_result(tape, decay)
     faded = ops.multiply_by_row(tape, keys, rest)
     states = _einsum(context, faded, values, STATES, ("a", "b"))
-    joined = ops.join(tape, (states,), STATES)
+    joined = ops.concat(tape, (states,), STATES)
     tape.drop(states)
     carried = _einsum(context, decay, joined, STATES, ("b",))
     again = _einsum(context, queries, carried, INNER, ("a", "b"))
@@ -132,12 +134,12 @@ def _segment_sum(tape: Tape, decay: Value) -> Value:
     return found
 
 
-def _einsum(context: Context, a: Value, b: Value, extent: str, copied: tuple[str, ...]) -> Value:
+def _einsum(context: LayerContext, a: Value, b: Value, extent: str, copied: tuple[str, ...]) -> Value:
     """A product over transposed axes: operands that are not laid out for it are copied (`copied`), and autocast rounds
     what the product reads."""
     tape = context.tape
     laid = [ops.copy(tape, x) if name in copied else tape.view(x) for name, x in (("a", a), ("b", b))]
-    found = ops.product(tape, laid[0], laid[1], extent, context.kernels.half)
+    found = ops.autocast_matmul(tape, laid[0], laid[1], extent, context.kernels.autocast_width)
     tape.drop(*laid)
     return found
 
@@ -150,9 +152,9 @@ def _gated(tape: Tape, x: Value, gate: Value) -> Value:
     return found
 
 
-def _gated_norm(tape: Tape, x: Value, gate: Value, weight: Weight | None) -> Value:
+def _gated_norm(tape: Tape, x: Value, gate: Value, weight: Parameter | None) -> Value:
     """`weight * norm(x * silu(gate.float()))` on the scan's fp32 output."""
-    acted = ops.unary_in_single(tape, gate)
+    acted = ops.unary_in_fp32(tape, gate)
     gated = ops.multiply(tape, x, acted)
     tape.drop(acted)
     root = reciprocal_root(tape, gated, ROWS)

@@ -7,18 +7,18 @@ import memlint.memory.layers.norm as norm
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.layers.fused_adapter import fused_mlp
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
 
 
-def mlp(context: Context, shape: Mlp, x: Value, prefix: str = "") -> Value:
+def mlp(context: LayerContext, shape: Mlp, x: Value, prefix: str = "") -> Value:
     """A dense MLP on the normed input; `prefix` picks the shared expert of a mixture."""
     if shape.kind == "gated":
         return _gated(context, shape, x, prefix)
     return _plain(context, shape, x, prefix)
 
 
-def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     """`down(act(gate(x)) * up(x))`."""
     tape = context.tape
     extent = prefix + "intermediate"
@@ -45,7 +45,7 @@ def _gated(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     return multiplied(context, found)
 
 
-def multiplied(context: Context, x: Value) -> Value:
+def multiplied(context: LayerContext, x: Value) -> Value:
     """`x * number` in families that scale projections by numbers of their configuration, else `x`."""
     if not context.family.multiplies_projections:
         return x
@@ -54,7 +54,7 @@ def multiplied(context: Context, x: Value) -> Value:
     return found
 
 
-def _one_product(context: Context, gate: Value, x: Value, extent: str) -> Value:
+def _one_product(context: LayerContext, gate: Value, x: Value, extent: str) -> Value:
     """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
     ops/swiglu.py, LigerSiLUMulFunction)."""
     tape = context.tape
@@ -67,7 +67,7 @@ def _one_product(context: Context, gate: Value, x: Value, extent: str) -> Value:
     return found
 
 
-def _fused(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+def _fused(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     """One projection for gate and up (transformers 5.23 models/phi3/modeling_phi3.py, Phi3MLP)."""
     tape = context.tape
     extent = prefix + "intermediate"
@@ -82,7 +82,7 @@ def _fused(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     return found
 
 
-def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
+def _plain(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     """`down(act(up(x)))`."""
     tape = context.tape
     wide = project(context, prefix + "up", x, prefix + "intermediate")
@@ -93,7 +93,7 @@ def _plain(context: Context, shape: Mlp, x: Value, prefix: str) -> Value:
     return found
 
 
-def activate(context: Context, name: str, x: Value) -> Value:
+def activate(context: LayerContext, name: str, x: Value) -> Value:
     """The activation function by transformers' name.
 
     CUDA autocast runs `pow` in fp32 (torch 2.13 aten/src/ATen/autocast_mode.h, AT_FORALL_FP32), which NewGELU calls
@@ -101,7 +101,7 @@ def activate(context: Context, name: str, x: Value) -> Value:
     """
     tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        wide = name == "gelu_new" and context.kernels.half and context.kernels.in_kernels
+        wide = name == "gelu_new" and context.kernels.autocast_width and context.kernels.kernel_memory
         return _gelu_by_parts(tape, x, ops.FP32_BYTES if wide else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
@@ -124,26 +124,26 @@ def _quick_gelu(tape: Tape, x: Value) -> Value:
     return found
 
 
-def _relu_squared(context: Context, x: Value) -> Value:
+def _relu_squared(context: LayerContext, x: Value) -> Value:
     """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
     tape = context.tape
     positive = ops.unary_by_result(tape, x)
-    wide = context.kernels.half and context.kernels.in_kernels
+    wide = context.kernels.autocast_width and context.kernels.kernel_memory
     base = ops.cast(tape, positive, ops.FP32_BYTES if wide else x.width)
     found = ops.unary(tape, base, 2)
     tape.drop(positive, base)
     return found
 
 
-def _xielu(context: Context, x: Value) -> Value:
+def _xielu(context: LayerContext, x: Value) -> Value:
     """`where(x > 0, a * x * x + b * x, (expm1(min(x, eps)) - x) * c + b * x)` with a and c that train (transformers
     5.23 activations.py, XIELUActivation without its CUDA kernel); fp32 under autocast, as softplus and expm1 are."""
     tape, extent = context.tape, x.extent
-    width = ops.FP32_BYTES if context.kernels.half else x.width
-    trains = context.linears["down"].weight.trains
+    width = ops.FP32_BYTES if context.kernels.autocast_width else x.width
+    trains = context.linears["down"].weight.trainable
     mask = tape.new(extent, 1)
     first = tape.new(extent, width)
-    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), computed=width)
+    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), gradient_width=width)
     squared = ops.multiply(tape, first, x)
     tape.drop(first)
     positive = _plus_scaled(tape, squared, x)

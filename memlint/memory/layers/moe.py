@@ -5,8 +5,8 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import activate, mlp
 from memlint.memory.layers.moe_loop import loop
 from memlint.memory.layers.projection import project
@@ -15,7 +15,7 @@ from memlint.memory.parameter_roles import Roles
 _INDEX = 8  # int64
 
 
-def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value | None = None) -> Value:
+def mixture(context: LayerContext, shape: Mlp, roles: Roles, x: Value, routed: Value | None = None) -> Value:
     """Router, experts on the chosen tokens, and shared experts if there are any. `routed`: what the router reads."""
     tape = context.tape
     scores = _route(context, roles, routed or x)
@@ -31,7 +31,7 @@ def mixture(context: Context, shape: Mlp, roles: Roles, x: Value, routed: Value 
     return total
 
 
-def _in_their_space(context: Context, shape: Mlp, roles: Roles, x: Value, scores: Value) -> Value:
+def _in_their_space(context: LayerContext, shape: Mlp, roles: Roles, x: Value, scores: Value) -> Value:
     """The experts, between a projection into a smaller space and one back where they have one (transformers 5.23
     models/nemotron_h/modeling_nemotron_h.py:741-754, NemotronHMoE.forward)."""
     tape = context.tape
@@ -46,16 +46,16 @@ def _in_their_space(context: Context, shape: Mlp, roles: Roles, x: Value, scores
     return found
 
 
-def _shared(context: Context, shape: Mlp, x: Value) -> Value:
+def _shared(context: LayerContext, shape: Mlp, x: Value) -> Value:
     """Shared experts are of the routed ones' kind."""
     fused = "shared_gate_up" in context.linears
     return mlp(context, shape._replace(kind=shape.expert_kind, fused_gate_up=fused), x, "shared_")
 
 
-def _every(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+def _every(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """Llama 4: all tokens once for each expert, batched products, the shared expert, and the sum over the experts
     (transformers 5.23 models/llama4/modeling_llama4.py, Llama4TextMoe and Llama4TextExperts)."""
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     repeated = tape.new("chosen_hidden", x.width)
     tape.node((repeated,), (x,))
     routed = _weighted(tape, repeated, scores)
@@ -64,12 +64,16 @@ def _every(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, s
     if gate_up is not None and gate_up.quantized and not gate_up.adapted:
         produced = _one_by_one(tape, routed)
         return _summed(context, shape, x, routed, produced)
-    both = ops.linear(tape, routed, experts.get("gate_up") or Weight("w:experts", x.width), "chosen_inner*2", half)
+    both = ops.linear(
+        tape, routed, experts.get("gate_up") or Parameter("w:experts", x.width), "chosen_inner*2", autocast_width
+    )
     gate, up = ops.split(tape, both, ("chosen_inner", "chosen_inner"))
     active = activate(context, shape.activation, gate)
     inner = ops.multiply(tape, active, up)
     tape.drop(active)
-    produced = ops.linear(tape, inner, experts.get("down") or Weight("w:experts", x.width), "chosen_hidden", half)
+    produced = ops.linear(
+        tape, inner, experts.get("down") or Parameter("w:experts", x.width), "chosen_hidden", autocast_width
+    )
     tape.drop(inner, both, gate, up)
     return _summed(context, shape, x, routed, produced)
 
@@ -89,7 +93,7 @@ def _one_by_one(tape: Tape, routed: Value) -> Value:
     return found
 
 
-def _summed(context: Context, shape: Mlp, x: Value, routed: Value, produced: Value) -> Value:
+def _summed(context: LayerContext, shape: Mlp, x: Value, routed: Value, produced: Value) -> Value:
     """The shared expert's output and the sum over the others'."""
     tape = context.tape
     shared = _shared(context, shape, x)
@@ -100,12 +104,14 @@ def _summed(context: Context, shape: Mlp, x: Value, routed: Value, produced: Val
     return total
 
 
-def _route(context: Context, roles: Roles, x: Value) -> Value:
+def _route(context: LayerContext, roles: Roles, x: Value) -> Value:
     """Scores of the chosen experts: product, fp32 softmax (saved), top-k (its indexes saved), mostly cast back."""
     tape = context.tape
     traits = context.family.experts
-    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.half)
-    logits = ops.linear(tape, x, roles.router or Weight("w:router", x.width), "routes", context.kernels.half)
+    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.autocast_width)
+    logits = ops.linear(
+        tape, x, roles.router or Parameter("w:router", x.width), "routes", context.kernels.autocast_width
+    )
     single = ops.cast(tape, logits, FP32_BYTES)
     probabilities = ops.unary_by_result(tape, single)
     tape.drop(single)
@@ -116,7 +122,7 @@ def _route(context: Context, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+def _experts(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """`grouped_mm_experts_forward`: tokens sorted by expert, two grouped products, scores, order restored."""
     tape = context.tape
     order, rows = tape.new("chosen", _INDEX), tape.new("chosen", _INDEX)
@@ -137,7 +143,7 @@ def _experts(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value,
     return result
 
 
-def _inner(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value, held: list[Value]) -> Value:
+def _inner(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], chosen: Value, held: list[Value]) -> Value:
     tape = context.tape
     if shape.expert_kind != "gated" or "gate_up" not in experts:
         wide = _product(context, chosen, experts.get("up"), "chosen_inner", held)
@@ -170,22 +176,22 @@ def _clamped(tape: Tape, gate: Value, up: Value) -> Value:
     return found
 
 
-def _product(context: Context, x: Value, weight: Weight | None, extent: str, held: list[Value]) -> Value:
+def _product(context: LayerContext, x: Value, weight: Parameter | None, extent: str, held: list[Value]) -> Value:
     """`held`: stacks that experts unpacked, which stay until they are done; or the whole weight that the code has in a
     name until it gives that to another (`selected_weights`)."""
-    given = weight or Weight("w:experts", x.width)
-    if given.quantized and context.kernels.unpacked:
+    given = weight or Parameter("w:experts", x.width)
+    if given.quantized and context.kernels.unpacked_width:
         return _unpacked(context, x, given, extent, held)
     if context.kernels.experts != "copied" or given.adapted:
         return grouped(context.tape, x, weight, extent, held)
     return _copied(context.tape, x, given, extent)
 
 
-def _unpacked(context: Context, x: Value, packed: Weight, extent: str, held: list[Value]) -> Value:
+def _unpacked(context: LayerContext, x: Value, packed: Parameter, extent: str, held: list[Value]) -> Value:
     """All experts of a packed stack, unpacked where the parameter is read and cached until the experts are done; the
     product saves them for its input's gradient (bitsandbytes 0.50.2 nn/parametrize.py:40 and 133, axolotl 0.19.0
     monkeypatch/moe_quant.py:24). 8 bits are multiplied twice, into fp32 (bitsandbytes 0.50.2 _ops.py:121)."""
-    tape, width = context.tape, context.kernels.unpacked
+    tape, width = context.tape, context.kernels.unpacked_width
     if packed.width:
         tape.spike((packed.extent, width), (packed.extent, width))
     stack = tape.new(packed.extent, width)
@@ -197,38 +203,38 @@ def _unpacked(context: Context, x: Value, packed: Weight, extent: str, held: lis
     return found
 
 
-def _copied(tape: Tape, x: Value, held: Weight, extent: str) -> Value:
+def _copied(tape: Tape, x: Value, held: Parameter, extent: str) -> Value:
     """`x @ weight[index]`, expert by expert: with a tensor for an index that is a copy, which the product saves; the
     gradient is scattered into zeros of all experts, added to the sum of those before
     (models/gpt_oss/modeling_gpt_oss.py:103, v4.55.4)."""
     given = ops.cast(tape, x, held.width or x.width)
     copy = tape.new(held.extent, held.width)
     found = tape.new(extent, given.width)
-    gradients = (WeightGradient(held.extent, given.width, held.width),) if held.trains else ()
-    scattered = ((held.extent, given.width),) if held.trains else ()
-    tape.node((found,), (given,), (given, copy) if held.trains else (copy,), scattered, weights=gradients)
+    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trainable else ()
+    scattered = ((held.extent, given.width),) if held.trainable else ()
+    tape.node((found,), (given,), (given, copy) if held.trainable else (copy,), scattered, weights=gradients)
     tape.drop(given, copy)
     return found
 
 
-def grouped(tape: Tape, x: Value, weight: Weight | None, extent: str, named: list[Value]) -> Value:
+def grouped(tape: Tape, x: Value, weight: Parameter | None, extent: str, named: list[Value]) -> Value:
     """`grouped_mm`: not touched by autocast, the input takes the weights' dtype."""
-    held = weight or Weight("w:experts", x.width)
+    held = weight or Parameter("w:experts", x.width)
     given = ops.cast(tape, x, held.width or x.width)
     if held.adapted:
         return _folded(tape, given, held, extent, named)
     found = tape.new(extent, given.width)
-    gradients = (WeightGradient(held.extent, given.width, held.width),) if held.trains else ()
-    tape.node((found,), (given,), (given,) if held.trains else (), weights=gradients)
+    gradients = (ParameterGradient(held.extent, given.width, held.width),) if held.trainable else ()
+    tape.node((found,), (given,), (given,) if held.trainable else (), weights=gradients)
     tape.drop(given)
     return found
 
 
-def _folded(tape: Tape, given: Value, held: Weight, extent: str, named: list[Value]) -> Value:
+def _folded(tape: Tape, given: Value, held: Parameter, extent: str, named: list[Value]) -> Value:
     """With LoRA on stacked experts the product reads W + B A, made whole (peft 0.21.2 _LoraFactorsProxy)."""
     whole = tape.new(held.extent, held.width, requires_grad=True)
     gradients = tuple(
-        WeightGradient(held.extent + branch, held.width, ops.FP32_BYTES) for branch in (".lora_A", ".lora_B")
+        ParameterGradient(held.extent + branch, held.width, ops.FP32_BYTES) for branch in (".lora_A", ".lora_B")
     )
     tape.node((whole,), (), weights=gradients)
     tape.drop(*named)
@@ -243,12 +249,12 @@ def _weighted(tape: Tape, produced: Value, scores: Value) -> Value:
     """Rows times their score; the scores' gradient is a full product until the rows' has its dtype, then its sum
     (torch/csrc/autograd/engine.cpp, validate_outputs: gradients one after the other)."""
     width = max(produced.width, scores.width)
-    scores.storage.holders += 1
+    scores.storage.references += 1
     spread = Value(scores.storage, "chosen_hidden", width, scores.requires_grad)
     tape.node((spread,), (scores,))
     found = tape.new("chosen_hidden", width)
     saved = [value for value, other in ((produced, spread), (spread, produced)) if other.requires_grad]
-    tape.node((found,), (produced, spread), saved, computed=width)
+    tape.node((found,), (produced, spread), saved, gradient_width=width)
     tape.drop(spread)
     return found
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import activate
 
 _INDEX = 8  # int64
 
 
-def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, scores: Value) -> Value:
+def loop(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """`final.index_add_(0, rows, expert(x[rows]) * score)`, expert by expert.
 
     Backward begins with the last expert, when all the others' saved tensors are still there: so the others are one
     node that saves them, and the last expert is recorded operation by operation.
     """
     tape = context.tape
-    half = context.kernels.half or x.width
-    total = _others(tape, shape, experts, x, half)
+    autocast_width = context.kernels.autocast_width or x.width
+    total = _others(tape, shape, experts, x, autocast_width)
     rows = tape.new("expert", _INDEX)
     chosen = tape.new("expert_hidden", x.width)
     tape.node((chosen,), (x,), (rows,), (("hidden", x.width),))
-    produced = _expert(context, shape, experts, chosen, half)
+    produced = _expert(context, shape, experts, chosen, autocast_width)
     score = tape.new("expert", scores.width)
     tape.node((score,), (scores,), (rows,), (("chosen", scores.width),))
     weighted = ops.multiply(tape, produced, score)
@@ -38,24 +38,28 @@ def loop(context: Context, shape: Mlp, experts: dict[str, Weight], x: Value, sco
     return added
 
 
-def _others(tape: Tape, shape: Mlp, experts: dict[str, Weight], x: Value, half: int) -> Value:
+def _others(tape: Tape, shape: Mlp, experts: dict[str, Parameter], x: Value, autocast_width: int) -> Value:
     """The zeros that results are added to, with what the other experts saved."""
-    trains = any(weight.trains for weight in experts.values())
+    trains = any(weight.trainable for weight in experts.values())
     inner = (3 if shape.expert_kind == "gated" else 1) + trains
-    saved = [tape.new("others_inner", half) for _ in range(inner)]
-    saved += [tape.new("others_hidden", half) for _ in range(1 + trains)]
-    gradients = tuple(WeightGradient(one.extent, half, one.width) for one in experts.values() if one.trains)
+    saved = [tape.new("others_inner", autocast_width) for _ in range(inner)]
+    saved += [tape.new("others_hidden", autocast_width) for _ in range(1 + trains)]
+    gradients = tuple(
+        ParameterGradient(one.extent, autocast_width, one.width) for one in experts.values() if one.trainable
+    )
     found = tape.new("hidden", x.width)
-    tape.node((found,), (x,), saved, (("expert_hidden", half),), weights=gradients)
+    tape.node((found,), (x,), saved, (("expert_hidden", autocast_width),), weights=gradients)
     tape.drop(*saved)
     return found
 
 
-def _expert(context: Context, shape: Mlp, experts: dict[str, Weight], chosen: Value, half: int) -> Value:
+def _expert(
+    context: LayerContext, shape: Mlp, experts: dict[str, Parameter], chosen: Value, autocast_width: int
+) -> Value:
     tape = context.tape
     quantized = any(weight.quantized for weight in experts.values())
-    trains = any(weight.trains for weight in experts.values())
-    given = ops.cast(tape, chosen, half)
+    trains = any(weight.trainable for weight in experts.values())
+    given = ops.cast(tape, chosen, autocast_width)
     wide = _linear(tape, given, "expert_inner", quantized, trains)
     active = activate(context, shape.activation, wide)
     tape.drop(wide)

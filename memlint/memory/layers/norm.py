@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 
 
-def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = False) -> Value:
+def rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, gemma: bool = False) -> Value:
     """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
     single = ops.cast(tape, x, FP32_BYTES)
     root = reciprocal_root(tape, single, rows)
@@ -28,14 +28,14 @@ def rms(tape: Tape, x: Value, weight: Weight | None, rows: str, gemma: bool = Fa
     return found
 
 
-def liger_rms(tape: Tape, x: Value, weight: Weight | None, rows: str, in_place: bool = True) -> Value:
+def liger_rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, in_place: bool = True) -> Value:
     """Liger's kernel: keeps its input as it is and one fp32 number a row; the gradient is written over the arriving one
     but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
     found = tape.new(x.extent, x.width)
     root = tape.new(rows, FP32_BYTES)
-    trains = weight is not None and weight.trains
-    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
-    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_arriving=True)
+    trains = weight is not None and weight.trainable
+    gradient = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    tape.node((found,), (x,), (x, root), weights=gradient, aliases=in_place, over_incoming=True)
     tape.drop(root)
     return found
 
@@ -54,9 +54,9 @@ def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> V
     return root
 
 
-def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) -> Value:
+def _gemma_tail(tape: Tape, normed: Value, weight: Parameter | None, width: int) -> Value:
     scaled = ops.scale_by_weight(tape, weight._replace(width=FP32_BYTES), normed) if weight else ops.scale(tape, normed)
-    if weight and not weight.trains:
+    if weight and not weight.trainable:
         pass
     tape.drop(normed)
     found = ops.cast(tape, scaled, width)
@@ -64,29 +64,29 @@ def _gemma_tail(tape: Tape, normed: Value, weight: Weight | None, width: int) ->
     return found
 
 
-def layer(tape: Tape, x: Value, weight: Weight | None, rows: str, half: int) -> Value:
+def layer(tape: Tape, x: Value, weight: Parameter | None, rows: str, autocast_width: int) -> Value:
     """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
-    given = ops.cast(tape, x, FP32_BYTES if half else x.width)
+    given = ops.cast(tape, x, FP32_BYTES if autocast_width else x.width)
     found = tape.new(x.extent, given.width)
     mean, deviation = tape.new(rows, FP32_BYTES), tape.new(rows, FP32_BYTES)
-    trains = weight is not None and weight.trains
-    gradient = (WeightGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
+    trains = weight is not None and weight.trainable
+    gradient = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
     tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
     tape.drop(mean, deviation, given)
     return found
 
 
-def layer_no_affine(tape: Tape, x: Value, rows: str, half: int) -> Value:
+def layer_no_affine(tape: Tape, x: Value, rows: str, autocast_width: int) -> Value:
     """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
     single = ops.cast(tape, x, FP32_BYTES)
-    normed = layer(tape, single, None, rows, half)
+    normed = layer(tape, single, None, rows, autocast_width)
     tape.drop(single)
     found = ops.cast(tape, normed, x.width)
     tape.drop(normed)
     return found
 
 
-def centred(tape: Tape, x: Value, weight: Weight | None, rows: str) -> Value:
+def centred(tape: Tape, x: Value, weight: Parameter | None, rows: str) -> Value:
     """LayerNorm written out in fp32 (transformers 5.23 models/cohere/modeling_cohere.py, CohereLayerNorm)."""
     single = ops.cast(tape, x, FP32_BYTES)
     mean = tape.new(rows, FP32_BYTES)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.memory.autograd.tape import Value, Weight, WeightGradient
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
 from memlint.memory.layers.fused_adapter import fused_projection
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.parameter_roles import Linear
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 
 
-def project(context: Context, part: str, x: Value, extent: str) -> Value:
+def project(context: LayerContext, part: str, x: Value, extent: str) -> Value:
     """Apply the projection named `part` to `x`."""
     linear = context.linears.get(part)
     if linear is None:
-        raise Missing("model.architecture", f"this architecture's {part.replace('_', ' ')} projection is not known")
+        raise MissingValue(
+            "model.architecture", f"this architecture's {part.replace('_', ' ')} projection is not known"
+        )
     if linear.fused:
         return fused_projection(context, part, x, extent)
     if linear.rotation is not None:
         return _rotated(context, linear, linear.rotation, x, extent)
-    result = ops.linear(context.tape, x, linear.weight, extent, context.kernels.half)
+    result = ops.linear(context.tape, x, linear.weight, extent, context.kernels.autocast_width)
     if linear.down is None:
         return result
     return _with_lora(context, linear, x, result, extent)
@@ -30,35 +32,35 @@ def project(context: Context, part: str, x: Value, extent: str) -> Value:
 _KEPT_BLOCKS = (4, 7)
 
 
-def _rotated(context: Context, linear: Linear, rotation: Weight, x: Value, extent: str) -> Value:
+def _rotated(context: LayerContext, linear: Linear, rotation: Parameter, x: Value, extent: str) -> Value:
     """`W (R x)` with R block-diagonal (peft 0.21.2 tuners/oft/layer.py, Linear.forward): each projection keeps its
     input as the product read it, and the rotated one passes through the adapter's dtype."""
-    tape, half = context.tape, context.kernels.half
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     given = ops.cast(tape, x, rotation.width)
-    read = ops.cast(tape, given, half or given.width)
-    blocks = [tape.new(linear.rank, read.width) for _ in range(_KEPT_BLOCKS[half > 0])]
+    read = ops.cast(tape, given, autocast_width or given.width)
+    blocks = [tape.new(linear.rank, read.width) for _ in range(_KEPT_BLOCKS[autocast_width > 0])]
     product = tape.new(x.extent, read.width)
-    gradient = (WeightGradient(rotation.extent, rotation.width, rotation.width),)
+    gradient = (ParameterGradient(rotation.extent, rotation.width, rotation.width),)
     tape.node((product,), (read,), (read, *blocks), weights=gradient)
     straight = ops.copy(tape, product)
     tape.drop(read, product, *blocks)
     wide = ops.cast(tape, straight, given.width)
     back = ops.cast(tape, wide, x.width)
     tape.drop(straight, wide, given)
-    found = ops.linear(tape, back, linear.weight, extent, half)
+    found = ops.linear(tape, back, linear.weight, extent, autocast_width)
     tape.drop(back)
     return found
 
 
-def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent: str) -> Value:
+def _with_lora(context: LayerContext, linear: Linear, x: Value, result: Value, extent: str) -> Value:
     """`result + B(A(dropout(x))) * scaling` (peft 0.21.2 tuners/lora/layer.py, Linear.forward).
 
     The input is cast to the adapter's dtype first; under autocast it is cast back for the product, so each
     adapted projection keeps a copy of its input of its own. Over bitsandbytes layers it is not cast under autocast.
     """
     assert linear.down is not None and linear.up is not None
-    tape, half = context.tape, context.kernels.half
-    given = ops.cast(tape, x, linear.down.width if linear.casts or not half else x.width)
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    given = ops.cast(tape, x, linear.down.width if linear.casts or not autocast_width else x.width)
     dropped = ops.dropout(tape, given) if linear.dropout else given
     if linear.magnitude is not None:
         scaled = magnitude(context, linear, linear.magnitude, dropped, result, extent)
@@ -74,17 +76,17 @@ def _with_lora(context: Context, linear: Linear, x: Value, result: Value, extent
     return found
 
 
-def _low_rank(context: Context, linear: Linear, x: Value, extent: str) -> Value:
+def _low_rank(context: LayerContext, linear: Linear, x: Value, extent: str) -> Value:
     """`B(A(x))`."""
     assert linear.down is not None and linear.up is not None
-    tape, half = context.tape, context.kernels.half
-    low = ops.linear(tape, x, linear.down, linear.rank, half)
-    high = ops.linear(tape, low, linear.up, extent, half)
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    low = ops.linear(tape, x, linear.down, linear.rank, autocast_width)
+    high = ops.linear(tape, low, linear.up, extent, autocast_width)
     tape.drop(low)
     return high
 
 
-def magnitude(context: Context, linear: Linear, weight: Weight, x: Value, result: Value, extent: str) -> Value:
+def magnitude(context: LayerContext, linear: Linear, weight: Parameter, x: Value, result: Value, extent: str) -> Value:
     """DoRA: `(m / norm - 1) * base + m / norm * B(A(x)) * scaling` (peft 0.21.2 tuners/lora/dora.py, DoraLinearLayer).
 
     The norm is that of W + B A made whole, with an identity for the product; all of it dies when the layer returns. The
@@ -105,20 +107,20 @@ def magnitude(context: Context, linear: Linear, weight: Weight, x: Value, result
     return total
 
 
-def _weight_norm(context: Context, linear: Linear, width: int) -> tuple[Value, ...]:
+def _weight_norm(context: LayerContext, linear: Linear, width: int) -> tuple[Value, ...]:
     """`norm(W + scaling * B A)`; what stays until the layer returns: the identity as the product read it, B A, W."""
     assert linear.down is not None
     tape, base, extent = context.tape, linear.weight, linear.weight.extent
-    half = context.kernels.half or linear.down.width
+    autocast_width = context.kernels.autocast_width or linear.down.width
     identity = tape.new("eye:" + linear.rank[len("rank:") :], linear.down.width)
-    read = ops.cast(tape, identity, half)
-    product = tape.new(extent, half)
+    read = ops.cast(tape, identity, autocast_width)
+    product = tape.new(extent, autocast_width)
     tape.drop(identity)
     both = ops.cast(tape, product, width)
     tape.drop(product)
     made = [read, both]
     if base.quantized:
-        whole = tape.new(extent, context.kernels.half or width)
+        whole = tape.new(extent, context.kernels.autocast_width or width)
         made.append(ops.cast(tape, whole, width))
         tape.drop(whole)
     elif base.width != width:
@@ -127,16 +129,16 @@ def _weight_norm(context: Context, linear: Linear, width: int) -> tuple[Value, .
     return tuple(made)
 
 
-def _without_bias(context: Context, linear: Linear, result: Value) -> Value:
+def _without_bias(context: LayerContext, linear: Linear, result: Value) -> Value:
     if linear.bias is None:
         return context.tape.view(result)
     return ops.scale(context.tape, result)
 
 
-def _base_again(context: Context, linear: Linear, x: Value, extent: str) -> Value:
+def _base_again(context: LayerContext, linear: Linear, x: Value, extent: str) -> Value:
     """`F.linear(x, W)` on W as the norm read it: its autocast copy is kept for the input's gradient."""
     tape, base = context.tape, linear.weight
-    given = ops.cast(tape, x, context.kernels.half or x.width)
+    given = ops.cast(tape, x, context.kernels.autocast_width or x.width)
     found = tape.new(extent, given.width)
     copied = base.quantized or base.width != x.width or given.width != x.width
     kept = (tape.new(base.extent, given.width),) if copied else ()
@@ -145,10 +147,10 @@ def _base_again(context: Context, linear: Linear, x: Value, extent: str) -> Valu
     return found
 
 
-def _scaled(context: Context, weight: Weight, x: Value, extent: str) -> Value:
+def _scaled(context: LayerContext, weight: Parameter, x: Value, extent: str) -> Value:
     """A row of magnitudes times `x`; the magnitudes' gradient is a full product before its sum."""
     tape, width = context.tape, max(weight.width, x.width)
     found = tape.new(extent, width)
-    gradient = (WeightGradient(weight.extent, weight.width, weight.width),)
-    tape.node((found,), (x,), (x,), ((extent, width),), weights=gradient, computed=width)
+    gradient = (ParameterGradient(weight.extent, weight.width, weight.width),)
+    tape.node((found,), (x,), (x,), ((extent, width),), weights=gradient, gradient_width=width)
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Tape, Value
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.layers.kernel_config import LayerContext
 
 
-def rotate(context: Context, x: Value, fraction: float, in_fp32: bool = False) -> Value:
+def rotate(context: LayerContext, x: Value, fraction: float, in_fp32: bool = False) -> Value:
     """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head; Cohere does it in fp32."""
     tape = context.tape
     if context.kernels.liger:  # turned where it stands (liger_kernel 0.8.5 ops/rope.py, rope_forward)
@@ -25,19 +25,19 @@ def rotate(context: Context, x: Value, fraction: float, in_fp32: bool = False) -
         turned = _rotate_all(context, x)
         if not context.family.rotary.by_axis:
             return turned
-        joined = ops.join(tape, (turned,), x.extent)
+        joined = ops.concat(tape, (turned,), x.extent)
         tape.drop(turned)
         return joined
     turned_extent, rest_extent = x.extent + ".rotary", x.extent + ".passed"
     turned, rest = ops.split(tape, x, (turned_extent, rest_extent))
     rotated = _rotate_all(context, turned)
     tape.drop(turned)
-    found = ops.join(tape, (rotated, rest), x.extent)
+    found = ops.concat(tape, (rotated, rest), x.extent)
     tape.drop(rotated, rest)
     return found
 
 
-def _as_complex(context: Context, x: Value) -> Value:
+def _as_complex(context: LayerContext, x: Value) -> Value:
     """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
     tape = context.tape
     single = ops.cast(tape, x, ops.FP32_BYTES)
@@ -48,7 +48,7 @@ def _as_complex(context: Context, x: Value) -> Value:
     return found
 
 
-def _rotate_all(context: Context, x: Value) -> Value:
+def _rotate_all(context: LayerContext, x: Value) -> Value:
     tape, cos, sin = context.tape, context.cos, context.sin
     if context.family.rotary.fp32_tables:
         cos = sin = Value.external("rope", ops.FP32_BYTES)
@@ -67,8 +67,8 @@ def _rotate_all(context: Context, x: Value) -> Value:
 
 def _rotate_half(tape: Tape, x: Value) -> Value:
     extent = x.extent + "/2"
-    first, second = ops.part(tape, x, extent), ops.part(tape, x, extent)
+    first, second = ops.slice_of(tape, x, extent), ops.slice_of(tape, x, extent)
     turned = ops.scale(tape, second)
-    found = ops.join(tape, (turned, first), x.extent)
+    found = ops.concat(tape, (turned, first), x.extent)
     tape.drop(first, second, turned)
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
-from memlint.memory.autograd.tape import Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
+from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
 
 
-def short_conv(context: Context, x: Value, convolution: Weight | None) -> Value:
+def short_conv(context: LayerContext, x: Value, convolution: Parameter | None) -> Value:
     """The whole mixer on the normed input `x`."""
     tape = context.tape
     joined = project(context, "in_projection", x, "hidden*3")
@@ -24,7 +24,7 @@ def short_conv(context: Context, x: Value, convolution: Weight | None) -> Value:
     return found
 
 
-def activated(context: Context, x: Value, weight: Weight | None) -> Value:
+def activated(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
     """`silu(conv1d(x))` in x's dtype; PyTorch keeps the inputs of both."""
     tape = context.tape
     convolved = depthwise(context, x, weight)
@@ -35,11 +35,11 @@ def activated(context: Context, x: Value, weight: Weight | None) -> Value:
     return found
 
 
-def depthwise(context: Context, x: Value, weight: Weight | None) -> Value:
+def depthwise(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
     """A convolution over time, channel by channel: keeps its input as it read it."""
-    tape, half = context.tape, context.kernels.half
-    gradients = (WeightGradient(weight.extent, weight.width, weight.width),) if weight and weight.trains else ()
-    given = ops.cast(tape, x, half or (weight.width if weight else x.width))
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight and weight.trainable else ()
+    given = ops.cast(tape, x, autocast_width or (weight.width if weight else x.width))
     found = tape.new(x.extent, given.width)
     tape.node((found,), (given,), (given,), weights=gradients)
     tape.drop(given)

@@ -1,4 +1,4 @@
-"""What tensor, pipeline, context, expert and sequence (Ulysses) parallelism divide, and what they leave whole.
+"""What tensor, pipeline, context, expert and sequence (Ulysses) parallelism divide, and what they do not.
 
 Parameters first become what one GPU of a model-parallel group holds (`shard_units`); ZeRO, FSDP or DDP then share
 those over the data-parallel ranks. Activations are divided by `activation_divisors`.
@@ -14,19 +14,19 @@ from memlint.run import Run
 _EXPERTS = ".experts."
 
 
-def as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     """The units as the operations of a step see them: DeepSpeed casts every floating parameter to its half dtype,
     FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then."""
     engine = run.parallelism.engine
     if engine not in ("deepspeed", "fsdp"):
-        return _promoted(run, units)
+        return _other_half_as_fp32(run, units)
     from memlint.memory.sharding.fsdp.plan import compute_dtype
     from memlint.memory.sharding.zero.layout import engine_dtype, is_quantized
 
     dtype = engine_dtype(run) if engine == "deepspeed" else compute_dtype(run)
 
     def computed(tensor: Tensor) -> Tensor:
-        return tensor if is_quantized(tensor) else _as(tensor, dtype)
+        return tensor if is_quantized(tensor) else _in_dtype(tensor, dtype)
 
     return tuple(unit._replace(tensors=tuple(map(computed, unit.tensors))) for unit in units)
 
@@ -34,23 +34,24 @@ def as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
 _OTHER_HALF = {"float16": "bfloat16", "bfloat16": "float16"}
 
 
-def _promoted(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """Frozen weights of the half that autocast does not compute in act as fp32 ones: each product casts a copy, and
-    what it adds to the stream is the other half, which PyTorch promotes to fp32 (torch 2.13 c10/core/ScalarType.cpp,
+def _other_half_as_fp32(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """Frozen weights in the half-precision dtype that autocast does not compute in (fp16 under bf16 autocast, or the
+    reverse) count as fp32: each product casts a copy, and its result is added to a residual stream in the other dtype,
+    which PyTorch promotes to fp32 (torch 2.13 c10/core/ScalarType.cpp,
     promoteTypes). LLaMA-Factory loads `auto` since 0.9.4, whatever `fp16` says. Stacked experts compute in their own
     dtype (transformers 5.23 integrations/moe.py, `_grouped_mm`)."""
     other = _OTHER_HALF.get(str(run.precision.compute)) if run.precision.autocast else None
     if other is None or run.model.weights_dtype != other:
         return units
-    return tuple(unit._replace(tensors=tuple(_as_single(tensor, other) for tensor in unit.tensors)) for unit in units)
+    return tuple(unit._replace(tensors=tuple(_as_fp32(tensor, other) for tensor in unit.tensors)) for unit in units)
 
 
-def _as_single(tensor: Tensor, other: str) -> Tensor:
+def _as_fp32(tensor: Tensor, other: str) -> Tensor:
     acts = tensor.dtype == other and not tensor.trainable and tensor.kind != "experts"
     return tensor._replace(dtype="float32") if acts else tensor
 
 
-def _as(tensor: Tensor, dtype: str) -> Tensor:
+def _in_dtype(tensor: Tensor, dtype: str) -> Tensor:
     if tensor.dtype == dtype:
         return tensor
     return tensor._replace(dtype=dtype, stored_bytes=tensor.numel * BYTES[dtype])

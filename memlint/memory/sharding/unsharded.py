@@ -1,4 +1,4 @@
-"""Placement on one GPU and under DistributedDataParallel."""
+"""Model state on one GPU and under DistributedDataParallel: nothing is sharded. Bytes on each GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """Everything whole on each GPU; DDP adds flat gradient buckets; BAdam an fp32 copy of its block.
+    """The model state. DDP adds flat gradient buckets, BAdam an fp32 copy of the block that trains.
 
     The buckets are as large as the gradients and live from the wrapping on (torch 2.13
     torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets); gradients are views of them only with
@@ -19,47 +19,49 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     per_unit = [gradient_bytes(run, unit) for unit in units]
     gradients = sum(size * unit.repeat for size, unit in zip(per_unit, units, strict=True))
     blockwise = run.optimizer.badam_mode != ""
-    held = optimizer.memory(run, _in_single(units) if blockwise else units)
+    optimizer_memory = optimizer.memory(run, _block_in_fp32(units) if blockwise else units)
     layerwise = optimizer.is_layerwise(run)
     data_parallel = run.parallelism.engine == "ddp"
-    viewed = data_parallel and run.parallelism.ddp_bucket_view
+    bucket_views = data_parallel and run.parallelism.ddp_bucket_view
     accumulates = run.batch.gradient_accumulation_steps not in (0, 1)  # unknown counts as accumulating
-    stays = not (layerwise or viewed)
-    resident = gradients if accumulates and stays else 0
+    accumulated_by_autograd = not (layerwise or bucket_views)
+    gradients_resident = gradients if accumulates and accumulated_by_autograd else 0
     states = tuple(
-        _unit_state(run, unit, size, stays, viewed, accumulates) for unit, size in zip(units, per_unit, strict=True)
+        _unit_state(run, unit, size, accumulated_by_autograd, bucket_views, accumulates)
+        for unit, size in zip(units, per_unit, strict=True)
     )
-    master = _single_bytes(units) if blockwise else 0
+    master = _fp32_bytes(units) if blockwise else 0
     return ModelState(
         weights=weights,
-        optimizer_states=held.states + master,
-        gradients_resident=resident,
+        optimizer_states=optimizer_memory.states + master,
+        gradients_resident=gradients_resident,
         communication=gradients if data_parallel else 0,
         units=states,
-        gradients_at_step=(master or gradients) if stays else 0,
-        step_temporaries=0 if layerwise else held.step_temporaries,
+        gradients_at_step=(master or gradients) if accumulated_by_autograd else 0,
+        step_temporaries=0 if layerwise else optimizer_memory.step_temporaries,
         communication_at_step=gradients if data_parallel else 0,
-        load_peak=max(weights, _prepared(run, units), _packed(run, weights, units)),
-        host_bytes=held.managed + held.host,
-        notes=MANAGED if held.managed else (),
+        load_peak=max(weights, _kbit_preparation_peak(run, units), _expert_packing_peak(run, weights, units)),
+        host_bytes=optimizer_memory.managed + optimizer_memory.host,
+        notes=MANAGED_NOTE if optimizer_memory.managed else (),
     )
 
 
-def _prepared(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes while peft makes fp32 of what is not quantised (utils/other.py, prepare_model_for_kbit_training: parameter
-    by parameter, so that the largest is there twice), before trl makes bf16 of the vocabulary's and adds adapters."""
+def _kbit_preparation_peak(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes of weights while peft converts what is not quantised to fp32, before trl converts embeddings and head to
+    bf16 and adds adapters. It goes parameter by parameter, so that the largest is there twice (peft utils/other.py,
+    prepare_model_for_kbit_training)."""
     quantization = run.model.quantization
     if not quantization.upcast_rest_to_fp32 or run.model.weights_dtype == "float32":
         return 0
     frozen = [(unit.repeat, tensor) for unit in units for tensor in unit.tensors if not tensor.trainable]
-    halves = [tensor.numel for _, tensor in frozen if tensor.dtype in _PLAIN]
-    wide = sum(rounded(4 * t.numel if t.dtype in _PLAIN else t.stored_bytes) * t.copies * n for n, t in frozen)
+    halves = [tensor.numel for _, tensor in frozen if tensor.dtype in _FLOAT_DTYPES]
+    wide = sum(rounded(4 * t.numel if t.dtype in _FLOAT_DTYPES else t.stored_bytes) * t.copies * n for n, t in frozen)
     return wide + rounded(2 * max(halves, default=0))
 
 
-def _packed(run: Run, weights: int, units: tuple[Unit, ...]) -> int:
-    """Bytes while the last stack of experts is packed as it loads, all else being there: its matrices are put beside
-    one another in a second tensor of all of them (transformers 5.16.1 core_model_loading.py, MergeModulelist and
+def _expert_packing_peak(run: Run, weights: int, units: tuple[Unit, ...]) -> int:
+    """Bytes of weights while the last stack of experts is quantised on load and all else is there: its matrices are
+    concatenated into a second tensor (transformers 5.16.1 core_model_loading.py, MergeModulelist and
     Concatenate), and 8 bits are made of a copy in fp16 (axolotl 0.19.0 monkeypatch/moe_quant.py:47)."""
     quantization = run.model.quantization
     if not quantization.experts_on_load:
@@ -70,27 +72,30 @@ def _packed(run: Run, weights: int, units: tuple[Unit, ...]) -> int:
     return max((weights - stack.stored_bytes + each * stack.numel for stack in stacks), default=0)
 
 
-_PLAIN = ("float32", "bfloat16")
+_FLOAT_DTYPES = ("float32", "bfloat16")
 
 # Managed memory is on the card while there is room and on the host otherwise.
-MANAGED = ("paged optimizer states are managed memory: they leave the card when it is full",)
+MANAGED_NOTE = ("paged optimizer states are managed memory: they leave the card when it is full",)
 
 
-def _unit_state(run: Run, unit: Unit, size: int, stays: bool, viewed: bool, accumulates: bool) -> UnitState:
-    """A unit's gradients: kept until the step, a view of a bucket, or used up at once by a step inside backward."""
-    if viewed:
+def _unit_state(
+    run: Run, unit: Unit, size: int, accumulated_by_autograd: bool, bucket_views: bool, accumulates: bool
+) -> UnitState:
+    """A unit's gradients: accumulated until the step, views of a DDP bucket, or used at once by a layer-wise step."""
+    if bucket_views:
         return UnitState(gradient_live=size)
-    if stays:
+    if accumulated_by_autograd:
         return UnitState(gradient_kept=0 if accumulates else size)
     dtype = run.precision.grad_dtype
-    waiting = max((rounded(t.numel * BYTES[dtype or t.dtype]) for t in unit.tensors if t.trainable), default=0)
+    largest_gradient = max((rounded(t.numel * BYTES[dtype or t.dtype]) for t in unit.tensors if t.trainable), default=0)
     step = optimizer.largest_step(run, unit.tensors)
     return UnitState(
-        gradient_live=step + (waiting if optimizer.step_lags_one_gradient(run) else 0), gradient_end=step + waiting
+        gradient_live=step + (largest_gradient if optimizer.step_lags_one_gradient(run) else 0),
+        gradient_end=step + largest_gradient,
     )
 
 
-def _in_single(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+def _block_in_fp32(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     """BAdam's optimizer sees fp32 copies of the block that trains (BAdam 1.4 block_optim.py:512)."""
     return tuple(
         unit._replace(tensors=tuple(t._replace(dtype="float32") if t.trainable else t for t in unit.tensors))
@@ -98,8 +103,8 @@ def _in_single(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     )
 
 
-def _single_bytes(units: tuple[Unit, ...]) -> int:
-    """fp32 bytes of what trains: BAdam's copy, and its gradients at the step; the half gradients are gone by then
+def _fp32_bytes(units: tuple[Unit, ...]) -> int:
+    """Bytes of what trains in fp32: BAdam's copy, and its gradients at the step, when those in half precision are freed
     (BAdam 1.4 block_optim.py:260-274)."""
     return sum(rounded(4 * t.numel) * t.copies * unit.repeat for unit in units for t in unit.tensors if t.trainable)
 

@@ -11,11 +11,13 @@ import math
 
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
-from memlint.memory.step import sequences_each
+from memlint.memory.parameters import required
+from memlint.memory.step import sequences_per_sample
 from memlint.run import Run
 
 PIXEL = 4  # processors give float32 pixels
 _HALF = 2
+_FILLED_IN_ELSEWHERE = "the value is filled in elsewhere: how many patches an image has cannot be counted"
 
 
 def most_bytes(run: Run) -> int:
@@ -25,7 +27,7 @@ def most_bytes(run: Run) -> int:
     length, micro = run.sequence.length, run.batch.micro_batch_size
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
-    tokens = tokens_seen(run, tower, length) * micro * sequences_each(run)
+    tokens = tokens_seen(run, tower, length) * micro * sequences_per_sample(run)
     patches = patches_of(tower, tokens, families.of(architecture).vision.patches_per_token)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
     return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
@@ -56,7 +58,17 @@ def tokens_seen(run: Run, tower: Tower, length: int) -> int:
     """
     if tower.tokens_per_image:
         return length
-    return max(length, run.sequence.image_max_pixels // (tower.patch_size * tower.merge_size) ** 2)
+    return max(length, _image_pixels(run) // (tower.patch_size * tower.merge_size) ** 2)
+
+
+def _image_pixels(run: Run) -> int:
+    """Pixels that an image is scaled down to; 0 where it is not scaled."""
+    return required(run.sequence.image_max_pixels, "sequence.image_max_pixels", _FILLED_IN_ELSEWHERE)
+
+
+def _video_pixels(run: Run) -> int:
+    """Pixels that a video's frame is scaled down to; 0 where it is not scaled."""
+    return required(run.sequence.video_max_pixels, "sequence.video_max_pixels", _FILLED_IN_ELSEWHERE)
 
 
 def class_tokens(tower: Tower, patches: int) -> int:
@@ -75,9 +87,9 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
     if tower.tokens_per_image:  # padded to the largest image
         return int(tower.tokens_per_image * tower.merge_size**2)
     most = length * tower.merge_size**2
-    pixels = max(run.sequence.image_max_pixels, run.sequence.video_max_pixels)
-    if not run.sequence.image_max_pixels:
+    if not _image_pixels(run):
         return most
+    pixels = max(_image_pixels(run), _video_pixels(run))
     half = tower.patch_size * tower.merge_size / 2
     sides = (200**0.5 + 200**-0.5) * pixels**0.5
     return min(most, int(pixels + half * sides + half * half) // tower.patch_size**2)

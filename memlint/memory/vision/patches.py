@@ -13,23 +13,23 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.profile import Profile, finish
-from memlint.memory.autograd.tape import Tape, Value, Weight, WeightGradient
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.autograd.profile import Profile, finish_profile
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
 
 
-class Entry(NamedTuple):
+class TowerEntry(NamedTuple):
     """What stands before the layers. `norm_kind`: "", layer or rms."""
 
     convolution: Linear
-    class_token: Weight | None = None  # a token of its own before each image's patches
-    positions: Weight | None = None
+    class_token: Parameter | None = None  # a token of its own before each image's patches
+    positions: Parameter | None = None
     interpolated: bool = False  # four positions looked up for each patch and weighted (Qwen3-VL)
     sampled: bool = False  # positions are sampled from the table in fp32 (GLM-4V)
     norm_kind: str = ""
-    norm: Weight | None = None
+    norm: Parameter | None = None
     norm_first: bool = False  # before the positions (GLM-4V)
     gathered: bool = False  # images of all sizes are cut and joined (Pixtral)
     reordered: bool = False  # patches are sorted by window (Qwen2.5-VL)
@@ -42,9 +42,9 @@ class Entry(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def entry_profile(entry: Entry, kernels: KernelConfig) -> tuple[Profile, int]:
+def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, int]:
     """The profile, and the bytes of one element of the layers' residual stream."""
-    tape = Tape(True, in_place=kernels.in_kernels)
+    tape = Tape(True, in_place=kernels.kernel_memory)
     x = _convolved(tape, entry, kernels)
     if entry.gathered:
         x = _taken(tape, x, ops.copy(tape, x))
@@ -62,29 +62,31 @@ def entry_profile(entry: Entry, kernels: KernelConfig) -> tuple[Profile, int]:
         x = _normed(tape, entry, kernels, x)
     if entry.asks and entry.asks_late:
         _ask(x)
-    return finish(tape, x), x.width
+    return finish_profile(tape, x), x.width
 
 
-def _adding(entry: Entry) -> Callable[[Tape, Value, Weight], Value]:
+def _adding(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
     if entry.by_axis:
         return _with_axes
     return _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
 
 
-def _normed(tape: Tape, entry: Entry, kernels: KernelConfig, x: Value) -> Value:
+def _normed(tape: Tape, entry: TowerEntry, kernels: KernelConfig, x: Value) -> Value:
     if entry.norm_kind == "layer":
-        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.half))
+        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
     return _taken(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
 
 
-def _convolved(tape: Tape, entry: Entry, kernels: KernelConfig) -> Value:
+def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
     """`patch_embedding(pixel_values.to(weight.dtype))`: each patch is one row of a product. Pixels arrive in fp32 and
     are counted with the step's inputs."""
     nowhere = Value.external("rope", FP32_BYTES)
-    context = Context(tape, kernels, {"patches": entry.convolution}, nowhere, nowhere)
+    context = LayerContext(tape, kernels, {"patches": entry.convolution}, nowhere, nowhere)
     weight = entry.convolution.weight
     if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
-        pixels = ops.copy(tape, Value.external("pixels", FP32_BYTES if kernels.half else weight.width or FP32_BYTES))
+        pixels = ops.copy(
+            tape, Value.external("pixels", FP32_BYTES if kernels.autocast_width else weight.width or FP32_BYTES)
+        )
     else:
         pixels = Value.external("pixels", FP32_BYTES)
         for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
@@ -94,8 +96,10 @@ def _convolved(tape: Tape, entry: Entry, kernels: KernelConfig) -> Value:
         pixels = _taken(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
-    if weight.trains and kernels.half not in (0, weight.width):
-        tape.cached_cast(weight, kernels.half).holders += 1  # a convolution's backward reads its weight in any case
+    if weight.trainable and kernels.autocast_width not in (0, weight.width):
+        tape.cached_cast(
+            weight, kernels.autocast_width
+        ).references += 1  # a convolution's backward reads its weight in any case
     if entry.asks and not entry.asks_late:
         _ask(x)
     return x
@@ -104,18 +108,18 @@ def _convolved(tape: Tape, entry: Entry, kernels: KernelConfig) -> Value:
 def _ask(x: Value) -> None:
     if not x.requires_grad:
         x.requires_grad = True
-        x.storage.holders += 1  # it is a leaf now: the graph holds it until its gradient is there
+        x.storage.references += 1  # it is a leaf now: the graph holds it until its gradient is there
 
 
-def _with_class_token(tape: Tape, x: Value, token: Weight) -> Value:
+def _with_class_token(tape: Tape, x: Value, token: Parameter) -> Value:
     """`cat((class_embeds, x), dim=1)` in the wider dtype (models/clip/modeling_clip.py:198)."""
     wide = ops.cast(tape, x, max(x.width, token.width))
-    found = ops.join(tape, (wide,), "hidden")
+    found = ops.concat(tape, (wide,), "hidden")
     tape.drop(x, wide)
     return _trained(tape, found, token)
 
 
-def _with_positions(tape: Tape, x: Value, positions: Weight) -> Value:
+def _with_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + position_embedding(position_ids)`: one row for each place of an image, shared by all images."""
     wide = max(x.width, positions.width)
     found = tape.new("hidden", wide)
@@ -123,7 +127,7 @@ def _with_positions(tape: Tape, x: Value, positions: Weight) -> Value:
     return _trained(tape, found, positions)
 
 
-def _with_looked_up(tape: Tape, x: Value, positions: Weight) -> Value:
+def _with_looked_up(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + position_embedding(position_ids)` with ids of each patch (models/idefics3/modeling_idefics3.py:148)."""
     rows = _trained(tape, tape.new("hidden", positions.width), positions)
     found = ops.add(tape, x, rows)
@@ -131,12 +135,12 @@ def _with_looked_up(tape: Tape, x: Value, positions: Weight) -> Value:
     return found
 
 
-def _with_axes(tape: Tape, x: Value, positions: Weight) -> Value:
+def _with_axes(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + where(padding, 0, table[0][rows] + table[1][columns])` (models/gemma4/modeling_gemma4.py:596). A lookup's
     gradient is a table of its own beside the whole one that it is put into."""
     axes = [tape.new("hidden", positions.width) for _ in range(2)]
-    if positions.trains:
-        gradient = (WeightGradient(positions.extent, positions.width, positions.width),)
+    if positions.trainable:
+        gradient = (ParameterGradient(positions.extent, positions.width, positions.width),)
         tape.node(tuple(axes), (), (), ((positions.extent, positions.width),) * 2, weights=gradient)
     both = ops.add(tape, *axes)
     shown = ops.scale(tape, both)
@@ -146,15 +150,15 @@ def _with_axes(tape: Tape, x: Value, positions: Weight) -> Value:
     return found
 
 
-def _with_sampled(tape: Tape, x: Value, positions: Weight) -> Value:
+def _with_sampled(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + grid_sample(table.float(), grid).to(table.dtype)` (models/glm4v/modeling_glm4v.py:223-264)."""
     table = tape.cached_cast(positions, FP32_BYTES) if positions.width != FP32_BYTES else None
     sampled = tape.new("hidden", FP32_BYTES)
     kept = (table,) if table is not None else ()
-    if positions.trains:
-        gradient = (WeightGradient(positions.extent, FP32_BYTES, positions.width),)
+    if positions.trainable:
+        gradient = (ParameterGradient(positions.extent, FP32_BYTES, positions.width),)
         tape.node((sampled,), (), kept, weights=gradient)
-    if table is not None and not positions.trains:
+    if table is not None and not positions.trainable:
         tape.release(table)
     rows = ops.cast(tape, sampled, positions.width)
     tape.drop(sampled)
@@ -163,20 +167,20 @@ def _with_sampled(tape: Tape, x: Value, positions: Weight) -> Value:
     return found
 
 
-def _trained(tape: Tape, x: Value, weight: Weight) -> Value:
+def _trained(tape: Tape, x: Value, weight: Parameter) -> Value:
     """A row that is added or joined to each image: its gradient is a sum over images."""
-    if weight.trains:
-        tape.node((x,), (), weights=(WeightGradient(weight.extent, weight.width, weight.width),))
+    if weight.trainable:
+        tape.node((x,), (), weights=(ParameterGradient(weight.extent, weight.width, weight.width),))
     return x
 
 
-def _interpolated(tape: Tape, x: Value, positions: Weight) -> Value:
+def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + (pos_embed(indices) * weights[:, :, None]).sum(1).to(x.dtype)` (models/qwen3_vl/modeling_qwen3_vl.py:690);
     the weights are fp32."""
     looked_up = tape.new("hidden*4", positions.width)
     _trained(tape, looked_up, positions)
     weighted = tape.new("hidden*4", FP32_BYTES)
-    tape.node((weighted,), (looked_up,), computed=FP32_BYTES)
+    tape.node((weighted,), (looked_up,), gradient_width=FP32_BYTES)
     tape.drop(looked_up)
     summed = tape.new("hidden", FP32_BYTES)
     tape.node((summed,), (weighted,), aliases=True)

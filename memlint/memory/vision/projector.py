@@ -13,9 +13,9 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KERNEL, Tape, Value, Weight
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
 from memlint.memory.families.traits import PatchPath
-from memlint.memory.layers.kernel_config import Context, KernelConfig
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
@@ -30,10 +30,10 @@ class Exit(NamedTuple):
     width: int = 2  # bytes of one element of the tower's residual stream
     embeds: int = 2  # and of the language model's embeddings
     linears: Linears = ()
-    norm: Weight | None = None
+    norm: Parameter | None = None
     post_norm: bool = False
-    last_norm: Weight | None = None  # behind the tower's layers (SigLIP)
-    deep: tuple[tuple[Linears, Weight | None], ...] = ()
+    last_norm: Parameter | None = None  # behind the tower's layers (SigLIP)
+    deep: tuple[tuple[Linears, Parameter | None], ...] = ()
     input_requires_grad: bool = True  # the tower's output wants a gradient
     asks: bool = True  # and so do the embeddings
     leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
@@ -46,7 +46,7 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
     LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
     """
-    tape = Tape(True, in_place=kernels.in_kernels)
+    tape = Tape(True, in_place=kernels.kernel_memory)
     x = tape.new("hidden", shape.width, shape.input_requires_grad)
     deep = [_merged(tape, shape, kernels, x, *each) for each in shape.deep]
     last = _last_norm(tape, shape, kernels, x)
@@ -55,14 +55,14 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     waiting = [features, *deep]
     features = _joined(tape, shape, features, waiting)
     found = _in_place_of_tokens(tape, shape, kernels, features, deep)
-    forward, held_forward = tape.take_moments(), tape.now(minus=found)
+    forward, live_in_forward = tape.take_peaks(), tape.live_now(minus=found)
     tape.end_autocast()
     tape.drop(*waiting)
-    held = tape.now(minus=found)
+    live_until_backward = tape.live_now(minus=found)
     tape.drop(found)
-    tape.take_moments()
+    tape.take_peaks()
     tape.backward(found)
-    return Profile(forward, held_forward, held, tape.take_moments(), tape.now())
+    return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 
 def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
@@ -70,14 +70,14 @@ def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Valu
         return tape.view(x)
     if shape.path.last_kind == "rms":
         return norm.rms(tape, x, shape.last_norm, "rows")
-    return norm.layer(tape, x, shape.last_norm, "rows", kernels.half)
+    return norm.layer(tape, x, shape.last_norm, "rows", kernels.autocast_width)
 
 
-def _normed(tape: Tape, kind: str, weight: Weight | None, kernels: KernelConfig, x: Value) -> Value:
+def _normed(tape: Tape, kind: str, weight: Parameter | None, kernels: KernelConfig, x: Value) -> Value:
     if not kind:
         return x
     if kind == "layer":
-        found = norm.layer(tape, x, weight, "rows", kernels.half)
+        found = norm.layer(tape, x, weight, "rows", kernels.autocast_width)
     else:
         found = norm.rms(tape, x, weight, "rows", kind == "rms_gemma")
     tape.drop(x)
@@ -112,7 +112,7 @@ def _placed(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     tape.spike(("assigned", FP32_BYTES), ("assigned", FP32_BYTES))
     shares = tape.new("assigned", FP32_BYTES)
     single = ops.cast(tape, x, FP32_BYTES)
-    found = ops.product(tape, shares, single, "slots", kernels.half)
+    found = ops.autocast_matmul(tape, shares, single, "slots", kernels.autocast_width)
     tape.drop(single)
     tape.spike(("assigned", 1))
     found = _taken(tape, found, ops.cast(tape, found, width))
@@ -131,7 +131,7 @@ def _gated(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
     """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
     models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
     nowhere = Value.external("rope", FP32_BYTES)
-    context = Context(tape, kernels, dict(shape.linears), nowhere, nowhere)
+    context = LayerContext(tape, kernels, dict(shape.linears), nowhere, nowhere)
     tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
     for name in ("downsample", "first"):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
@@ -154,7 +154,7 @@ def _pooled(tape: Tape, x: Value) -> Value:
 
 def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfig, x: Value) -> Value:
     nowhere = Value.external("rope", FP32_BYTES)
-    context = Context(tape, kernels, dict(linears), nowhere, nowhere)
+    context = LayerContext(tape, kernels, dict(linears), nowhere, nowhere)
     for index, (name, _) in enumerate(linears):
         x = _taken(tape, x, project(context, name, x, "out:" + name))
         if path.straight <= index < len(linears) - 1:
@@ -162,7 +162,9 @@ def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfi
     return x
 
 
-def _merged(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Weight | None) -> Value:
+def _merged(
+    tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Parameter | None
+) -> Value:
     """A merger of its own for the features of one layer (Qwen3VLVisionPatchMerger with `use_postshuffle_norm`)."""
     return _linears(tape, linears, shape.path, kernels, _normed(tape, "layer", weight, kernels, tape.view(x)))
 
@@ -189,11 +191,11 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features
     embeds = tape.new("embeds", shape.embeds, shape.asks)
     found = tape.new("embeds", shape.embeds)
     listed: tuple[tuple[str, int], ...] = ()
-    if kernels.in_kernels:
-        tape.spike((KERNEL + "embeds", 8), (KERNEL + "embeds", 1))
+    if kernels.kernel_memory:
+        tape.spike((KERNEL_MEMORY + "embeds", 8), (KERNEL_MEMORY + "embeds", 1))
         if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
-            tape.spike((KERNEL + "embeds", 24), (KERNEL + "embeds", shape.embeds))
-        listed = ((KERNEL + "embeds", 24),) if features.requires_grad else ()
+            tape.spike((KERNEL_MEMORY + "embeds", 24), (KERNEL_MEMORY + "embeds", shape.embeds))
+        listed = ((KERNEL_MEMORY + "embeds", 24),) if features.requires_grad else ()
     tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
     tape.drop(embeds)
     return found

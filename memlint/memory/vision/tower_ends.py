@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.architectures.model import Tower
-from memlint.memory.autograd.tape import Weight
+from memlint.memory.autograd.tape import Parameter
 from memlint.memory.families.traits import PatchPath, TowerTraits
 from memlint.memory.parameter_roles import Linear, extents, keys, roles
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, UnitState
-from memlint.memory.vision.patches import Entry
+from memlint.memory.vision.patches import TowerEntry
 from memlint.memory.vision.projector import Exit, Linears
 
 # What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
@@ -47,16 +47,16 @@ def shared_out(placed: UnitState, found: Ends) -> tuple[UnitState, UnitState]:
 _PRODUCTS = ("conv", "linear", "adapter")
 
 
-def entry(tower: Tower, traits: TowerTraits, before: tuple[Tensor, ...], asks: bool) -> Entry:
-    """Raises `Missing` where a tower names no convolution over patches."""
+def entry(tower: Tower, traits: TowerTraits, before: tuple[Tensor, ...], asks: bool) -> TowerEntry:
+    """Raises `MissingValue` where a tower names no convolution over patches."""
     linears = roles(_as_products(tuple(t for t in before if t.kind in _PRODUCTS)), False).linears
     if not linears:
-        raise Missing("method.freeze_vision_tower", "this tower names no convolution over patches")
+        raise MissingValue("method.freeze_vision_tower", "this tower names no convolution over patches")
     token = next((t for t in before if t.kind == "embedding" and not t.name.endswith("mask_token")), None)
     normed = _weight(before, "norm")
-    return Entry(
+    return TowerEntry(
         linears[0][1],
-        Weight("w:embedding", BYTES[token.dtype], token.trainable) if token is not None else None,
+        Parameter("w:embedding", BYTES[token.dtype], token.trainable) if token is not None else None,
         _weight(before, "position"),
         interpolated=traits.interpolates_positions,
         sampled=traits.samples_positions,
@@ -96,7 +96,7 @@ def filled(
         linears=merging + parts.linears,
         norm=parts.norm,
         post_norm=last is not None and traits.norms_last,
-        last_norm=Weight("w:last_norm", BYTES[last.dtype], last.trainable) if last is not None else None,
+        last_norm=Parameter("w:last_norm", BYTES[last.dtype], last.trainable) if last is not None else None,
         deep=tuple(_deep_merger(name, group, dropout) for name, group in _deep(behind).items()),
     )
 
@@ -145,9 +145,9 @@ def _as_products(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(t._replace(kind="linear") if t.kind == "conv" or t.name.endswith(_BARE) else t for t in tensors)
 
 
-def _weight(tensors: tuple[Tensor, ...], kind: str) -> Weight | None:
+def _weight(tensors: tuple[Tensor, ...], kind: str) -> Parameter | None:
     found = next((t for t in tensors if t.kind == kind), None)
-    return Weight("w:" + kind, BYTES[found.dtype], found.trainable) if found is not None else None
+    return Parameter("w:" + kind, BYTES[found.dtype], found.trainable) if found is not None else None
 
 
 def _deep(behind: tuple[Tensor, ...]) -> dict[str, tuple[Tensor, ...]]:
@@ -159,7 +159,7 @@ def _deep(behind: tuple[Tensor, ...]) -> dict[str, tuple[Tensor, ...]]:
     return {name: tuple(group) for name, group in groups.items()}
 
 
-def _deep_merger(name: str, tensors: tuple[Tensor, ...], dropout: bool) -> tuple[Linears, Weight | None]:
+def _deep_merger(name: str, tensors: tuple[Tensor, ...], dropout: bool) -> tuple[Linears, Parameter | None]:
     """Mergers are alike but not the same: each has extents of its own."""
     parts = roles(tensors, dropout)
     linears = tuple((f"{name}.{key}", _own(linear, name)) for key, linear in parts.linears)
@@ -178,7 +178,7 @@ def _own(linear: Linear, name: str) -> Linear:
     )
 
 
-def _own_weight(weight: Weight | None, name: str) -> Weight | None:
+def _own_weight(weight: Parameter | None, name: str) -> Parameter | None:
     return weight._replace(extent=_renamed(weight.extent, name)) if weight is not None else None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.fsdp.plan import by_size
@@ -125,8 +125,8 @@ def test_size_wrapping_goes_innermost_first() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     unknown = {"parallelism.data_parallel_size": UNKNOWN, "parallelism.world_size": UNKNOWN}
-    with pytest.raises(Missing) as caught:
+    with pytest.raises(MissingValue) as caught:
         place(replace(fsdp_run(1), unknown))
     assert caught.value.field == "parallelism.world_size"
-    with pytest.raises(Missing):
+    with pytest.raises(MissingValue):
         place(replace(fsdp_run(1), {"precision.compute": UNKNOWN}))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.memory.parameters import total
-from memlint.memory.sharding.model_parallel import activation_divisors, as_computed, shard_units, stages
+from memlint.memory.sharding.model_parallel import activation_divisors, in_compute_dtype, shard_units, stages
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Parallelism, Run, replace
 from tests.memory.sharding.models import model, tensor
@@ -95,11 +95,11 @@ def test_operations_see_the_engines_dtype() -> None:
     units = model(dtype="float32")
     mixed = replace(run("fsdp"), {"precision.compute": "bfloat16", "precision.autocast": True})
     half = replace(run("deepspeed"), {"precision.compute": "float16", "precision.autocast": False})
-    assert {t.dtype for unit in as_computed(mixed, units) for t in unit.tensors} == {"bfloat16"}
-    assert {t.dtype for unit in as_computed(half, units) for t in unit.tensors} == {"float16"}
-    assert as_computed(run(), units) == units
+    assert {t.dtype for unit in in_compute_dtype(mixed, units) for t in unit.tensors} == {"bfloat16"}
+    assert {t.dtype for unit in in_compute_dtype(half, units) for t in unit.tensors} == {"float16"}
+    assert in_compute_dtype(run(), units) == units
     packed = tensor("q", 8, 8)._replace(dtype="nf4", stored_bytes=32)
-    assert as_computed(mixed, (Unit("layer", (packed,)),))[0].tensors == (packed,)
+    assert in_compute_dtype(mixed, (Unit("layer", (packed,)),))[0].tensors == (packed,)
 
 
 def test_frozen_weights_of_the_other_half_act_as_fp32_ones() -> None:
@@ -109,8 +109,8 @@ def test_frozen_weights_of_the_other_half_act_as_fp32_ones() -> None:
     trained = tensor("input_layernorm.weight", 8, 1, "norm")
     units = (Unit("layer", tuple(one._replace(dtype="bfloat16", trainable=False) for one in frozen) + (trained,)),)
     half = {"model.weights_dtype": "bfloat16", "precision.compute": "float16", "precision.autocast": True}
-    seen = as_computed(replace(run(), half), units)
+    seen = in_compute_dtype(replace(run(), half), units)
     assert [one.dtype for one in seen[0].tensors] == ["float32", "bfloat16", trained.dtype]
     assert [one.stored_bytes for one in seen[0].tensors] == [one.stored_bytes for one in units[0].tensors]
     for same in ({"precision.compute": "bfloat16"}, {"precision.autocast": False}):
-        assert as_computed(replace(run(), {**half, **same}), units) == units
+        assert in_compute_dtype(replace(run(), {**half, **same}), units) == units

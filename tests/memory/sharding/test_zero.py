@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.values import ModelState, Tensor, Unit
@@ -154,10 +154,10 @@ def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     for field in ("parallelism.zero.stage", "parallelism.zero.reduce_bucket_size"):
-        with pytest.raises(Missing) as caught:
+        with pytest.raises(MissingValue) as caught:
             place(replace(zero_run(2), {field: UNKNOWN}))
         assert caught.value.field == field
-    with pytest.raises(Missing):
+    with pytest.raises(MissingValue):
         place(replace(zero_run(2), {"parallelism.data_parallel_size": UNKNOWN, "parallelism.world_size": UNKNOWN}))
 
 
@@ -187,5 +187,5 @@ def test_expert_modules_are_gathered_one_by_one_unless_they_are_a_leaf() -> None
 
 
 def test_an_absurd_model_is_refused_before_it_fills_memory() -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(MissingValue):
         place(zero_run(2), (UNITS[0], UNITS[1]._replace(repeat=10**9), UNITS[2]))

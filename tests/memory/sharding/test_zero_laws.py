@@ -13,7 +13,7 @@ from memlint.memory.parameters import total
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.sharding.zero import trace as zero_trace
-from memlint.memory.sharding.zero.trace import Knobs, Module, Segment, replay
+from memlint.memory.sharding.zero.trace import ModuleCall, PrefetchKnobs, RepeatedUnit, replay
 from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding.models import fsdp_run, model, zero_run
@@ -131,7 +131,7 @@ REPLAYS = st.tuples(
     st.integers(1, 40),
     st.booleans(),
     st.builds(
-        Knobs,
+        PrefetchKnobs,
         ranks=st.integers(2, 5),
         prefetch_bucket_size=st.sampled_from([0, 10, 100]),
         max_live_parameters=st.sampled_from([0, 60, 300, 10**6]),
@@ -140,9 +140,13 @@ REPLAYS = st.tuples(
 )
 
 
-def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[Segment, ...]:
-    layer = (Module(()), *(Module((size,), 1) for size in sizes))
-    return Segment((Module((77,)),)), Segment(layer, repeat, checkpointed), Segment((Module((78,)),))
+def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[RepeatedUnit, ...]:
+    layer = (ModuleCall(()), *(ModuleCall((size,), 1) for size in sizes))
+    return (
+        RepeatedUnit((ModuleCall((77,)),)),
+        RepeatedUnit(layer, repeat, checkpointed),
+        RepeatedUnit((ModuleCall((78,)),)),
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -151,7 +155,7 @@ def test_a_cut_replay_is_the_whole_one(drawn: Any) -> None:
     sizes, repeat, checkpointed, knobs = drawn
     cut = replay(segments(sizes, repeat, checkpointed), knobs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zero_trace, "_length", lambda segment, knobs: 10**9)
+        patch.setattr(zero_trace, "_units_to_replay", lambda segment, knobs: 10**9)
         whole = zero_trace._replay.__wrapped__(segments(sizes, repeat, checkpointed), knobs)
     assert cut == whole
 

@@ -8,7 +8,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory.vision.images import most_bytes
-from memlint.run import replace
+from memlint.run import UNKNOWN, replace
 from tests.architectures.small import SMALL
 from tests.comparisons.families import Step, run_of
 from tests.comparisons.vision_inputs import MODELS, simulated
@@ -36,3 +36,12 @@ def test_a_text_model_reads_no_images() -> None:
 def test_transformers_own_checkpointing_keeps_a_frozen_towers_inputs() -> None:
     run = run_of(MODELS["llava"][0], Step("lora", True, "sdpa"))
     assert most_bytes(run) > most_bytes(replace(run, LLAMAFACTORY))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("field", ["sequence.image_max_pixels", "sequence.video_max_pixels"])
+def test_memory_is_unknown_where_a_placeholder_says_how_large_images_are(field: str, frozen: bool) -> None:
+    run = run_of(MODELS["qwen2_5_vl"][0], Step("full", True, "sdpa"))
+    scaled = {"sequence.image_max_pixels": 589_824, "sequence.video_max_pixels": 65_536, field: UNKNOWN}
+    found = estimate(replace(run, {**dict.fromkeys(FLAGS, frozen), **LLAMAFACTORY, **scaled}))
+    assert [missing.field for missing in found.unknown] == [field]

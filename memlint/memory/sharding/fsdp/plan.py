@@ -1,65 +1,70 @@
-"""Which parameters an FSDP run gathers together, and how many GPUs share them."""
+"""Which parameters an FSDP run gathers together (its wrapping), and how many GPUs share them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from memlint._record import NamedTuple
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
 
 
 class Group(NamedTuple):
-    """One FSDP unit. Elements: `numel` as gathered (padding included), `trainable` of those, `largest` and `last` of
-    its trainable tensors; `shard` bytes kept."""
+    """One FSDP unit. All but `shard_bytes` (of one rank) are numbers of elements.
+
+    `numel`: gathered, with padding. `trainable`: of those. `largest_tensor`, `last_tensor`: of its trainable tensors.
+    """
 
     numel: int = 0
     trainable: int = 0
-    shard: int = 0
-    largest: int = 0
-    last: int = 0
+    shard_bytes: int = 0
+    largest_tensor: int = 0
+    last_tensor: int = 0
 
 
-def joined(groups: Iterable[tuple[Group, int]]) -> Group:
-    """(group, copies) pairs as one group."""
+def merged(groups: Iterable[tuple[Group, int]]) -> Group:
+    """One group of all (group, copies) pairs."""
     numel = trainable = shard = largest = last = 0
     for group, copies in groups:
         numel += group.numel * copies
         trainable += group.trainable * copies
-        shard += group.shard * copies
-        largest = max(largest, group.largest)
-        last = group.last or last
+        shard += group.shard_bytes * copies
+        largest = max(largest, group.largest_tensor)
+        last = group.last_tensor or last
     return Group(numel, trainable, shard, largest, last)
 
 
-class Plan(NamedTuple):
-    """`wrapped`: per unit, the groups inside one of its copies; `outside`: per unit, what stays with the root (or with
-    the embedding's and the tail's own groups in FSDP2)."""
+class WrapPlan(NamedTuple):
+    """How a model is wrapped. `element`, `master`: bytes of an element of a gathered parameter and of its shard.
+
+    `wrapped`: for each unit of the model, the FSDP units inside of one of its copies. `unwrapped`: for each unit, what
+    belongs to the root (in FSDP2, to the groups of the embedding and of the norm and head).
+    """
 
     ranks: int
     element: int
     master: int
     wrapped: tuple[tuple[Group, ...], ...]
-    outside: tuple[Group, ...]
+    unwrapped: tuple[Group, ...]
 
 
-def plan(run: Run, units: tuple[Unit, ...]) -> Plan:
-    """Raises `Missing` when the number of GPUs or the compute dtype is unknown."""
+def wrap_plan(run: Run, units: tuple[Unit, ...]) -> WrapPlan:
+    """How the run wraps its model. Raises `MissingValue` when the number of GPUs or the compute dtype is unknown."""
     ranks = shard_ranks(run)
     element = BYTES[compute_dtype(run)]
     wrapped: list[tuple[Group, ...]] = []
-    outside: list[Group] = []
+    unwrapped: list[Group] = []
     fsdp = run.parallelism.fsdp
     for unit in units:
         inner, rest = _divide(run, unit)
         wrapped.append(tuple(_group(run, tensors, ranks, element) for tensors in inner))
-        outside.append(_group(run, rest, ranks, element))
-    master = 4 if upcasts(run) else element
+        unwrapped.append(_group(run, rest, ranks, element))
+    master = 4 if upcasts_trainable(run) else element
     if fsdp.strategy == "NO_SHARD" and fsdp.version == 1:
         ranks = 1
-    return Plan(ranks, element, master, tuple(wrapped), tuple(outside))
+    return WrapPlan(ranks, element, master, tuple(wrapped), tuple(unwrapped))
 
 
 def shard_ranks(run: Run) -> int:
@@ -72,7 +77,7 @@ def shard_ranks(run: Run) -> int:
     if not isinstance(size, int):
         size = parallel.world_size
     if not isinstance(size, int):
-        raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+        raise MissingValue("parallelism.world_size", "how many GPUs share the model's state is not known")
     size = max(1, size * parallel.sequence_parallel_size * parallel.context_parallel_size)
     if not fsdp.strategy.lstrip("_").startswith("HYBRID"):
         return size
@@ -85,10 +90,10 @@ def compute_dtype(run: Run) -> str:
     wanted = run.parallelism.fsdp.param_dtype or run.precision.compute
     if isinstance(wanted, str) and wanted in BYTES:
         return wanted
-    raise Missing("precision.compute", "the dtype that matrix products run in is not known")
+    raise MissingValue("precision.compute", "the dtype that matrix products run in is not known")
 
 
-def upcasts(run: Run) -> bool:
+def upcasts_trainable(run: Run) -> bool:
     """Whether trainable parameters are kept in fp32 beside half-precision compute (accelerate 1.15
     accelerator.py:1997-2038, utils/fsdp_utils.py:813-820)."""
     if run.precision.trainable_dtype == "float32":
@@ -98,7 +103,7 @@ def upcasts(run: Run) -> bool:
 
 def stored_element(run: Run, tensor: Tensor) -> float:
     """Bytes of one element of a tensor's shard."""
-    if tensor.trainable and upcasts(run):
+    if tensor.trainable and upcasts_trainable(run):
         return 4
     if tensor.dtype in BYTES:
         return BYTES[tensor.dtype]
@@ -132,7 +137,7 @@ def _padded(run: Run, tensor: Tensor, ranks: int) -> int:
 
 
 def _divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """(groups of one copy, what is left to the root)."""
+    """The tensors of one unit: those wrapped together, and those that are left to the root."""
     wrap = run.parallelism.fsdp.wrap
     tensors = list(unit.tensors)
     if wrap == "none":
@@ -145,16 +150,16 @@ def _divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
 
 
 def by_size(tensors: list[Tensor], least: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Modules with at least `least` parameters not yet wrapped, innermost first (torch 2.13 distributed/fsdp/wrap.py,
-    `_recursive_wrap` with `size_based_auto_wrap_policy`). accelerate's FSDP2 policy counts all parameters of a module,
-    wrapped or not, and wants more than `least` (utils/fsdp_utils.py:966-968)."""
+    """Size-based wrapping: modules with at least `least` parameters that are not wrapped yet, innermost first (torch
+    2.13 distributed/fsdp/wrap.py, `_recursive_wrap` with `size_based_auto_wrap_policy`). accelerate's FSDP2 policy
+    counts all parameters of a module, wrapped or not, and wants more than `least` (utils/fsdp_utils.py:966-968)."""
     groups: list[list[Tensor]] = []
     rest = _wrap("", tensors, least, version, groups)
     return groups, rest
 
 
 def _wrap(path: str, tensors: list[Tensor], least: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
-    """Wrap inside the module at `path`; the tensors left unwrapped."""
+    """Wraps inside of the module at `path`, into `groups`. Returns the tensors that stay unwrapped."""
     if _count(tensors) < least:
         return tensors
     rest: list[Tensor] = []

@@ -1,10 +1,10 @@
-"""What both versions of FSDP keep: shards, their gradients and the optimizer's states."""
+"""What both versions of FSDP keep on a rank: shards, their gradients and the optimizer's states."""
 
 from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.fsdp.plan import Plan, stored_element
+from memlint.memory.sharding.fsdp.plan import WrapPlan, stored_element
 from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
@@ -12,7 +12,7 @@ from memlint.run import Run
 
 
 class ShardedState(NamedTuple):
-    """Bytes on one rank; `trainable` elements of its shards."""
+    """Bytes on one rank. `trainable`: elements of its shards that train."""
 
     shards: int
     states: int
@@ -21,21 +21,23 @@ class ShardedState(NamedTuple):
     host: int
 
 
-def kept(run: Run, units: tuple[Unit, ...], made: Plan) -> ShardedState:
-    """Shards and states; with CPU offload they and the gradients stand in host memory."""
-    shards = _total(units, made, 2)
-    trainable = _total(units, made, 1) // made.ranks
-    held = optimizer.memory(run, _sharded(run, units, made.ranks))
+def sharded_state(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ShardedState:
+    """Shards and optimizer states. With CPU offload they and the gradients are in host memory."""
+    shards = _total(units, plan, 2)
+    trainable = _total(units, plan, 1) // plan.ranks
+    optimizer_memory = optimizer.memory(run, _sharded(run, units, plan.ranks))
     if not run.parallelism.fsdp.cpu_offload:
-        return ShardedState(shards, held.states, held.step_temporaries, trainable, 0)
-    host = (shards + held.states + held.step_temporaries + made.master * trainable) * ranks_per_node(run)
+        return ShardedState(shards, optimizer_memory.states, optimizer_memory.step_temporaries, trainable, 0)
+    host = (
+        shards + optimizer_memory.states + optimizer_memory.step_temporaries + plan.master * trainable
+    ) * ranks_per_node(run)
     return ShardedState(0, 0, 0, trainable, host)
 
 
-def _total(units: tuple[Unit, ...], made: Plan, field: int) -> int:
+def _total(units: tuple[Unit, ...], plan: WrapPlan, field: int) -> int:
     """A field of `Group` summed over the model."""
     total = 0
-    for unit, groups, rest in zip(units, made.wrapped, made.outside, strict=True):
+    for unit, groups, rest in zip(units, plan.wrapped, plan.unwrapped, strict=True):
         total += (sum(group[field] for group in groups) + rest[field]) * unit.repeat
     return total
 
@@ -60,5 +62,5 @@ def accumulates(run: Run) -> bool:
 
 
 def reduce_element(run: Run, element: int) -> int:
-    """Bytes of one element of a gradient on its way through the reduction."""
+    """Bytes of one element of a gradient while it is reduced."""
     return BYTES.get(run.parallelism.fsdp.reduce_dtype, element)

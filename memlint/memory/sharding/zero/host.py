@@ -1,23 +1,26 @@
-"""Host memory that ZeRO offload takes, bytes of one rank."""
+"""Host memory that ZeRO offload takes, bytes for one rank."""
 
 from __future__ import annotations
 
-from memlint.memory.sharding.zero.layout import Layout
+from memlint.memory.sharding.zero.layout import ZeroLayout
 from memlint.run import Run
 
 
-def partition_host_bytes(run: Run, made: Layout, shares: list[int], states: int, owned: int) -> int:
+def partition_host_bytes(run: Run, layout: ZeroLayout, shares: list[int], states: int, owned: int) -> int:
     """Stages 1 and 2: fp32 master, its gradient, states, a half copy on its way back to the GPU, the largest
     gradient, and the accumulated half gradients (deepspeed 0.19.8 stage_1_and_2.py:558-575, :652-656, :937, :1824).
     All but the states are pinned where pinning is on."""
     steps = run.batch.gradient_accumulation_steps
     pinned = run.offload.optimizer_pinned
-    accumulated = made.element * owned if isinstance(steps, int) and steps > 1 else 0
-    shared = sum(2 * held(made.master * share, pinned) + held(made.element * share, pinned) for share in shares)
-    return shared + states + held(made.element * made.largest, pinned) + accumulated
+    accumulated = layout.element * owned if isinstance(steps, int) and steps > 1 else 0
+    shared = sum(
+        2 * host_buffer_bytes(layout.master * share, pinned) + host_buffer_bytes(layout.element * share, pinned)
+        for share in shares
+    )
+    return shared + states + host_buffer_bytes(layout.element * layout.largest, pinned) + accumulated
 
 
-def held(size: int, pinned: bool) -> int:
-    """What a buffer really takes: PyTorch rounds pinned blocks up to a power of two (torch 2.13
+def host_buffer_bytes(size: int, pinned: bool) -> int:
+    """Bytes that a buffer of `size` bytes takes: PyTorch rounds pinned blocks up to a power of two (torch 2.13
     ATen/core/CachingHostAllocator.h:300-305)."""
     return 1 << (size - 1).bit_length() if pinned and size else size

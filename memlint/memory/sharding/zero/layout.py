@@ -1,23 +1,26 @@
-"""What DeepSpeed sees of a model: its dtype, the two parameter groups, and how many ranks share a tensor."""
+"""A model as DeepSpeed sees it: its dtype, the two parameter groups, and how many ranks share a tensor."""
 
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run
 
 _HALF = ("bfloat16", "float16")
-_MOST_TENSORS = 1_000_000  # tensors are listed one by one here: a hostile configuration must not fill memory
-_UNDECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
+_MAX_TENSORS = 1_000_000  # tensors are listed one by one here: a hostile configuration must not fill memory
+_NOT_DECAYED = ("norm", "bias")  # the Trainer's second group, transformers 5.23 trainer.py get_decay_parameter_names
 
 
-class Layout(NamedTuple):
-    """`element` bytes of a weight on the GPU, `accumulation` of an accumulated gradient, `groups` of trainable element
-    counts in model order (decayed, undecayed); elements of all trainable tensors and of the largest; `master` bytes of
-    a master weight and of the gradient that the optimizer sees (0.19.8 stage_1_and_2.py:336, stage3.py:304,
-    `master_weights_and_grads_dtype`)."""
+class ZeroLayout(NamedTuple):
+    """What placement under ZeRO depends on.
+
+    Bytes of an element: `element` of a weight on the GPU, `accumulation` of an accumulated gradient, `master` of a
+    master weight and of the gradient that the optimizer sees (0.19.8 stage_1_and_2.py:336, stage3.py:304,
+    `master_weights_and_grads_dtype`). Numbers of elements: `groups`, each trainable tensor in model order, with and
+    without weight decay; `trainable`, all of them; `largest`, the largest tensor.
+    """
 
     element: int
     accumulation: int
@@ -28,10 +31,10 @@ class Layout(NamedTuple):
     master: int = 4
 
 
-def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
-    """Raises `Missing` when the number of ranks is unknown or the model absurd."""
-    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MOST_TENSORS:
-        raise Missing("model.architecture", "its configuration names more tensors than any model has")
+def zero_layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
+    """The model as DeepSpeed sees it. Raises `MissingValue` when the number of ranks is unknown or the model absurd."""
+    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MAX_TENSORS:
+        raise MissingValue("model.architecture", "its configuration names more tensors than any model has")
     dtype = engine_dtype(run)
     accumulation = run.precision.grad_dtype or dtype
     decayed: list[int] = []
@@ -41,14 +44,14 @@ def layout(run: Run, units: tuple[Unit, ...]) -> Layout:
         others: list[int] = []
         for tensor in unit.tensors:
             if tensor.trainable:
-                (others if tensor.kind in _UNDECAYED else matrices).extend([tensor.numel] * tensor.copies)
+                (others if tensor.kind in _NOT_DECAYED else matrices).extend([tensor.numel] * tensor.copies)
         decayed += matrices * unit.repeat
         undecayed += others * unit.repeat
     groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
     trainable = sum(map(sum, groups))
     largest = max(map(max, groups), default=0)
     master = BYTES[run.precision.master_dtype]
-    return Layout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
+    return ZeroLayout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
 
 
 def engine_dtype(run: Run) -> str:
@@ -67,13 +70,13 @@ def ranks(run: Run) -> int:
     size = parallel.data_parallel_size
     if not isinstance(size, int):
         if not isinstance(parallel.world_size, int):
-            raise Missing("parallelism.world_size", "how many GPUs share the model's state is not known")
+            raise MissingValue("parallelism.world_size", "how many GPUs share the model's state is not known")
         return max(1, parallel.world_size // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
     return max(1, size * parallel.sequence_parallel_size)
 
 
 def ranks_per_node(run: Run) -> int:
-    """GPUs of one host; all of them when nobody said."""
+    """GPUs of one host; all of them where it is not known."""
     world = run.parallelism.world_size
     node = run.parallelism.gpus_per_node
     if isinstance(node, int) and node > 0:
@@ -81,20 +84,20 @@ def ranks_per_node(run: Run) -> int:
     return world if isinstance(world, int) else 1
 
 
-def known(value: object, field: str) -> int:
-    """An integer knob. Raises `Missing` where the file's `auto` could not be filled."""
+def required_knob(value: object, field: str) -> int:
+    """An integer setting of ZeRO. Raises `MissingValue` where the file's `auto` could not be resolved."""
     if value is UNKNOWN or not isinstance(value, (int, float)):
-        raise Missing(field, "`auto` can only be filled when the model's hidden size is known")
+        raise MissingValue(field, "`auto` can only be filled when the model's hidden size is known")
     return int(value)
 
 
 def is_quantized(tensor: Tensor) -> bool:
-    """Stored in a format that the engine neither casts nor partitions."""
+    """Whether the engine neither casts nor partitions a tensor, because of the format that it is stored in."""
     return tensor.dtype not in BYTES or (tensor.dtype in ("int8", "uint8") and not tensor.trainable)
 
 
-def flat(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
-    """One flat trainable tensor, as the optimizer behind the engine sees its partition."""
+def flat_partition(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
+    """One flat trainable tensor: the partition as the optimizer inside of the engine sees it."""
     if not elements:
         return ()
     tensor = Tensor("flat", elements, (elements,), "other", True, dtype, elements * BYTES[dtype])
@@ -110,7 +113,7 @@ def tied_elements(run: Run, units: tuple[Unit, ...]) -> int:
     return max((t.numel for t in units[0].tensors if t.kind == "embedding"), default=0)
 
 
-def tied_gradient(run: Run, units: tuple[Unit, ...]) -> int:
-    """Elements of the gradient that the head leaves for the embedding to add to: alive through the whole backward."""
+def tied_gradient_elements(run: Run, units: tuple[Unit, ...]) -> int:
+    """Elements of a tied embedding's gradient: the head makes it, so that it is alive through the whole backward."""
     trains = any(tensor.trainable and tensor.kind == "embedding" for tensor in units[0].tensors)
     return tied_elements(run, units) if trains else 0

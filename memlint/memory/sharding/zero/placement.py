@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from memlint.memory.parameters import Missing
+from memlint.memory.parameters import MissingValue
 from memlint.memory.sharding.zero import stage0 as zero_stage0
 from memlint.memory.sharding.zero import stage3 as zero_stage3
 from memlint.memory.sharding.zero import stages12 as zero_stages12
-from memlint.memory.sharding.zero.layout import layout
+from memlint.memory.sharding.zero.layout import zero_layout
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
 
 
 def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
-    """One `UnitState` per unit. Raises `Missing` when the stage, the ranks or a knob is unknown.
+    """One `UnitState` per unit. Raises `MissingValue` when the stage, the ranks or a knob is unknown.
 
     `gradient_live` of a unit holds every buffer that exists only during the backward (the reduction
     buckets of stages 1 and 2, made at its first gradient and freed at its end); what exists all the time
@@ -20,10 +20,10 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """
     stage = run.parallelism.zero.stage
     if not isinstance(stage, int):
-        raise Missing("parallelism.zero.stage", "the ZeRO stage is not known")
-    made = layout(run, units)
+        raise MissingValue("parallelism.zero.stage", "the ZeRO stage is not known")
+    layout = zero_layout(run, units)
     if stage == 0:
-        return zero_stage0.place(run, units, made)
+        return zero_stage0.place(run, units, layout)
     if stage in (1, 2):
-        return zero_stages12.place(run, units, made)
-    return zero_stage3.place(run, units, made)
+        return zero_stages12.place(run, units, layout)
+    return zero_stage3.place(run, units, layout)

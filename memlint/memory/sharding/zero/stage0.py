@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.zero.layout import Layout
-from memlint.memory.sharding.zero.stages12 import engine_weights, piling
+from memlint.memory.sharding.zero.layout import ZeroLayout
+from memlint.memory.sharding.zero.stages12 import engine_weights, whole_gradients
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
 
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspeed 0.19.8 runtime/engine.py
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     """Half precision keeps an fp32 copy of each parameter and makes fp32 gradients at the step, beside the half ones:
     tensor by tensor (runtime/fp16/unfused_optimizer.py:218-222), or with DeepSpeed's FusedAdam first as tensors, then
     flat (fused_optimizer.py:285)."""
-    mixed = made.element == 2
-    held = optimizer.memory(run, _in_fp32(units) if mixed else units)
-    weights = engine_weights(units, made.element)
-    gradients = made.element * made.trainable
-    flat_copy = made.element * min(made.trainable, _ALLREDUCE_BUCKET) if made.ranks > 1 else 0
+    mixed = layout.element == 2
+    optimizer_memory = optimizer.memory(run, _in_fp32(units) if mixed else units)
+    weights = engine_weights(units, layout.element)
+    gradients = layout.element * layout.trainable
+    flat_copy = layout.element * min(layout.trainable, _ALLREDUCE_BUCKET) if layout.ranks > 1 else 0
     steps = run.batch.gradient_accumulation_steps
     accumulates = isinstance(steps, int) and steps > 1
-    states = [piling(unit, made.element, accumulates) for unit in units]
+    states = [whole_gradients(unit, layout.element, accumulates) for unit in units]
     states[0] = states[0]._replace(gradient_end=states[0].gradient_end + flat_copy)
     fused = run.optimizer.engine == "deepspeed"
     return ModelState(
         weights=weights,
-        optimizer_states=held.states + (4 * made.trainable if mixed else 0),
+        optimizer_states=optimizer_memory.states + (4 * layout.trainable if mixed else 0),
         gradients_resident=gradients if accumulates else 0,
         communication=0,
         units=tuple(states),
-        gradients_at_step=gradients + (4 * made.trainable if mixed else 0),
-        step_temporaries=4 * made.trainable if mixed and fused else held.step_temporaries,
+        gradients_at_step=gradients + (4 * layout.trainable if mixed else 0),
+        step_temporaries=4 * layout.trainable if mixed and fused else optimizer_memory.step_temporaries,
         load_peak=weights,
     )
 

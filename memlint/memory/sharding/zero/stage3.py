@@ -6,17 +6,17 @@ deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
 from __future__ import annotations
 
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.zero.host import held
+from memlint.memory.sharding.zero.host import host_buffer_bytes
 from memlint.memory.sharding.zero.layout import (
-    Layout,
-    flat,
+    ZeroLayout,
+    flat_partition,
     is_quantized,
-    known,
     ranks_per_node,
+    required_knob,
     tied_elements,
-    tied_gradient,
+    tied_gradient_elements,
 )
-from memlint.memory.sharding.zero.trace import Gathered, Knobs, Module, Replay, Segment, replay
+from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchKnobs, RepeatedUnit, Replay, replay
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import UNKNOWN, Run
 
@@ -24,104 +24,108 @@ _EXPERTS = ".experts"
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
 
-def place(run: Run, units: tuple[Unit, ...], made: Layout) -> ModelState:
-    """Partitions, the parameters that persist, and what is gathered per unit."""
-    loaded, packed = _whole(units), any(t.dtype in _PACKED for unit in units for t in unit.tensors)
-    units = tuple(unit._replace(tensors=tuple(_as_stored(t, made.element) for t in unit.tensors)) for unit in units)
+def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
+    """The model state on one rank: partitions, persistent parameters, and what is gathered for each unit."""
+    loaded, packed = _stored_bytes(units), any(t.dtype in _PACKED_DTYPES for unit in units for t in unit.tensors)
+    units = tuple(unit._replace(tensors=tuple(_packed(t, layout.element) for t in unit.tensors)) for unit in units)
     zero = run.parallelism.zero
-    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else made.ranks
-    threshold = known(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
-    weights = _Weights(units, made.element, shards, threshold)
-    constants = loaded - _whole(units)
-    states = _States(run, made, shards)
+    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
+    threshold = required_knob(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
+    weights = _ShardedWeights(units, layout.element, shards, threshold)
+    constants = loaded - _stored_bytes(units)
+    states = _ShardedStates(run, layout, shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
-    bucket = made.element * known(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-    bucket = bucket if zero.contiguous_gradients and made.trainable else 0
-    secondary = _secondary(run, weights, made)
+    bucket = layout.element * required_knob(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
+    secondary = _hpz_partition(run, weights, layout)
     gathered = _gathered(run, units, weights)
-    at_loss = secondary + made.element * gathered.at_loss
+    at_loss = secondary + layout.element * gathered.at_loss
     return ModelState(
         weights=weights.whole + constants + partitions,
-        optimizer_states=states.here,
+        optimizer_states=states.on_gpu,
         gradients_resident=states.gradients,
         communication=bucket + weights.persistent,
-        units=_units(run, units, made, gathered, secondary),
+        units=_units(run, units, layout, gathered, secondary),
         gradients_at_step=states.gradients,
         step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
-        save_temporaries=made.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
-        load_peak=loaded if packed else weights.whole + partitions + made.element * _largest(units),
-        host_bytes=(states.there + _weights_there(run, weights)) * ranks_per_node(run),
+        save_temporaries=layout.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
+        load_peak=loaded if packed else weights.whole + partitions + layout.element * _largest(units),
+        host_bytes=(states.on_host + _host_weights(run, weights)) * ranks_per_node(run),
         notes=_notes(run),
         gathered_at_loss=at_loss,
         gathered_at_loss_backward=at_loss,
     )
 
 
-class _States:
-    """Bytes of fp32 master weights, states and gradient shares: `here` on the GPU, `there` on the host; `step`, what an
-    update needs beside them.
+class _ShardedStates:
+    """Bytes of fp32 master weights and optimizer states, on the GPU and on the host. `gradients`: partitions on the
+    GPU. `step`: temporaries of an update.
 
     Master weights are a copy also of fp32 weights: `device == self.device` compares a device with its name (:1163).
     A partial offload (`ratio`) leaves the first sub-groups on the GPU (:1105).
     """
 
-    def __init__(self, run: Run, made: Layout, shards: int) -> None:
-        groups = [[-(-numel // shards) for numel in group] for group in made.groups]
-        limit = known(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
+    def __init__(self, run: Run, layout: ZeroLayout, shards: int) -> None:
+        groups = [[-(-numel // shards) for numel in group] for group in layout.groups]
+        limit = required_knob(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
         subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
-        memories = [optimizer.memory(run, flat(elements)) for elements in subgroups]
-        sizes = [made.master * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
+        memories = [optimizer.memory(run, flat_partition(elements)) for elements in subgroups]
+        sizes = [layout.master * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
         share = sum(subgroups)
         offloads = run.offload.optimizer != "none"
         stays = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
-        self.here = sum(sizes[:stays])
-        self.there = sum(sizes[stays:]) + self._gradients_there(run, made, subgroups[stays:]) if offloads else 0
-        self.gradients = 0 if offloads else made.accumulation * share
+        self.on_gpu = sum(sizes[:stays])
+        self.on_host = sum(sizes[stays:]) + self._host_gradients(run, layout, subgroups[stays:]) if offloads else 0
+        self.gradients = 0 if offloads else layout.accumulation * share
         largest = max((numel for group in groups for numel in group), default=0)
-        self.step = 0 if offloads else _step(made, largest, subgroups, [memory.step_temporaries for memory in memories])
+        self.step = (
+            0
+            if offloads
+            else _step_memory(layout, largest, subgroups, [memory.step_temporaries for memory in memories])
+        )
 
-    def _gradients_there(self, run: Run, made: Layout, subgroups: list[int]) -> int:
+    def _host_gradients(self, run: Run, layout: ZeroLayout, subgroups: list[int]) -> int:
         """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
         pinned = run.offload.optimizer_pinned
-        return sum(held(made.master * elements, pinned) for elements in subgroups) + held(
-            made.accumulation * sum(subgroups), pinned
+        return sum(host_buffer_bytes(layout.master * elements, pinned) for elements in subgroups) + host_buffer_bytes(
+            layout.accumulation * sum(subgroups), pinned
         )
 
 
-_PACKED = ("nf4", "fp4")
+_PACKED_DTYPES = ("nf4", "fp4")
 
 
-def _as_stored(tensor: Tensor, element: int) -> Tensor:
-    """A 4-bit tensor as the engine shares it: its packed bytes, in elements of the engine's dtype.
+def _packed(tensor: Tensor, element: int) -> Tensor:
+    """A 4-bit tensor as the engine partitions it: its packed bytes, counted in elements of the engine's dtype.
 
     bitsandbytes' weights are parameters, which `Init(module=...)` partitions whatever their dtype is
     (parameter_offload.py:270, partition_parameters.py:1836: `dtype=param.dtype`); the constants beside them are not.
     Other formats' are buffers. No zero.Init meets them while they load (transformers 5.23 modeling_utils.py:3815), so
     that the engine moves the whole model to the GPU first (engine.py:2094).
     """
-    if tensor.dtype not in _PACKED or tensor.trainable:
+    if tensor.dtype not in _PACKED_DTYPES or tensor.trainable:
         return tensor
     packed = -(-tensor.numel // 2)
-    return tensor._replace(numel=-(-packed // element), dtype=_BYTES_OF[element], stored_bytes=packed)
+    return tensor._replace(numel=-(-packed // element), dtype=_DTYPE_OF_WIDTH[element], stored_bytes=packed)
 
 
-_BYTES_OF = {2: "bfloat16", 4: "float32"}
+_DTYPE_OF_WIDTH = {2: "bfloat16", 4: "float32"}
 
 
-def _whole(units: tuple[Unit, ...]) -> int:
+def _stored_bytes(units: tuple[Unit, ...]) -> int:
     return sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
 
 
-def _weights_there(run: Run, weights: _Weights) -> int:
-    """Offloaded weights; the trainable ones lie in one buffer (`param_groups_fp16_flat_cpu_memory`)."""
+def _host_weights(run: Run, weights: _ShardedWeights) -> int:
+    """Host bytes of offloaded weights; the trainable ones are one buffer (`param_groups_fp16_flat_cpu_memory`)."""
     if run.offload.parameters == "none":
         return 0
-    return held(weights.partitioned, run.offload.parameters_pinned)
+    return host_buffer_bytes(weights.partitioned, run.offload.parameters_pinned)
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    """What is in force and only roughly counted."""
+    """What the run uses and the estimate counts only roughly."""
     zero = run.parallelism.zero
     said = {
         "MiCS is refused by DeepSpeed since 0.19": zero.mics_shard_size > 1 and run.stack.deepspeed >= (0, 19),
@@ -132,8 +136,9 @@ def _notes(run: Run) -> tuple[str, ...]:
     return tuple(note for note, holds in said.items() if holds)
 
 
-class _Weights:
-    """Bytes: `whole` (quantised, not partitioned), `partitioned` on this rank, `persistent` gathered for good."""
+class _ShardedWeights:
+    """Bytes of weights: `whole` (quantised, not partitioned), `partitioned` (this rank's share), `persistent` (never
+    released once gathered), `unsharded` (all that is partitioned, on all ranks together)."""
 
     def __init__(self, units: tuple[Unit, ...], element: int, shards: int, threshold: int) -> None:
         self.whole = self.partitioned = self.persistent = self.unsharded = 0
@@ -167,61 +172,64 @@ def _subgroups(group: list[int], limit: int) -> list[int]:
     return [*found, size] if size else found
 
 
-def _step(made: Layout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
-    """The norm in fp64 one tensor at a time (:2457), then per sub-group its flat copy, the fp32 gradient made of it
-    (:2686) and what the optimizer needs beside that."""
-    copy = made.accumulation if made.accumulation != made.master else 0
-    steps = [made.master * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
+def _step_memory(layout: ZeroLayout, largest: int, subgroups: list[int], temporaries: list[int]) -> int:
+    """Bytes of an update's temporaries: the norm in fp64, one tensor at a time (:2457); then for each sub-group its
+    flat copy, the fp32 gradient made of it (:2686) and the optimizer's own temporaries."""
+    copy = layout.accumulation if layout.accumulation != layout.master else 0
+    steps = [layout.master * e + max(copy * e, own) for e, own in zip(subgroups, temporaries, strict=True)]
     return max(8 * largest, *steps) if steps else 0
 
 
-def _secondary(run: Run, weights: _Weights, made: Layout) -> int:
-    """hpZ: a second partition within a small group of ranks, alive from the forward to the step."""
+def _hpz_partition(run: Run, weights: _ShardedWeights, layout: ZeroLayout) -> int:
+    """Bytes of hpZ's secondary partition, within a small group of ranks: alive from the forward to the step."""
     group = run.parallelism.zero.hpz_partition_size
-    return weights.unsharded // group if group > 1 and made.ranks > group else 0
+    return weights.unsharded // group if group > 1 and layout.ranks > group else 0
 
 
-def _units(run: Run, units: tuple[Unit, ...], made: Layout, gathered: Replay, secondary: int) -> tuple[UnitState, ...]:
+def _units(
+    run: Run, units: tuple[Unit, ...], layout: ZeroLayout, gathered: Replay, secondary: int
+) -> tuple[UnitState, ...]:
     states = []
     for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
         states.append(
             UnitState(
-                gathered_forward=secondary + made.element * elements.forward,
-                gathered_backward=secondary + made.element * elements.backward,
-                gradient_live=_reducing(run, unit, made, index == len(units) - 1),
+                gathered_forward=secondary + layout.element * elements.forward,
+                gathered_backward=secondary + layout.element * elements.backward,
+                gradient_live=_gradient_reduction(run, unit, layout, index == len(units) - 1),
             )
         )
-    shared = made.element * tied_gradient(run, units)
+    shared = layout.element * tied_gradient_elements(run, units)
     states[-1] = states[-1]._replace(gradient_kept=shared, gradient_live=max(shared, states[-1].gradient_live))
     return tuple(states)
 
 
-def _reducing(run: Run, unit: Unit, made: Layout, first: bool) -> int:
-    """A tensor's gradient before it enters the bucket, beside the copy that the reduction makes of a full bucket
-    (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122); `first` in backward finds it empty."""
+def _gradient_reduction(run: Run, unit: Unit, layout: ZeroLayout, first: bool) -> int:
+    """Bytes of a tensor's gradient before it enters the bucket, and of the copy that the reduction makes of a full
+    bucket (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122). `first`: the unit whose backward
+    runs first, which finds the bucket empty."""
     largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
-    bucket = known(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-    if first or not made.trainable:
-        return made.element * largest
-    return made.element * (min(bucket, made.trainable) + largest)
+    bucket = required_knob(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    if first or not layout.trainable:
+        return layout.element * largest
+    return layout.element * (min(bucket, layout.trainable) + largest)
 
 
-def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
+def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Replay:
     if weights.shards == 1:  # partitions are used in place (partition_parameters.py:61-86, :904)
         host = run.offload.parameters != "none"
         whole = tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
         return Replay(whole, 0)
     zero = run.parallelism.zero
-    knobs = Knobs(
+    knobs = PrefetchKnobs(
         weights.shards,
-        known(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
-        known(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
-        known(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
+        required_knob(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
+        required_knob(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
+        required_knob(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     segments = [
-        Segment(
-            _modules(unit, weights.threshold, bool(zero.leaf_modules)),
+        RepeatedUnit(
+            _module_calls(unit, weights.threshold, bool(zero.leaf_modules)),
             unit.repeat,
             checkpointing and unit.name == "layer",
         )
@@ -229,30 +237,30 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _Weights) -> Replay:
     ]
     tied = tied_elements(run, units)
     if tied:
-        head = Module((), tied) if tied <= weights.threshold else Module((), tied=True)
+        head = ModuleCall((), tied) if tied <= weights.threshold else ModuleCall((), tied=True)
         segments[-1] = segments[-1]._replace(modules=(*segments[-1].modules, head))
     return replay(tuple(segments), knobs)
 
 
-def _modules(unit: Unit, threshold: int, leaves: bool) -> tuple[Module, ...]:
-    """A unit's module visits in order: containers first, then each module with its parameters; experts that are
-    modules of their own one after the other, or all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`)."""
+def _module_calls(unit: Unit, threshold: int, leaves: bool) -> tuple[ModuleCall, ...]:
+    """The module calls of a unit in order: containers first, then each module with its parameters. Experts that are
+    modules of their own follow one another, or come all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`)."""
     by_module: dict[str, list[Tensor]] = {}
     for tensor in unit.tensors:
         if not is_quantized(tensor):
             by_module.setdefault(_module(tensor, leaves), []).append(tensor)
-    found = [Module(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
+    found = [ModuleCall(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
     for tensors in by_module.values():
         copies = 1 if leaves else min(t.copies for t in tensors)
-        found += [_visited(tensors, copies, threshold)] * copies
+        found += [_module_call(tensors, copies, threshold)] * copies
     return tuple(found)
 
 
-def _visited(tensors: list[Tensor], parts: int, threshold: int) -> Module:
+def _module_call(tensors: list[Tensor], parts: int, threshold: int) -> ModuleCall:
     """One of `parts` equal modules that own `tensors` together."""
     gathered = [t.numel for t in tensors for _ in range(t.copies // parts) if t.numel > threshold]
     persistent = sum(t.numel * t.copies // parts for t in tensors if t.numel <= threshold)
-    return Module(tuple(gathered), persistent)
+    return ModuleCall(tuple(gathered), persistent)
 
 
 def _module(tensor: Tensor, leaves: bool) -> str:

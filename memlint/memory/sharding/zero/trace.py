@@ -1,12 +1,12 @@
-"""How many gathered parameters ZeRO-3 holds at each point of a step: its fetch, prefetch and release rules, replayed.
+"""A replay of ZeRO-3's fetch, prefetch and release rules: how many gathered elements are alive during a step.
 
 DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py. Three facts decide the peak:
-- every module visit prefetches another `prefetch_bucket_size` elements, however much is in flight already,
-  until `max_live_parameters` are available (:453-454); only prefetching obeys that limit;
-- a parameter stays gathered after its use if it is used again within `max_reuse_distance` elements of
-  module visits (:654-664) or if the prefetcher has passed its next use (:648-650);
-- parameters gathered together share one flat buffer, which dies when the last of them was waited for, while
-  each gets a copy out of it (partition_parameters.py:761-802); one gathered alone is used in place (:1373-1413).
+- Each call of a module prefetches another `prefetch_bucket_size` elements, however much is in flight already, until
+  `max_live_parameters` are available (:453-454). Only prefetching obeys that limit.
+- A parameter stays gathered after its use if it is used again within `max_reuse_distance` elements of module calls
+  (:654-664), or if the prefetcher has passed its next use (:648-650).
+- Parameters gathered together share one flat buffer, and each is copied out of it. The buffer is freed when the last of
+  them was waited for (partition_parameters.py:761-802). A parameter gathered by itself is used in place (:1373-1413).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from itertools import accumulate
 from memlint._record import NamedTuple
 
 
-class Module(NamedTuple):
-    """One module visit: the element counts of its own parameters that are gathered, and of those that persist.
+class ModuleCall(NamedTuple):
+    """One call of a module: elements of each of its own parameters that is gathered, and of all that are persistent.
 
     `tied`: the head of tied embeddings, which uses the first module's parameters again.
     """
@@ -28,8 +28,8 @@ class Module(NamedTuple):
     tied: bool = False
 
 
-class Knobs(NamedTuple):
-    """Counts in elements; `ranks` share a parameter."""
+class PrefetchKnobs(NamedTuple):
+    """ZeRO-3's settings, in elements. `ranks`: how many share a parameter."""
 
     ranks: int
     prefetch_bucket_size: int
@@ -45,81 +45,82 @@ class Gathered(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """`at_loss`: elements still held when the last unit's forward has ended."""
+    """The result for each unit. `at_loss`: elements still gathered when the forward of the last unit has ended."""
 
     units: tuple[Gathered, ...]
     at_loss: int
 
 
-class Segment(NamedTuple):
-    """`repeat` equal units one after the other; `checkpointed`: each runs forward again in the backward."""
+class RepeatedUnit(NamedTuple):
+    """`repeat` equal units of the model, one after the other. `checkpointed`: their backward runs the forward again."""
 
-    modules: tuple[Module, ...]
+    modules: tuple[ModuleCall, ...]
     repeat: int = 1
     checkpointed: bool = False
 
 
-class _Visit(NamedTuple):
-    segment: int
+class _Call(NamedTuple):
+    unit: int
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
 
-def replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
-    """Peak gathered elements per segment, in forward and in backward, in a step whose trace is known (the third on).
+def replay(units: tuple[RepeatedUnit, ...], knobs: PrefetchKnobs) -> Replay:
+    """Peak of gathered elements for each unit, in forward and backward, once DeepSpeed knows the order of module calls
+    (from the third step on).
 
-    Ranks matter by what they add to a parameter that does not divide among them.
+    The number of ranks matters only for parameters that do not divide evenly among them, which are padded.
     """
-    sizes = {size for segment in segments for module in segment.modules for size in module.gathered}
+    sizes = {size for unit in units for module in unit.modules for size in module.gathered}
     even = not any(size % knobs.ranks for size in sizes)
-    return _replay(segments, knobs._replace(ranks=1) if even else knobs)
+    return _replay(units, knobs._replace(ranks=1) if even else knobs)
 
 
 @lru_cache(maxsize=512)
-def _replay(segments: tuple[Segment, ...], knobs: Knobs) -> Replay:
+def _replay(units: tuple[RepeatedUnit, ...], knobs: PrefetchKnobs) -> Replay:
     sizes: list[int] = []
-    forward = [visits for i, segment in enumerate(segments) for visits in _forward(i, segment, sizes, knobs)]
-    order = [visit for visits in forward for visit in visits]
-    turn = len(order)
-    for visits in reversed(forward):
-        if segments[visits[0].segment].checkpointed:
-            order.extend(visits)
-        order.extend(reversed(visits))
+    forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, knobs)]
+    order = [call for calls in forward for call in calls]
+    forward_end = len(order)
+    for calls in reversed(forward):
+        if units[calls[0].unit].checkpointed:
+            order.extend(calls)
+        order.extend(reversed(calls))
     coordinator = _Coordinator(sizes, order, knobs)
-    before = _peaks(coordinator, range(turn), len(segments))
-    at_loss = coordinator.held
-    after = _peaks(coordinator, range(turn, len(order)), len(segments))
+    before = _peaks(coordinator, range(forward_end), len(units))
+    at_loss = coordinator.held_elements
+    after = _peaks(coordinator, range(forward_end, len(order)), len(units))
     return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss)
 
 
-def _peaks(coordinator: _Coordinator, visits: range, segments: int) -> list[int]:
-    peaks = [0] * segments
-    for index in visits:
-        held = coordinator.visit(index)
-        segment = coordinator.visits[index].segment
-        if held > peaks[segment]:
-            peaks[segment] = held
+def _peaks(coordinator: _Coordinator, calls: range, units: int) -> list[int]:
+    peaks = [0] * units
+    for index in calls:
+        held = coordinator.call(index)
+        unit = coordinator.calls[index].unit
+        if held > peaks[unit]:
+            peaks[unit] = held
     return peaks
 
 
-def _forward(number: int, segment: Segment, sizes: list[int], knobs: Knobs) -> list[list[_Visit]]:
-    """The visits of each unit of a segment, which is cut to the length beyond which nothing changes."""
+def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], knobs: PrefetchKnobs) -> list[list[_Call]]:
+    """The module calls of each repetition of a unit; repetitions beyond which nothing changes are left out."""
     return [
-        [_visit(number, module, sizes) for module in segment.modules]
-        for _ in range(min(segment.repeat, _length(segment, knobs)))
+        [_call(number, module, sizes) for module in unit.modules]
+        for _ in range(min(unit.repeat, _units_to_replay(unit, knobs)))
     ]
 
 
-def _visit(number: int, module: Module, sizes: list[int]) -> _Visit:
+def _call(number: int, module: ModuleCall, sizes: list[int]) -> _Call:
     first = len(sizes)
     sizes.extend(module.gathered)
     parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
-    return _Visit(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
+    return _Call(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
 
 
-def _length(segment: Segment, knobs: Knobs) -> int:
-    """Units that the prefetcher and the reuse distance can span on both sides of the turn, and some."""
-    size = sum(sum(module.gathered) for module in segment.modules)
+def _units_to_replay(unit: RepeatedUnit, knobs: PrefetchKnobs) -> int:
+    """Repetitions that prefetching and reuse can span before and after the turn from forward to backward, and some."""
+    size = sum(sum(module.gathered) for module in unit.modules)
     if not size:
         return 3
     ahead = knobs.max_live_parameters if knobs.prefetch_bucket_size else 0
@@ -127,50 +128,50 @@ def _length(segment: Segment, knobs: Knobs) -> int:
 
 
 class _Coordinator:
-    """The state of one step. Elements, not bytes."""
+    """DeepSpeed's parameter coordinator in one step. Counts are elements, not bytes."""
 
-    def __init__(self, sizes: list[int], visits: list[_Visit], knobs: Knobs) -> None:
+    def __init__(self, sizes: list[int], calls: list[_Call], knobs: PrefetchKnobs) -> None:
         self.sizes = sizes
         self.padded = [-(-size // knobs.ranks) * knobs.ranks for size in sizes]
-        self.visits = visits
+        self.calls = calls
         self.knobs = knobs
-        self.queue = [(parameter, index) for index, visit in enumerate(visits) for parameter in visit.parameters]
+        self.queue = [(parameter, index) for index, call in enumerate(calls) for parameter in call.parameters]
         self.next_in_queue = 0
         self.fetched_for = [-1] * len(sizes)
-        self.batch = [-1] * len(sizes)  # the gather a parameter is in flight with
+        self.gather_of = [-1] * len(sizes)  # the gather a parameter is in flight with
         self.available = [False] * len(sizes)
         self.gathers: list[_Gather] = []
-        self.holds = [0] * len(sizes)  # elements of each parameter's own storage
+        self.own_elements = [0] * len(sizes)  # elements of each parameter's own storage
         self.live = 0  # what the limit counts
-        self.held = 0  # what memory holds
-        self.kept = self._reused()
+        self.held_elements = 0  # what memory holds
+        self.reused_soon = self._reused()
 
     def _reused(self) -> list[bool]:
-        """Whether each visit's parameters are used again within the reuse distance."""
-        before = [0, *accumulate(visit.numel for visit in self.visits)]
+        """Whether the parameters of each call are used again within the reuse distance."""
+        before = [0, *accumulate(call.numel for call in self.calls)]
         upcoming: dict[tuple[int, ...], int] = {}
-        kept = [False] * len(self.visits)
-        for index in range(len(self.visits) - 1, -1, -1):
-            parameters = self.visits[index].parameters
+        reused = [False] * len(self.calls)
+        for index in range(len(self.calls) - 1, -1, -1):
+            parameters = self.calls[index].parameters
             following = upcoming.get(parameters)
             if following is not None:
-                kept[index] = before[following] - before[index + 1] < self.knobs.max_reuse_distance
+                reused[index] = before[following] - before[index + 1] < self.knobs.max_reuse_distance
             upcoming[parameters] = index
-        return kept
+        return reused
 
-    def visit(self, index: int) -> int:
-        """Fetch, wait, prefetch, release; the most elements held meanwhile."""
-        parameters = self.visits[index].parameters
+    def call(self, index: int) -> int:
+        """One module call: fetch, wait, prefetch, release. Returns the most elements held meanwhile."""
+        parameters = self.calls[index].parameters
         peak = 0
         if parameters:
-            self._gather([p for p in parameters if not self.available[p] and self.batch[p] < 0])
+            self._gather([p for p in parameters if not self.available[p] and self.gather_of[p] < 0])
             for parameter in parameters:
-                if self.batch[parameter] >= 0:
+                if self.gather_of[parameter] >= 0:
                     peak = max(peak, self._wait(parameter))
-            self._pass(index, parameters)
+            self._advance_queue(index, parameters)
         self._prefetch()
-        peak = max(peak, self.held)
-        if not self.kept[index]:
+        peak = max(peak, self.held_elements)
+        if not self.reused_soon[index]:
             self._release(index, parameters)
         return peak
 
@@ -179,33 +180,33 @@ class _Coordinator:
             return
         size = sum(self.padded[p] for p in parameters)
         for parameter in parameters:
-            self.batch[parameter] = len(self.gathers)
+            self.gather_of[parameter] = len(self.gathers)
             self.live += self.sizes[parameter]
         self.gathers.append(_Gather(size, parameters))
-        self.held += size
+        self.held_elements += size
         if len(parameters) == 1:
-            self.holds[parameters[0]] = size
+            self.own_elements[parameters[0]] = size
 
     def _wait(self, parameter: int) -> int:
-        """The first wait copies every parameter out of the flat buffer; the last one frees it."""
-        gather = self.gathers[self.batch[parameter]]
+        """Waits for a parameter: the first wait copies all parameters out of the flat buffer, the last one frees it."""
+        gather = self.gathers[self.gather_of[parameter]]
         together = gather.parameters
         if not gather.arrived:
             gather.arrived = True
             for other in together:
                 self.available[other] = True
                 if len(together) > 1:
-                    self.holds[other] = self.sizes[other]
-                    self.held += self.sizes[other]
-        peak = self.held
-        self.batch[parameter] = -1
-        gather.waiting -= 1
-        if not gather.waiting and len(together) > 1:
-            self.held -= gather.size
+                    self.own_elements[other] = self.sizes[other]
+                    self.held_elements += self.sizes[other]
+        peak = self.held_elements
+        self.gather_of[parameter] = -1
+        gather.not_waited_for -= 1
+        if not gather.not_waited_for and len(together) > 1:
+            self.held_elements -= gather.size
         return peak
 
-    def _pass(self, index: int, parameters: tuple[int, ...]) -> None:
-        """What is used now leaves the queue, unless a prefetch took it already."""
+    def _advance_queue(self, index: int, parameters: tuple[int, ...]) -> None:
+        """Takes the parameters that are used now out of the prefetch queue, unless a prefetch did so already."""
         fetched_for = self.fetched_for
         for _ in [p for p in parameters if fetched_for[p] < index]:
             parameter, use = self.queue[self.next_in_queue]
@@ -222,7 +223,7 @@ class _Coordinator:
             self.next_in_queue += 1
             if fetched_for[parameter] < use:
                 fetched_for[parameter] = use
-            if not self.available[parameter] and self.batch[parameter] < 0 and parameter not in wanted:
+            if not self.available[parameter] and self.gather_of[parameter] < 0 and parameter not in wanted:
                 wanted[parameter] = None
                 count += self.sizes[parameter]
         self._gather(list(wanted))
@@ -232,16 +233,16 @@ class _Coordinator:
             if self.available[parameter] and self.fetched_for[parameter] <= index + 1:
                 self.available[parameter] = False
                 self.live -= self.sizes[parameter]
-                self.held -= self.holds[parameter]
+                self.held_elements -= self.own_elements[parameter]
 
 
 class _Gather:
     """One all-gather: its flat buffer's elements and the parameters in it."""
 
-    __slots__ = ("arrived", "parameters", "size", "waiting")
+    __slots__ = ("arrived", "not_waited_for", "parameters", "size")
 
     def __init__(self, size: int, parameters: list[int]) -> None:
         self.size = size
         self.parameters = parameters
-        self.waiting = len(parameters)
+        self.not_waited_for = len(parameters)
         self.arrived = False
