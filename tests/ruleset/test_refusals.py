@@ -92,6 +92,7 @@ AXO079 `rl: gdpo` does not sum before it normalizes
 AXO080 GRPO with Liger's loss does not take context parallelism
 AXO081 `rl: ebft` requires an `ebft` section
 AXO082 ReLoRA requires an adapter and `jagged_restart_steps`, and takes neither FSDP nor DeepSpeed
+AXO083 either `datasets` or `pretraining_dataset` is required
 LLF009 adapters are only valid with `finetuning_type: lora`
 LLF010 a quantised model can only be tuned with LoRA or OFT
 LLF011 PiSSA cannot start from a quantised model
