@@ -1,4 +1,4 @@
-"""How an accelerate launch file would say a change of neutral fields (accelerate 1.15 utils/dataclasses.py)."""
+"""Writes changes of a run into an accelerate launch file (accelerate 1.15 utils/dataclasses.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a DeepSpeed file would say a change of neutral fields."""
+"""Writes changes of a run into a DeepSpeed file."""
 
 from __future__ import annotations
 

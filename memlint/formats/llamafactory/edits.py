@@ -1,4 +1,4 @@
-"""How a LLaMA-Factory file, or the DeepSpeed JSON behind it, says a change of neutral fields."""
+"""Writes changes of a run into a LLaMA-Factory file, or into the DeepSpeed JSON that it names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memlint.run import Run, Unknown
 
 
 def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """Edits of the config and of its DeepSpeed file; None where LLaMA-Factory has no way to say one of `changes`."""
+    """Edits of the config and of its DeepSpeed file; None where no key expresses one of `changes`."""
     value = parsed.raw.get("config")
     if not isinstance(value, dict) or any(isinstance(change, Unknown) for change in changes.values()):
         return None

@@ -61,7 +61,7 @@ from memlint.formats.llamafactory.training import (
     read_server,
     read_shift_attention,
     served_by,
-    steps_with,
+    uses_optimizer,
     write_attention,
     write_checkpointing,
     write_evaluation,
@@ -440,14 +440,14 @@ _TRAINING = (
     Key(
         *("use_galore", "flag", "optimizer.name", False),
         about="Optimizer states of a low rank (GaLore): gradients are projected before they reach the optimizer.",
-        when=steps_with("use_galore"),
+        when=uses_optimizer("use_galore"),
         read=read_low_rank("use_galore"),
         read_only=True,
     ),
     Key(
         *("use_apollo", "flag", "optimizer.name", False),
         about="Optimizer states of a low rank (APOLLO): they give each channel or tensor its learning rate.",
-        when=steps_with("use_apollo"),
+        when=uses_optimizer("use_apollo"),
         read=read_low_rank("use_apollo"),
         read_only=True,
     ),
@@ -456,7 +456,7 @@ _TRAINING = (
 
 def _low_rank(name: str, title: str) -> tuple[Key, ...]:
     """The keys of GaLore and of APOLLO, which have the same ones."""
-    runs = steps_with(f"use_{name}")
+    runs = uses_optimizer(f"use_{name}")
     return (
         Key(
             *(f"{name}_rank", "whole", "optimizer.rank", 16),
@@ -484,7 +484,7 @@ _OPTIMIZER = (
     Key(
         *("apollo_proj", "word", "optimizer.projection", "random"),
         about="How APOLLO projects: by singular vectors (svd) or at random, which needs no memory for the projection.",
-        when=steps_with("use_apollo"),
+        when=uses_optimizer("use_apollo"),
         read_only=True,
     ),
     Key(
@@ -494,7 +494,7 @@ _OPTIMIZER = (
     Key(
         *("badam_mode", "word", "optimizer.badam_mode", "layer"),
         about="What BAdam trains at a time: a layer, or a share (ratio) of the parameters.",
-        when=steps_with("use_badam"),
+        when=uses_optimizer("use_badam"),
         read_only=True,
     ),
     Key(
@@ -509,14 +509,14 @@ _OPTIMIZER = (
         *("use_adam_mini", "flag", "optimizer.name", False),
         about="Adam-mini: one second moment for a block of weights.",
         values={True: "adam_mini"},
-        when=steps_with("use_adam_mini"),
+        when=uses_optimizer("use_adam_mini"),
         read_only=True,
     ),
     Key(
         *("use_muon", "flag", "optimizer.name", False),
         about="Muon for the matrices, AdamW for the rest.",
         values={True: "muon"},
-        when=steps_with("use_muon"),
+        when=uses_optimizer("use_muon"),
         read_only=True,
     ),
 )

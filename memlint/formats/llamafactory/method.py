@@ -15,7 +15,7 @@ _BLOCKWISE = ("use_galore", "use_apollo", "use_badam")
 
 
 def read_stage(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """The training stage; an inference file predicts or exports, whatever stage it names."""
+    """The training stage; `predict` or `export` for a file that trains nothing, whatever `stage` it names."""
     predicts = "export" if config.role == "export" else "predict"
     config.put(fields, "method.stage", "stage", config.stage if config.training else predicts)
 
@@ -123,7 +123,7 @@ def write_reference(change: FieldChange) -> Written | None:
 
 
 def has_reward_model(config: LlamaFactoryConfig) -> bool:
-    """Whether a reward model judges what the model writes (train/ppo/workflow.py)."""
+    """Whether a reward model scores the generated answers (train/ppo/workflow.py)."""
     return config.training and config.stage == "ppo"
 
 

@@ -16,7 +16,7 @@ _DEQUANTIZED = ("mxfp4", "fp8")
 
 
 def find_model(config: LlamaFactoryConfig) -> LlamaFactoryConfig:
-    """`config` with the model's name and architecture, and where that came from."""
+    """`config` with the model's name, its architecture, and the origin of both."""
     name = config.text("model_name_or_path") or config.context.model_name
     if not name or "model_name_or_path" in config.unresolved:
         reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
@@ -122,7 +122,7 @@ def bnb(config: LlamaFactoryConfig, bits: int) -> Quantization:
 
 
 def write_quantization(change: FieldChange) -> Written | None:
-    """The keys of bitsandbytes. `model.quantization.*` one by one are the whole value with that part replaced."""
+    """The keys of bitsandbytes. A change of one part of `model.quantization` keeps the other parts."""
     before = change.run.model.quantization
     wanted = change.value
     if change.field != "model.quantization":
@@ -168,7 +168,7 @@ def read_added_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def other_model(config: LlamaFactoryConfig, name: str, bits: int | None) -> Model:
-    """A reference or reward model that stands beside the trained one (train/trainer_utils.py:123, 177)."""
+    """A reference or reward model, loaded in addition to the trained one (train/trainer_utils.py:123, 177)."""
     found = config.context.find_model(name, config.section.document.path).architecture
     architecture: Any = found or config.architecture or UNKNOWN  # a folder of its own: most hold a trained policy
     stored: StoredWeights = architecture.stored if architecture else StoredWeights()

@@ -1,4 +1,4 @@
-"""LLaMA-Factory: how many GPUs, and what shares the model among them (DeepSpeed, FSDP, Megatron, DDP)."""
+"""LLaMA-Factory: how many GPUs, and how the model is divided among them (DeepSpeed, FSDP, Megatron, DDP)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STAND_IN = "stand-in"  # a companion without a file: nothing in it can be edite
 
 
 class Companion(NamedTuple):
-    """A file that takes part, or a mapping inside of the main one: the section's name, its content and its place."""
+    """A further file of the run, or a mapping inside of the main one: the section's name, its content and its place."""
 
     name: str
     document: Document
@@ -60,7 +60,7 @@ def apply_unused_parameters(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def apply_launch_files(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
-    """Files given beside the config: accelerate's launch file, or a DeepSpeed configuration."""
+    """Read the files that were given with the config: accelerate's launch file, or a DeepSpeed configuration."""
     if not config.context.companions:
         return ()
     from memlint.formats.engine_files import deepspeed_file, launch_file
@@ -125,7 +125,7 @@ def apply_engine(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion,
 def apply_companion(
     fields: Fields, config: LlamaFactoryConfig, found: Companion | None, arguments: Arguments
 ) -> tuple[Companion, ...]:
-    """What a DeepSpeed configuration says; without one, its stage stays unknown."""
+    """Put the fields of a DeepSpeed configuration; without one the ZeRO stage is unknown."""
     if found is None:
         fields.put("parallelism.engine", "deepspeed", config.section.origin())
         fields.unknown("parallelism.zero.stage", "the DeepSpeed configuration cannot be read")
@@ -176,7 +176,7 @@ def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path)
 
 
 def _shipped(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:
-    """What stands in for an absent file: one that LLaMA-Factory ships under this name."""
+    """The file that LLaMA-Factory ships under this name, in place of one that is absent."""
     import memlint.formats.llamafactory.shipped_deepspeed as shipped
 
     value = shipped.shipped_deepspeed(name) if absent.code in ("missing-reference", "outside-reference") else None
@@ -203,14 +203,14 @@ def on_megatron(config: LlamaFactoryConfig) -> bool:
 
 
 def _megatron_key(config: LlamaFactoryConfig) -> str:
-    """The key that gives Megatron away."""
+    """The first key that only Megatron's parsers have."""
     flags = (key for key in _MEGATRON_SWITCHES if config.own.flag(key))
     degrees = (key for key in _MEGATRON_DEGREES if config.own.written(key))
     return next(iter((*flags, *degrees)), "")
 
 
 def read_megatron(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """The engine, however it is named."""
+    """Put Megatron as the engine, whichever key shows it."""
     if on_megatron(config):
         fields.put("parallelism.engine", "megatron", config.own.origin(_megatron_key(config)))
 
@@ -224,7 +224,7 @@ def read_recomputation(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def write_recomputation(change: FieldChange) -> Written | None:
-    """Megatron alone reads it."""
+    """`recompute_granularity`, which only Megatron reads."""
     full = change.run.parallelism.engine == "megatron" and change.value == "full"
     return {"recompute_granularity": "full"} if full else None
 

@@ -1,4 +1,4 @@
-"""Is this a LLaMA-Factory file, and what is it for? Judged by keys alone."""
+"""Whether a document is a LLaMA-Factory file, and what it is for, judged by its keys alone."""
 
 from __future__ import annotations
 

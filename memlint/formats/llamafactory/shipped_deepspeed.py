@@ -1,4 +1,4 @@
-"""What LLaMA-Factory's own DeepSpeed files say, for configs that name one and lie outside of its checkout.
+"""The DeepSpeed files that LLaMA-Factory ships, for configs that name one from outside of its checkout.
 
 Most public configs name `examples/deepspeed/ds_z3_config.json`: llamafactory-cli starts in LLaMA-Factory's checkout,
 the config lives in another repository. The values are those of LLaMA-Factory 0.9.4 examples/deepspeed/.

@@ -45,7 +45,7 @@ def read_pixels(key: str, field: str) -> Read:
 
 
 def read_max_new_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """What is generated: by PPO's policy, by chat and API, and in evaluation (train/sft/workflow.py:75)."""
+    """Tokens generated per answer: by PPO's policy, by chat and API, in evaluation (train/sft/workflow.py:75)."""
     longest = config.whole("max_new_tokens", 1024)
     if config.stage == "ppo" or not config.training:
         config.put(fields, "sequence.max_new_tokens", "max_new_tokens", longest)
@@ -149,7 +149,7 @@ def write_checkpointing(change: FieldChange) -> Written | None:
 
 
 def write_offloaded_checkpoints(change: FieldChange) -> Written | None:
-    """Checkpoints in host memory are Unsloth's way; there is no other."""
+    """Checkpoints in host memory: only Unsloth's checkpointing keeps them there."""
     mode = change.changes.get("checkpointing.mode", change.run.checkpointing.mode)
     if change.value is True and mode == "unsloth":
         return {}
@@ -157,7 +157,7 @@ def write_offloaded_checkpoints(change: FieldChange) -> Written | None:
 
 
 def _on_in_any_case(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """model_utils/unsloth.py:77, get_unsloth_peft_model: `use_gradient_checkpointing: "unsloth"`, whatever was said."""
+    """model_utils/unsloth.py:77, get_unsloth_peft_model: `use_gradient_checkpointing: "unsloth"`, in any case."""
     key = "disable_gradient_checkpointing"
     message = f"`{key}` has no effect: Unsloth's LoRA models checkpoint their layers in any case"
     fields.issues.append(config.section.issue("ignored-key", message, key, severity="warning", on_key=True))
@@ -203,7 +203,7 @@ def _no_effect(fields: Fields, config: LlamaFactoryConfig) -> None:
 _OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
 
 
-def steps_with(key: str) -> When:
+def uses_optimizer(key: str) -> When:
     """Whether the optimizer of `key` runs: the first of those that are on, else the Trainer's runs."""
 
     def holds(config: LlamaFactoryConfig) -> bool:
@@ -276,7 +276,7 @@ def read_server(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def read_inference_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """The dtype of the forward; `auto` leaves it."""
+    """The dtype of the forward pass; `auto` changes nothing."""
     dtype = config.own.word("infer_dtype")
     if dtype in ("float16", "bfloat16", "float32"):
         config.put(fields, "precision.compute", "infer_dtype", dtype)

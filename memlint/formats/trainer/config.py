@@ -12,23 +12,23 @@ from memlint.formats.training_arguments.arguments import Arguments, Version
 
 
 class TrainerConfig(NamedTuple):
-    """One file. `args` reads its keys with the defaults in force; `architecture` is None where the model is unknown."""
+    """One file. `args` has its keys over the defaults; `architecture` is None where the model is unknown."""
 
     section: Section
     args: Arguments
     context: Context
     trl: Version  # () for a plain Trainer
     transformers: Version
-    stage: str = "sft"  # which trainer: sft, dpo, grpo, ...
+    stage: str = "sft"  # which of TRL's trainers: sft, dpo, grpo, ...
     architecture: Any = None
-    stated: Mapping[str, Version] = {}  # versions that somebody stated; the context's are also what the keys give away
+    stated: Mapping[str, Version] = {}  # only stated versions; the context's include those that follow from keys
 
     def spellings(self, key: str) -> tuple[str, ...]:
-        """Every name of `key`, the one that counts first."""
+        """Every name of `key`, the one that wins first."""
         return self.args.spellings.get(key, (key,))
 
     def text(self, key: str) -> tuple[str, str]:
-        """The text that the file gives for `key`, and the name under which; ("", key) where there is none."""
+        """The file's text for `key`, and the name that it has in the file; ("", key) where there is none."""
         for name in self.spellings(key):
             value = self.section.value.get(name)
             if isinstance(value, str) and value.strip():

@@ -1,4 +1,4 @@
-"""Which file says a change of neutral fields: the Trainer's own, the DeepSpeed file behind it, or the launch file."""
+"""Writes changes of a run into the Trainer's file, the DeepSpeed file that it names, or the launch file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from memlint.source.document import Path
 
 
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` as edits of the file that says each; None where one of them cannot be said."""
+    """`changes` as edits of the file that decides each field; None where no file can express one of them."""
     wanted = _without_consequences(run, changes)
     edits: list[Edit] = []
-    behind: dict[str, Any] = {}  # what the engine's file has to say
+    engine_changes: dict[str, Any] = {}  # to be written into the engine's file
     for field, value in wanted.items():
         own = _own_edits(parsed, FieldChange(field, value, changes, parsed.raw.get("config") or {}, run))
         if own is not None:
             edits.extend(own)
         if own is None or repeats(parsed.raw.get("deepspeed"), field):
-            behind[field] = value
-    if not behind:
+            engine_changes[field] = value
+    if not engine_changes:
         return tuple(edits)
-    engine = _engine_edits(parsed, run, behind)
+    engine = _engine_edits(parsed, run, engine_changes)
     return None if engine is None else (*edits, *engine)
 
 
@@ -63,7 +63,7 @@ def _engine_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
 
 
 def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
-    """The launch file beside the config, where it took part."""
+    """The accelerate launch file that the run was read with, if any."""
     for document in parsed.documents[1:]:
         if isinstance(document.value, dict) and "distributed_type" in document.value:
             return document.path, ()
@@ -83,7 +83,7 @@ def _new_deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tupl
 
 
 def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes that a file has to say: without those that follow from another of them."""
+    """The changes to be written: those that follow from another one are left out."""
     wanted = dict(changes)
     for part in (_method_consequences, _dtype_consequences, _length_consequences):
         for field in part(run, wanted):
@@ -95,7 +95,7 @@ def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _method_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """The adapters' reference is the base; 4 bits mean bitsandbytes."""
+    """With adapters the reference model is the base model; 4 bits mean bitsandbytes."""
     follows = []
     if wanted.get("method.kind") == "lora" and wanted.get("method.reference_model") == "shared":
         follows.append("method.reference_model")
@@ -105,7 +105,7 @@ def _method_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def _dtype_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """DeepSpeed casts everything; mixed precision has parts; trainable parameters have the dtype of the loaded ones."""
+    """Dtype fields that follow from the engine, from mixed precision, or from the dtype of the loaded weights."""
     if wanted.get("parallelism.engine") == "deepspeed":
         return FOLLOW_DEEPSPEED
     follows = []
@@ -119,6 +119,6 @@ def _dtype_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _length_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """GRPO's sequence is a prompt and a completion."""
+    """GRPO's sequence length is the sum of the prompt's and the completion's."""
     parts = "sequence.max_prompt_length" in wanted or "sequence.max_new_tokens" in wanted
     return ("sequence.length",) if run.method.stage == "grpo" and parts else ()

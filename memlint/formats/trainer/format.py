@@ -57,19 +57,19 @@ def parse(document: Document, context: Context) -> Parsed:
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
+    """`changes` as edits of this file or of the engine's file; None where no file can express one of them."""
     from memlint.formats.trainer.edits import trainer_edits  # writes keys back: for fixes
 
     return trainer_edits(parsed, run, changes)
 
 
 def rule_applies(rule: str, document: Document, context: Context) -> bool:
-    """Whether what `rule` found stands: a script that loads YAML itself gives the arguments that it likes."""
+    """Whether `rule` holds for the file: rules on argument parsers do not where a script loads the YAML itself."""
     return rule not in _OF_PARSERS or document.syntax == "json" or not context.loads_own_yaml()
 
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:
-    """The file under the context's versions; `launcher_precision` is accelerate's, in force where the file has none."""
+    """The file's configuration. `launcher_precision`: accelerate's, which is in force where the file has none."""
     stated, for_trl = context.versions, is_trl(section.value)
     versions, origins = trainer_versions(section, SCHEMA, stated, for_trl)
     context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
@@ -93,7 +93,7 @@ def _architecture(config: TrainerConfig) -> Any:
 
 
 def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
-    """Defaults first, what is stronger after it; engines last, as they change dtypes and optimizer."""
+    """Put all fields: defaults first, the file's keys next, engines last, as they change dtypes and optimizer."""
     fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour(config.trl))
     fields.put("method.stage", *stage_of(config))

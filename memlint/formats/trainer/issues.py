@@ -1,4 +1,4 @@
-"""What there is to say about a Trainer file's keys and values, without crying wolf at a script's own ones.
+"""Issues about a Trainer file's keys and values, without false alarms about keys of the user's own script.
 
 A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
 known key that the file does not have and no script of the repository declares. A key that newer releases dropped is
@@ -44,12 +44,12 @@ def _is_read_by_a_script(config: TrainerConfig) -> bool:
 
 
 def is_record(value: Any) -> bool:
-    """Whether a run wrote its arguments down, all of them, as its release knew them: no parser reads that again."""
+    """Whether a run wrote this file to record its arguments: all keys are there, and no parser reads it again."""
     return isinstance(value, dict) and value.keys() >= _NEVER_WRITTEN
 
 
 def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
-    """An issue of the schema with the severity it deserves here, or None."""
+    """An issue of the schema with the severity that fits this file, or None."""
     value = _value(config.section.value, issue.pointer)
     if interpolated(value):
         return None  # a template: what will stand there is not known

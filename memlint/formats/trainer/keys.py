@@ -304,7 +304,7 @@ _REFERENCE = (
     Key(
         *("loss_type", "text", "loss.preference"),
         about="The loss of a preference trainer (sigmoid, hinge, ipo, ...), or of SFT (nll, chunked_nll).",
-        when=training.compares,
+        when=training.learns_preferences,
         read=training.read_preference_loss,
         read_only=True,
     ),
@@ -317,7 +317,7 @@ _SEQUENCE = (
         least=1,
         only_if_given=True,
         invalid="ignored",
-        when=training.takes_length,
+        when=training.bounds_sequence,
         read_only=True,
     ),
     Key(
@@ -325,7 +325,7 @@ _SEQUENCE = (
         about="The longest sequence in tokens; longer samples are cut. Activations and logits grow with it.",
         older=("max_seq_length", "model_max_length", "block_size"),
         least=1,
-        when=training.takes_length,
+        when=training.bounds_sequence,
         read=training.read_length,
         can_add=_is_trl,
         write=_write_length,

@@ -1,4 +1,4 @@
-"""World, engine and sharding of a Trainer file: its own `deepspeed` and `fsdp` keys, else the launcher's file."""
+"""World size, engine and sharding of a Trainer file: its own `deepspeed` and `fsdp` keys, else the launch file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlint.formats.trainer.config import TrainerConfig
 
 
 class Companions(NamedTuple):
-    """What stands beside the training file: launch file, DeepSpeed file (None where there is none)."""
+    """The launch file and the DeepSpeed file that were given with the training file; None where there is none."""
 
     accelerate: Section | None = None
     deepspeed: Section | None = None
@@ -31,7 +31,7 @@ def companions_of(context: Context) -> Companions:
 
 
 def apply_launcher(fields: Fields, config: TrainerConfig, companions: Companions) -> None:
-    """Put the number of GPUs that the launch file says."""
+    """Put the launch file's number of GPUs."""
     launcher = companions.accelerate
     if launcher is not None:
         fields.issues.extend(launch_file.accelerate_issues(launcher, config.context))
@@ -48,7 +48,7 @@ def read_world(fields: Fields, config: TrainerConfig) -> None:
 
 
 def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
-    """Put the engine and give the sections that took part (DeepSpeed's first). The file's own keys win."""
+    """Put the engine; returns the sections that it was read from (DeepSpeed's first). The file's own keys win."""
     launcher = companions.accelerate
     deepspeed = _deepspeed(fields, config) or companions.deepspeed
     if deepspeed is not None:

@@ -37,7 +37,7 @@ _KEEPS_ADAPTERS: Version = (0, 9)
 
 
 def apply_preparation(fields: Fields, config: TrainerConfig) -> None:
-    """Fields of a quantised model as TRL's trainer leaves it. After the engine's, which may cast everything again."""
+    """Put dtypes as TRL's trainer leaves a quantised model. Call it after the engine, which may cast everything."""
     bits = fields.get("model.quantization.bits", 16)
     if not config.trl or bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
         return

@@ -87,7 +87,7 @@ _LLAMAFACTORY = frozenset({"finetuning_type", "cutoff_len", "stage", "template",
 
 
 def recognise(document: Document) -> Recognition:
-    """`certain` with core arguments and a model; `unsure` where too little speaks for or against it."""
+    """`certain` with core arguments and a model; `unsure` where the keys decide neither way."""
     value = document.value
     if not isinstance(value, dict):
         return Recognition("no")

@@ -37,7 +37,7 @@ _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 
 def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
-    """The stage where keys make it certain, else what a run with `beta` calls itself, else `sft`."""
+    """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`."""
     value = config.section.value
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
@@ -57,22 +57,22 @@ def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
 
 
 def generates(config: TrainerConfig) -> bool:
-    """Whether the trainer writes completions itself: its sequences are prompts and completions."""
+    """Whether the trainer generates completions: its sequences are a prompt and a completion."""
     return config.stage in _GENERATING
 
 
-def compares(config: TrainerConfig) -> bool:
-    """Whether the trainer learns from preferences."""
+def learns_preferences(config: TrainerConfig) -> bool:
+    """Whether the trainer learns from preferred and rejected answers."""
     return config.stage in _WITH_PREFERENCES
 
 
-def takes_length(config: TrainerConfig) -> bool:
+def bounds_sequence(config: TrainerConfig) -> bool:
     """Whether a length key bounds the whole sequence."""
     return not generates(config)
 
 
 def _named_stage(config: TrainerConfig) -> tuple[str, Origin]:
-    """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's own names say."""
+    """DPOConfig, ORPOConfig, KTOConfig and CPOConfig share `beta`: the one stage that the run's names mention."""
     words = {key: _words(config.section.value.get(key)) & _STAGES_WITH_BETA for key in _RUN_NAMES}
     stages = set().union(*words.values())
     if len(stages) != 1:
@@ -112,7 +112,7 @@ def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
 
 
 def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
-    """GRPO: a sequence is a prompt and a completion (512 tokens unless said, 256 up to trl 1.9)."""
+    """GRPO: a sequence is a prompt and a completion (by default 512 tokens, 256 up to trl 1.9)."""
     default = 256 if () < config.trl < (1, 10) else 512
     completion = config.args.integer("max_completion_length") or default
     fields.put("sequence.max_new_tokens", completion, config.args.origin("max_completion_length"))
