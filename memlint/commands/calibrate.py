@@ -10,7 +10,7 @@ from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.lint.measurements import folder_of
-from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
+from memlint.memory.card.calibration import FILE, METRICS, MIN_MEASUREMENTS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.report.units import gib
@@ -74,6 +74,6 @@ def _measurement(path: str, given: options.Options, found: Estimate, known_run: 
 def _answer(one: Measurement, file: str, count: int) -> str:
     share = 100 * (one.predicted / one.measured - 1)
     first = f"{one.metric}: measured {gib(one.measured)} GiB, estimated {gib(one.predicted)} GiB ({share:+.1f} %)\n"
-    left = ENOUGH - count
+    left = MIN_MEASUREMENTS - count
     state = f"{left} more until its interval narrows" if left > 0 else "its interval rests on them"
     return first + f"kept in {os.path.relpath(file)}: {count} of {one.stack}; {state}\n"

@@ -1,7 +1,7 @@
-"""A short memory of answers, found by the identity of what was asked.
+"""A small cache whose keys are compared by identity.
 
-A planner asks for hundreds of estimates that differ in one field; records that did not change are the same objects.
-Identities are hashed for nothing, where comparing a layer's tensors would cost more than the answer.
+The planner estimates hundreds of runs that differ in one field. Records that did not change are the same objects, and
+their identity costs nothing to hash; hashing a layer's tensors would cost more than computing the result.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 
-class Recent:
-    """The last `size` answers."""
+class IdentityCache:
+    """The last `size` results."""
 
     __slots__ = ("_known", "_size")
 
     def __init__(self, size: int) -> None:
-        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}  # what was asked lives as long
+        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}  # keys stay alive with their result
         self._size = size
 
     def get(self, *key: Any) -> Any:
-        """The answer, or None."""
+        """The result, or None."""
         found = self._known.get(tuple(map(id, key)))
         return None if found is None else found[1]
 
     def put(self, value: Any, *key: Any) -> Any:
-        """Remembers `value` and gives it back."""
+        """Stores `value` and returns it."""
         if len(self._known) >= self._size:
             del self._known[next(iter(self._known))]
         self._known[tuple(map(id, key))] = key, value
