@@ -10,7 +10,7 @@ from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.lint.measurements import measurements_folder
-from memlint.memory.card.calibration import ENOUGH, FILE, METRICS, Measurement, load, record, size, stack_of
+from memlint.memory.card.calibration import FILE, METRICS, MIN_MEASUREMENTS, Measurement, load, record, size, stack_of
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.report.units import gib
@@ -75,6 +75,6 @@ def _confirmation(measurement: Measurement, file: str, count: int) -> str:
     share = 100 * (measurement.predicted / measurement.measured - 1)
     measured, predicted = gib(measurement.measured), gib(measurement.predicted)
     first = f"{measurement.metric}: measured {measured} GiB, estimated {predicted} GiB ({share:+.1f} %)\n"
-    missing_count = ENOUGH - count
+    missing_count = MIN_MEASUREMENTS - count
     state = f"{missing_count} more until its interval narrows" if missing_count > 0 else "its interval rests on them"
     return first + f"kept in {os.path.relpath(file)}: {count} of {measurement.stack}; {state}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.memory.card.interval import has_own_kernels
+from memlint.memory.card.interval import may_have_kernels
 from memlint.memory.values import Assumption
 from memlint.run import UNKNOWN, Origin, Run
 
@@ -32,7 +32,7 @@ def _assumed(run: Run) -> Iterator[Assumption]:
         value = _field_value(run, field)
         if value is not UNKNOWN and origin.kind not in _NOT_ASSUMED and field != _UNSLOTH_RELEASE:
             yield Assumption(field, _plain_value(field, value), describe_origin(origin))
-    if run.model.architecture and not run.stack.linear_attention and has_own_kernels(run):
+    if run.model.architecture and not run.stack.linear_attention and may_have_kernels(run):
         yield Assumption("stack.linear_attention", "torch", _NO_KERNELS_NOTE)
     if run.stack.use_unsloth:
         written = f"{describe_origin(run.origins[_UNSLOTH_RELEASE])}; " if _UNSLOTH_RELEASE in run.origins else ""

@@ -294,8 +294,8 @@ def _overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: M
 def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
     """The estimate for the card that the run names: interval, verdict, and the common cards that it fits on."""
     allocated = peak.allocated_bytes
-    settled = device.settled(allocated, run, details)
-    card = settled.on(run, device.constants())
+    steady = device.steady_state(allocated, run, details)
+    card = steady.on_card(run, device.constants())
     usable = device.usable_bytes(run)
     return Estimate(
         found,
@@ -308,7 +308,7 @@ def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: 
         None,
         device.verdict(card.low, card.high, usable),
         budget_bytes=usable,
-        fits_on=device.fitting(settled, run, hardware.common()),
+        fits_on=device.cards_that_fit(steady, run, hardware.common()),
         details=details,
     )
 
@@ -334,7 +334,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
     if architecture.towers:
         import memlint.memory.vision.towers as towers
 
-        towers.refuse_unknown(architecture, units)
+        towers.refuse_unmodelled(architecture, units)
     if architecture.encoder_decoder:
         raise MissingValue("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:

@@ -7,7 +7,7 @@ from math import isqrt
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.recent import Recent
+from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor
 
@@ -110,8 +110,8 @@ _ROTATION = ".oft_R"
 # PEFT's layers over these cast the input without autocast only; over dense and GPTQ ones always (peft 0.21.2
 # tuners/lora/bnb.py:543, awq.py:70, aqlm.py:71, hqq.py:172, eetq.py:80; layer.py:1100, gptq.py:93).
 _CASTS = ("gptq",)
-_KEYS = Recent(16)
-_ROLES = Recent(16)
+_KEYS = IdentityCache(16)
+_ROLES = IdentityCache(16)
 
 
 def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: Model
     """The same phases when every token belongs to an image, which a vision tower with gradients encodes first."""
     import memlint.memory.vision.towers as towers
 
-    before = towers.imaged(step, units, state)
+    before = towers.image_part(step, units, state)
     embedding, *rest = segments(step, units, state, input_requires_grad=True)
     found = walk([embedding, *before.segments, *rest], _masks_until_loss(step) + before.outputs)
     return _phases(state, found, inputs_bytes(step) + before.inputs)

@@ -1,7 +1,7 @@
-"""Which framework releases a run's estimate tells apart.
+"""Which framework releases make a difference to a run's estimate.
 
-Most figures do not depend on a release at all: two stacks that the estimator cannot tell apart for this model have one
-estimate, which is then worked out once. tests/memory/test_releases.py holds these bounds against the estimator.
+Most figures do not depend on a release at all. Two stacks that make no difference to a model have the same estimate,
+which is then computed once. tests/memory/test_releases.py holds these bounds against the estimator.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from memlint.architectures.model import Architecture
 from memlint.memory.families.traits import Version
 from memlint.run import Run, Stack, Unknown
 
-# From these releases on, nothing in this folder changes for any model, beside what `_transformers` says.
-_SETTLED: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
+# From these releases on, nothing in this folder changes for any model, beside what `_last_transformers_change` says.
+_LAST_CHANGE: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
 _PLAIN = ("attention", "mla")
 
 
 def canonical_stack(run: Run) -> Stack:
-    """The stack with every release that makes no difference to this run's memory left out: the newest.
+    """The run's stack, without the releases that make no difference to its memory (these count as the newest).
 
-    Equal ones are one object, so that what is found by identity (recent.py) is found again.
+    Equal stacks are one object, so that what is cached by identity (identity_cache.py) is found again.
     """
-    return _canonical(run.stack, _transformers(run))
+    return _canonical(run.stack, _last_transformers_change(run))
 
 
-_same: dict[Stack, Stack] = {}
+_CANONICAL: dict[Stack, Stack] = {}
 
 
 @lru_cache(maxsize=256)
 def _canonical(stack: Stack, transformers: Version | None) -> Stack:
     changes: dict[str, Any] = {"framework_version": ()}
-    settled = _SETTLED if transformers is None else {**_SETTLED, "transformers": transformers}
+    settled = _LAST_CHANGE if transformers is None else {**_LAST_CHANGE, "transformers": transformers}
     for name, release in settled.items():
         version = getattr(stack, name)
         if not version or version >= release:
@@ -42,10 +42,10 @@ def _canonical(stack: Stack, transformers: Version | None) -> Stack:
     if "transformers" in changes:  # PEFT's releases differ for stacked experts alone (adapters.py, `converted`)
         changes["peft"] = ()
     found = stack._replace(**changes)
-    return _same.setdefault(found, found)
+    return _CANONICAL.setdefault(found, found)
 
 
-def _transformers(run: Run) -> Version | None:
+def _last_transformers_change(run: Run) -> Version | None:
     """The release of transformers from which on nothing changes for the models of this run.
 
     Of attention and dense MLPs alone it is 4.52, or the last that a family's row names. None where any release may
@@ -54,11 +54,11 @@ def _transformers(run: Run) -> Version | None:
     """
     if run.stack.use_unsloth:
         return None
-    settled = [_settled_since(model.architecture) for model in (run.model, *run.method.extra_models)]
+    settled = [_last_change(model.architecture) for model in (run.model, *run.method.extra_models)]
     return None if None in settled else max(release for release in settled if release is not None)
 
 
-def _settled_since(architecture: Architecture | Unknown) -> Version | None:
+def _last_change(architecture: Architecture | Unknown) -> Version | None:
     family = families.of(architecture)
     if not isinstance(architecture, Architecture) or family.experts.peft_moves:
         return None

@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return slack.slack_kind(self.run, self.details)
+        return slack.overhead_class(self.run, self.details)
 
     def group(self, table: Table) -> str:
         """The terms that this run's class shares with others."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.fixes.step import ProposedChange
-from memlint.memory.vision.images import tokens_seen
+from memlint.memory.vision.images import encoded_tokens
 from memlint.run import Run, Unknown
 
 # 1024, 768, 512 and 256 squared; 589824 and 65536 are LLaMA-Factory's defaults for images and for a video's frames
@@ -56,7 +56,7 @@ def _grows_with_pixels(run: Run) -> bool:
     if not _sees(run) or not run.sequence.image_max_pixels or not isinstance(length, int):
         return False
     tower = next(tower for tower in run.model.architecture.towers if tower.kind == "vision")
-    return not run.method.freeze_vision_tower or tokens_seen(run, tower, length) > length
+    return not run.method.freeze_vision_tower or encoded_tokens(run, tower, length) > length
 
 
 def _sees(run: Run) -> bool:

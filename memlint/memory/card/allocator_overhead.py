@@ -1,15 +1,16 @@
-"""What PyTorch's caching allocator reserves beyond the tensors, from the moments of one step.
+"""What PyTorch's caching allocator reserves beyond the tensors of a training step.
 
 The allocator (c10/cuda/CUDACachingAllocator.cpp) splits and merges cached blocks, but only within a segment and only
-for the stream that asked for them. So a step reserves its highest moment and what other moments left behind that fits
-nothing of it. How much each leaves is fitted (device.json, `terms`, with sources):
+for the stream that allocated them. So a step reserves its peak, and cached blocks of other moments that fit no tensor
+of the peak. How much each moment leaves was fitted to measurements (device.json, `terms`, with sources):
 
 - the loss: logits, their copies and gradients differ in size and come and go at once;
 - forward and backward: a share of what a batch allocates and frees;
-- gradients that were set to None, and a foreach optimizer's temporaries: a block a parameter, which serves no
-  activation, so that both are held beside the next forward;
-- gradients again, by a share: they were cut out of what the batch before left, and the next one asks for more;
-- gathered parameters (FSDP, ZeRO-3): made on a stream of their own.
+- gradients that were set to None, and temporaries of a foreach optimizer: one block for each parameter, which fits no
+  activation, so that both stay reserved during the next forward;
+- a share of the gradients once more: they were split from blocks that the previous batch left, and the next one needs
+  more;
+- gathered parameters (FSDP, ZeRO-3), which are allocated on a stream of their own.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ GIB = 1 << 30
 _DEFAULT_HEADS = 32
 
 
-def slack_kind(run: Run, details: Mapping[str, int] = {}) -> str:
-    """Which measured class of runs this one resembles.
+def overhead_class(run: Run, details: Mapping[str, int] = {}) -> str:
+    """The class of measured runs that this one resembles: a key of "slack" in device.json.
 
     ZeRO 1 and 2 keep flat buffers that are made once, as one GPU keeps its tensors: 13B on 8 GPUs reserved 1.09 times
     what it allocated, and 1.23 times under ZeRO-3, which gathers and frees like FSDP (github.com/microsoft/DeepSpeed
@@ -53,7 +54,7 @@ def _gathers(run: Run) -> bool:
 
 
 def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> int:
-    """What the allocator holds where the card has room. `terms`: those of the run's class in device.json."""
+    """Bytes that the allocator reserves where the card has room. `terms`: of the run's class in device.json."""
 
     def term(name: str) -> float:
         return float(terms.get(name, 0.0))
@@ -70,13 +71,14 @@ def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
     left = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
     if "forward_bytes" in details:
         left += details.get("optimizer_step_temporary_bytes", 0)
-    left += term("allocated") * allocated + _fixed(allocated, run, details, terms)
+    left += term("allocated") * allocated + _fixed_part(allocated, run, details, terms)
     most = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
     return max(allocated, int(min(max(at_loss, at_backward) + left, most)))
 
 
-def _fixed(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
-    """The part that no batch changes. A rank gathers what it does not own: half of the model on two, 3/4 on four."""
+def _fixed_part(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
+    """Bytes that do not depend on the batch. A rank gathers what it does not own: half of the model on two, 3/4 on
+    four."""
     layer = details.get("layer_bytes", 0)
     fixed: float = terms.get("fixed_gib", 0.0) * GIB + terms.get("layer", 0.0) * layer
     if run.model.quantization.method != "none":

@@ -1,6 +1,6 @@
-"""A user's own measurements: they narrow the card's interval for the stack they were taken on.
+"""A user's own measurements, which narrow the card's interval for the stack that they were taken on.
 
-The tensors' prediction is never bent: a measured `max_allocated` is kept beside it and only reported.
+The prediction for tensors never changes: a measured `max_allocated` is stored and reported beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memlint.run import Run, stack_name
 
 FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
-ENOUGH = 3  # measurements before an interval narrows
+MIN_MEASUREMENTS = 3  # measurements before an interval narrows
 _LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
 _SIZE = r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*"
 _UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
@@ -32,8 +32,8 @@ class Measurement(NamedTuple):
     path: str = ""
 
 
-class Narrowed(NamedTuple):
-    """An interval in bytes, and what it rests on in words ("" = nothing was known of this stack)."""
+class MeasuredInterval(NamedTuple):
+    """An interval in bytes, and in words the measurements that it is based on ("" = none of this stack)."""
 
     device: int
     low: int
@@ -50,7 +50,7 @@ def size(text: str) -> int:
 
 
 def stack_of(run: Run) -> str:
-    """What must agree for one measurement to speak about another run: framework, engine, GPU, PyTorch, method."""
+    """What must be equal for a measurement to apply to another run: framework, engine, GPU, PyTorch, method."""
     gpu = run.hardware.gpu.name if run.hardware.gpu else "any GPU"
     torch = ".".join(str(part) for part in run.stack.torch[:2])
     kind = "full" if run.method.kind in ("full", "freeze") else "adapter"
@@ -58,7 +58,7 @@ def stack_of(run: Run) -> str:
 
 
 def load(folder: str) -> tuple[Measurement, ...]:
-    """The measurements kept in `folder`; none where there is no file. Raises ValueError for a damaged one."""
+    """The measurements stored in `folder`; none where there is no file. Raises ValueError for a damaged one."""
     path = os.path.join(folder, FILE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -86,7 +86,7 @@ def record(folder: str, measurement: Measurement) -> None:
     files.write_whole(os.path.join(folder, FILE), [json.dumps(rows, indent=1).encode(), b"\n"])
 
 
-def narrowed(device: int, low: int, high: int, run: Run, known: Iterable[Measurement]) -> Narrowed:
+def measured_interval(device: int, low: int, high: int, run: Run, known: Iterable[Measurement]) -> MeasuredInterval:
     """The card's interval with what was measured on the same stack.
 
     With fewer than three measurements nothing moves. The new interval is the measured ratio's range,
@@ -98,13 +98,13 @@ def narrowed(device: int, low: int, high: int, run: Run, known: Iterable[Measure
         for one in known
         if one.stack == stack and one.metric in ("nvidia-smi", "max_reserved")
     )
-    if len(ratios) < ENOUGH:
-        return Narrowed(device, low, high)
+    if len(ratios) < MIN_MEASUREMENTS:
+        return MeasuredInterval(device, low, high)
     centre = ratios[len(ratios) // 2]
     spread = max(_LEAST_SPREAD, 1.25 * max(centre - ratios[0], ratios[-1] - centre))
     if 2 * spread * device >= high - low:
-        return Narrowed(device, low, high)
+        return MeasuredInterval(device, low, high)
     new = int(device * centre)
-    return Narrowed(
+    return MeasuredInterval(
         new, int(device * (centre - spread)), int(device * (centre + spread)), f"{len(ratios)} measurements of {stack}"
     )

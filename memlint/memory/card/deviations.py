@@ -1,4 +1,4 @@
-"""How far the closed form is from simulated steps of a family, as a share of what a step allocates beside its state.
+"""How far the closed form is from simulated steps of a model family, as a share of a step's transient bytes.
 
 deviations.json is written by `python benchmarks/referee/families.py --write`: for each family and attention the lowest
 and the highest (simulated - estimated) / transient over small members of the family. Families within 1 % are left out.
@@ -20,7 +20,7 @@ _TRANSIENT = ("activations", "logits", "temporaries")
 
 
 def bounds(run: Run, phases: Sequence[Phase]) -> tuple[int, int]:
-    """The lowest and the highest peak, bytes, that simulated steps of this family leave possible."""
+    """The lowest and the highest peak, bytes, by the deviations of this family's simulated steps."""
     lowest, highest = _shares(run)
     allocated = max(phase.allocated_bytes for phase in phases)
     if not lowest and not highest:

@@ -74,7 +74,7 @@ GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5))
 GEMMA4_TOWER = Family(
     classes=("Gemma4Vision",),
     rotary=RotaryTraits(by_axis=True),
-    tower=TowerTraits(rotary="computed", asks=False, pads_images=True),
+    tower=TowerTraits(rotary="computed", hooks_input_embedding=False, pads_images=True),
 )
 
 ROWS = (

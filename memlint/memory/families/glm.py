@@ -42,7 +42,13 @@ GLM4V_TOWER = Family(
     classes=("Glm4vVision",),
     attention=AttentionTraits(image_by_image=True),
     rotary=RotaryTraits(in_fp32=True),
-    tower=TowerTraits(rotary="computed", asks=False, places_by_sequence=True, samples_positions=True, norms_first=True),
+    tower=TowerTraits(
+        rotary="computed",
+        hooks_input_embedding=False,
+        places_by_sequence=True,
+        samples_positions=True,
+        norms_first=True,
+    ),
 )
 
 ROWS = (GLM4, GLM4_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM4V_MOE, GLM4V_TOWER)

@@ -78,7 +78,9 @@ QWEN2_TOWER = Family(
 )
 QWEN3_TOWER = QWEN2_TOWER._replace(
     classes=("Qwen3VLVision",),
-    tower=TowerTraits(rotary="computed", places_by_sequence=True, asks=False, interpolates_positions=True),
+    tower=TowerTraits(
+        rotary="computed", places_by_sequence=True, hooks_input_embedding=False, interpolates_positions=True
+    ),
 )
 
 ROWS = (

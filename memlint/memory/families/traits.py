@@ -194,7 +194,7 @@ class TowerTraits(NamedTuple):
     # "computed": cosine and sine of every patch are fp32 tensors of the step; "table": the model holds them; "": none.
     rotary: str = ""
     # The class names its input embedding, so that transformers asks for a gradient there under checkpointing.
-    asks: bool = True
+    hooks_input_embedding: bool = True
     # Layers take their input by name, which re-entrant checkpointing does not see (rule CKP004).
     input_by_name: bool = False
     # Places of tokens differ by sequence, and with them the language model's cosine and sine.

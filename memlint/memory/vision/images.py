@@ -1,7 +1,7 @@
-"""What images add to a step of an image-text model whose tower is frozen, at most.
+"""What images add at most to a step of an image-text model whose tower is frozen, in bytes, patches and tokens.
 
-Nobody can read from a config how many images a sample has; the sequence's bound holds whatever their number
-(LLaMA-Factory and TRL cut at it), so at most every token is an image's. Simulated beside real inputs by
+A config does not say how many images a sample has. The length of the sequence bounds them (LLaMA-Factory and TRL
+truncate to it): at most, every token belongs to an image. Simulated beside real inputs by
 benchmarks/referee/vision_steps.py.
 """
 
@@ -20,22 +20,23 @@ _HALF = 2
 _FILLED_IN_ELSEWHERE = "the value is filled in elsewhere: how many patches an image has cannot be counted"
 
 
-def most_bytes(run: Run) -> int:
-    """Bytes that a step holds beside the text model's when all tokens are images'; 0 where there is no image tower."""
+def max_image_bytes(run: Run) -> int:
+    """Bytes that a step needs beside the text model's when every token belongs to an image; 0 without an image
+    tower."""
     architecture: Architecture = run.model.architecture
     tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
     length, micro = run.sequence.length, run.batch.micro_batch_size
     if tower is None or not isinstance(length, int) or not isinstance(micro, int):
         return 0
-    tokens = tokens_seen(run, tower, length) * micro * sequences_per_sample(run)
+    tokens = encoded_tokens(run, tower, length) * micro * sequences_per_sample(run)
     patches = patches_of(tower, tokens, families.of(architecture).vision.patches_per_token)
     scattered = tokens * architecture.hidden_size * _HALF  # embeddings with the features put in
-    return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_the_hook(run, tower, patches)
+    return patches * pixels_per_patch(tower) * PIXEL + scattered + _kept_by_grad_hook(run, tower, patches)
 
 
-def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
-    """Inputs that a frozen tower's layers keep under checkpointing: transformers 5.23 makes the output of the patch
-    embedding ask for a gradient (modeling_utils.py:2150)."""
+def _kept_by_grad_hook(run: Run, tower: Tower, patches: int) -> int:
+    """Bytes of layer inputs that a frozen tower keeps under checkpointing: transformers 5.23 makes the output of the
+    patch embedding require a gradient (modeling_utils.py:2150)."""
     if run.checkpointing.mode in ("none", "selective") or run.checkpointing.skips_frozen_layers:
         return 0
     around = 6  # patch embedding, positions, the last norm in fp32, the projector's input in fp32
@@ -43,18 +44,18 @@ def _kept_by_the_hook(run: Run, tower: Tower, patches: int) -> int:
 
 
 def patches_of(tower: Tower, tokens: int, repeated: float = 1) -> int:
-    """Patches of the tower behind so many tokens of the sequence, at most. `repeated`: how often they go through it."""
+    """The most patches that `tokens` tokens of the sequence stand for. `repeated`: how often the tower encodes them."""
     tokens = math.ceil(tokens * repeated)
     if tower.tokens_per_image and tower.image_size:
         return tokens * (tower.image_size // tower.patch_size) ** 2 // tower.tokens_per_image
     return tokens * tower.merge_size**2
 
 
-def tokens_seen(run: Run, tower: Tower, length: int) -> int:
-    """Tokens that go through a tower for each sequence of `length` tokens, at most.
+def encoded_tokens(run: Run, tower: Tower, length: int) -> int:
+    """The most tokens that a tower encodes for a sequence of `length` tokens.
 
-    Where images are scaled to a number of pixels, tokens are cut and pixels are not: an image of more tokens than the
-    sequence goes through the tower before the model misses its places.
+    Where images are scaled to a number of pixels, tokens are truncated and pixels are not: an image of more tokens than
+    the sequence is encoded before the model finds too few places for it.
     """
     if tower.tokens_per_image:
         return length
@@ -72,7 +73,7 @@ def _video_pixels(run: Run) -> int:
 
 
 def class_tokens(tower: Tower, patches: int) -> int:
-    """Tokens that a tower of fixed resolution adds to its patches, one an image."""
+    """Class tokens that a tower of fixed resolution adds to its patches: one for each image, or 0."""
     own = any(weight.kind == "embedding" and not weight.name.endswith("mask_token") for weight in tower.weights)
     return patches // (tower.image_size // tower.patch_size) ** 2 if own and tower.image_size else 0
 

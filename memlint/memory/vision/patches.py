@@ -21,7 +21,7 @@ from memlint.memory.parameter_roles import Linear
 
 
 class TowerEntry(NamedTuple):
-    """What stands before the layers. `norm_kind`: "", layer or rms."""
+    """The operations before the layers of a tower. `norm_kind`: "", layer or rms."""
 
     convolution: Linear
     class_token: Parameter | None = None  # a token of its own before each image's patches
@@ -31,14 +31,14 @@ class TowerEntry(NamedTuple):
     norm_kind: str = ""
     norm: Parameter | None = None
     norm_first: bool = False  # before the positions (GLM-4V)
-    gathered: bool = False  # images of all sizes are cut and joined (Pixtral)
+    joined: bool = False  # images of all sizes are cut and joined (Pixtral)
     reordered: bool = False  # patches are sorted by window (Qwen2.5-VL)
-    asks: bool = False  # the convolution's result asks for a gradient, whatever trains
-    asks_late: bool = False  # what comes of all of this does instead (Idefics 3)
-    looked_up: bool = False  # positions are looked up for each patch of each image (Idefics 3)
+    output_requires_grad: bool = False  # the convolution's output is made to require a gradient, whatever trains
+    after_positions: bool = False  # with the former: the sum with the positions is, instead (Idefics 3)
+    by_patch: bool = False  # positions are looked up for each patch of each image (Idefics 3)
     by_axis: bool = False  # pixels are moved to -1 .. 1, positions looked up for row and column (Gemma 4)
     unfolded: bool = False  # pixels are brought side by side before the product (Llama 4)
-    chosen: bool = False  # pixels of real images are copied out of a padded batch (Idefics 3)
+    drops_padding: bool = False  # pixels of real images are copied out of a padded batch (Idefics 3)
 
 
 @lru_cache(maxsize=64)
@@ -46,35 +46,35 @@ def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, in
     """The profile, and the bytes of one element of the layers' residual stream."""
     tape = Tape(True, in_place=kernels.kernel_memory)
     x = _convolved(tape, entry, kernels)
-    if entry.gathered:
-        x = _taken(tape, x, ops.copy(tape, x))
+    if entry.joined:
+        x = _replacing(tape, x, ops.copy(tape, x))
     if entry.norm_first:
         x = _normed(tape, entry, kernels, x)
     if entry.class_token is not None:
         x = _with_class_token(tape, x, entry.class_token)
     if entry.interpolated and entry.positions is not None:
-        x = _taken(tape, x, _interpolated(tape, x, entry.positions))
+        x = _replacing(tape, x, _interpolated(tape, x, entry.positions))
     elif entry.positions is not None:
-        x = _taken(tape, x, _adding(entry)(tape, x, entry.positions))
+        x = _replacing(tape, x, _position_sum(entry)(tape, x, entry.positions))
     if entry.reordered:
-        x = _taken(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
+        x = _replacing(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
     if not entry.norm_first:
         x = _normed(tape, entry, kernels, x)
-    if entry.asks and entry.asks_late:
-        _ask(x)
+    if entry.output_requires_grad and entry.after_positions:
+        _require_grad(x)
     return finish_profile(tape, x), x.width
 
 
-def _adding(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
+def _position_sum(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
     if entry.by_axis:
         return _with_axes
-    return _with_looked_up if entry.looked_up else _with_sampled if entry.sampled else _with_positions
+    return _with_looked_up if entry.by_patch else _with_sampled if entry.sampled else _with_positions
 
 
 def _normed(tape: Tape, entry: TowerEntry, kernels: KernelConfig, x: Value) -> Value:
     if entry.norm_kind == "layer":
-        return _taken(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
-    return _taken(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
+        return _replacing(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
+    return _replacing(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
 
 
 def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
@@ -90,22 +90,22 @@ def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
     else:
         pixels = Value.external("pixels", FP32_BYTES)
         for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
-            pixels = _taken(tape, pixels, ops.copy(tape, pixels))
-        pixels = _taken(tape, pixels, ops.cast(tape, pixels, weight.width or FP32_BYTES))
-    if entry.chosen:
-        pixels = _taken(tape, pixels, ops.copy(tape, pixels))
+            pixels = _replacing(tape, pixels, ops.copy(tape, pixels))
+        pixels = _replacing(tape, pixels, ops.cast(tape, pixels, weight.width or FP32_BYTES))
+    if entry.drops_padding:
+        pixels = _replacing(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
     if weight.trainable and kernels.autocast_width not in (0, weight.width):
         tape.cached_cast(
             weight, kernels.autocast_width
         ).references += 1  # a convolution's backward reads its weight in any case
-    if entry.asks and not entry.asks_late:
-        _ask(x)
+    if entry.output_requires_grad and not entry.after_positions:
+        _require_grad(x)
     return x
 
 
-def _ask(x: Value) -> None:
+def _require_grad(x: Value) -> None:
     if not x.requires_grad:
         x.requires_grad = True
         x.storage.references += 1  # it is a leaf now: the graph holds it until its gradient is there
@@ -116,7 +116,7 @@ def _with_class_token(tape: Tape, x: Value, token: Parameter) -> Value:
     wide = ops.cast(tape, x, max(x.width, token.width))
     found = ops.concat(tape, (wide,), "hidden")
     tape.drop(x, wide)
-    return _trained(tape, found, token)
+    return _with_trained_row(tape, found, token)
 
 
 def _with_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
@@ -124,12 +124,12 @@ def _with_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     wide = max(x.width, positions.width)
     found = tape.new("hidden", wide)
     tape.node((found,), (x,), aliases=True)
-    return _trained(tape, found, positions)
+    return _with_trained_row(tape, found, positions)
 
 
 def _with_looked_up(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + position_embedding(position_ids)` with ids of each patch (models/idefics3/modeling_idefics3.py:148)."""
-    rows = _trained(tape, tape.new("hidden", positions.width), positions)
+    rows = _with_trained_row(tape, tape.new("hidden", positions.width), positions)
     found = ops.add(tape, x, rows)
     tape.drop(rows)
     return found
@@ -167,7 +167,7 @@ def _with_sampled(tape: Tape, x: Value, positions: Parameter) -> Value:
     return found
 
 
-def _trained(tape: Tape, x: Value, weight: Parameter) -> Value:
+def _with_trained_row(tape: Tape, x: Value, weight: Parameter) -> Value:
     """A row that is added or joined to each image: its gradient is a sum over images."""
     if weight.trainable:
         tape.node((x,), (), weights=(ParameterGradient(weight.extent, weight.width, weight.width),))
@@ -178,7 +178,7 @@ def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + (pos_embed(indices) * weights[:, :, None]).sum(1).to(x.dtype)` (models/qwen3_vl/modeling_qwen3_vl.py:690);
     the weights are fp32."""
     looked_up = tape.new("hidden*4", positions.width)
-    _trained(tape, looked_up, positions)
+    _with_trained_row(tape, looked_up, positions)
     weighted = tape.new("hidden*4", FP32_BYTES)
     tape.node((weighted,), (looked_up,), gradient_width=FP32_BYTES)
     tape.drop(looked_up)
@@ -191,6 +191,6 @@ def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
     return found
 
 
-def _taken(tape: Tape, old: Value, new: Value) -> Value:
+def _replacing(tape: Tape, old: Value, new: Value) -> Value:
     tape.drop(old)
     return new

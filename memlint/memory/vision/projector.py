@@ -23,8 +23,9 @@ from memlint.memory.parameter_roles import Linear
 Linears = tuple[tuple[str, Linear], ...]
 
 
-class Exit(NamedTuple):
-    """What stands behind the layers. `deep`: mergers of features that the language model's first layers read too."""
+class TowerExit(NamedTuple):
+    """The operations after the layers of a tower. `deep`: mergers of features that the language model's first layers
+    read as well (Qwen3-VL)."""
 
     path: PatchPath = PatchPath()
     width: int = 2  # bytes of one element of the tower's residual stream
@@ -32,19 +33,19 @@ class Exit(NamedTuple):
     linears: Linears = ()
     norm: Parameter | None = None
     post_norm: bool = False
-    last_norm: Parameter | None = None  # behind the tower's layers (SigLIP)
+    last_norm: Parameter | None = None  # after the tower's layers (SigLIP)
     deep: tuple[tuple[Linears, Parameter | None], ...] = ()
-    input_requires_grad: bool = True  # the tower's output wants a gradient
-    asks: bool = True  # and so do the embeddings
-    leaf: bool = False  # because they were asked to, not because they train: the graph holds them then
+    input_requires_grad: bool = True  # the tower's output needs a gradient
+    embeds_require_grad: bool = True  # the embeddings of the language model need one
+    embeds_are_leaf: bool = False  # they do not train, but were made to require a gradient: the graph holds them
 
 
 @lru_cache(maxsize=64)
-def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
-    """Norms, merging, projection, and the features in the place of the image tokens' embeddings.
+def exit_profile(shape: TowerExit, kernels: KernelConfig) -> Profile:
+    """The profile of norms, merging and projection, until features replace the embeddings of image tokens.
 
     The model keeps its features until its forward ends (`mm_encoder_outputs` and `image_features` of
-    LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings wait for them.
+    LlavaModel.forward, models/llava/modeling_llava.py:241-273); the tokens' embeddings are alive meanwhile.
     """
     tape = Tape(True, in_place=kernels.kernel_memory)
     x = tape.new("hidden", shape.width, shape.input_requires_grad)
@@ -52,12 +53,12 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     last = _last_norm(tape, shape, kernels, x)
     tape.drop(x)
     features = _projected(tape, shape, kernels, last)
-    waiting = [features, *deep]
-    features = _joined(tape, shape, features, waiting)
+    kept_features = [features, *deep]
+    features = _as_embeddings(tape, shape, features, kept_features)
     found = _in_place_of_tokens(tape, shape, kernels, features, deep)
     forward, live_in_forward = tape.take_peaks(), tape.live_now(minus=found)
     tape.end_autocast()
-    tape.drop(*waiting)
+    tape.drop(*kept_features)
     live_until_backward = tape.live_now(minus=found)
     tape.drop(found)
     tape.take_peaks()
@@ -65,7 +66,7 @@ def exit_profile(shape: Exit, kernels: KernelConfig) -> Profile:
     return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 
-def _last_norm(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
+def _last_norm(tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value) -> Value:
     if not shape.post_norm:
         return tape.view(x)
     if shape.path.last_kind == "rms":
@@ -84,30 +85,30 @@ def _normed(tape: Tape, kind: str, weight: Parameter | None, kernels: KernelConf
     return found
 
 
-def _projected(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
+def _projected(tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value) -> Value:
     """Takes `x`."""
     path = shape.path
     if path.placed:
-        x = _placed(tape, kernels, x)
+        x = _pooled_by_position(tape, kernels, x)
     if path.gated:
         return _gated(tape, shape, kernels, x)
     if path.norm_first:
         x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
     for _ in range(path.shuffles):
-        x = _taken(tape, x, ops.copy(tape, x, "patches"))
+        x = _replacing(tape, x, ops.copy(tape, x, "patches"))
     if path.pooled:
-        x = _taken(tape, x, _pooled(tape, x))
+        x = _replacing(tape, x, _pooled(tape, x))
     if not path.norm_first:
         x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
     x = _linears(tape, shape.linears, path, kernels, x)
-    return _taken(tape, x, ops.scale(tape, x)) if path.reordered else x
+    return _replacing(tape, x, ops.scale(tape, x)) if path.reordered else x
 
 
-def _placed(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
+def _pooled_by_position(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     """Padding is filled with zeros, a one-hot matrix gathers patches, the rest is fp32 (transformers 5.23
     models/gemma4/modeling_gemma4.py, Gemma4VisionPooler and Gemma4VisionModel.forward). Takes `x`."""
     width = x.width
-    x = _taken(tape, x, ops.scale(tape, x))
+    x = _replacing(tape, x, ops.scale(tape, x))
     tape.spike(("assigned", 8), ("assigned", FP32_BYTES))
     tape.spike(("assigned", FP32_BYTES), ("assigned", FP32_BYTES))
     shares = tape.new("assigned", FP32_BYTES)
@@ -115,34 +116,34 @@ def _placed(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     found = ops.autocast_matmul(tape, shares, single, "slots", kernels.autocast_width)
     tape.drop(single)
     tape.spike(("assigned", 1))
-    found = _taken(tape, found, ops.cast(tape, found, width))
+    found = _replacing(tape, found, ops.cast(tape, found, width))
     tape.drop(shares, x)
-    found = _taken(tape, found, ops.cast(tape, found, FP32_BYTES))
-    found = _taken(tape, found, ops.scale(tape, found))
+    found = _replacing(tape, found, ops.cast(tape, found, FP32_BYTES))
+    found = _replacing(tape, found, ops.scale(tape, found))
     real = tape.new("pooled", FP32_BYTES)
     tape.node((real,), (found,))
     tape.drop(found)
     for _ in range(2):  # standardised by buffers
-        real = _taken(tape, real, ops.scale(tape, real))
-    return _taken(tape, real, ops.cast(tape, real, width))
+        real = _replacing(tape, real, ops.scale(tape, real))
+    return _replacing(tape, real, ops.cast(tape, real, width))
 
 
-def _gated(tape: Tape, shape: Exit, kernels: KernelConfig, x: Value) -> Value:
+def _gated(tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value) -> Value:
     """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
     models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
     nowhere = Value.external("rope", FP32_BYTES)
     context = LayerContext(tape, kernels, dict(shape.linears), nowhere, nowhere)
     tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
     for name in ("downsample", "first"):
-        x = _taken(tape, x, project(context, name, x, "out:" + name))
+        x = _replacing(tape, x, project(context, name, x, "out:" + name))
     x = _normed(tape, shape.path.norm_kind, shape.norm, kernels, x)
-    x = _taken(tape, x, activate(context, "gelu", x))
+    x = _replacing(tape, x, activate(context, "gelu", x))
     gate = project(context, "gate", x, "out:gate")
-    active = _taken(tape, gate, activate(context, "silu", gate))
+    active = _replacing(tape, gate, activate(context, "silu", gate))
     up = project(context, "up", x, "out:up")
     product = ops.multiply(tape, active, up)
     tape.drop(active, up, x)
-    return _taken(tape, product, project(context, "down", product, "out:down"))
+    return _replacing(tape, product, project(context, "down", product, "out:down"))
 
 
 def _pooled(tape: Tape, x: Value) -> Value:
@@ -156,31 +157,33 @@ def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfi
     nowhere = Value.external("rope", FP32_BYTES)
     context = LayerContext(tape, kernels, dict(linears), nowhere, nowhere)
     for index, (name, _) in enumerate(linears):
-        x = _taken(tape, x, project(context, name, x, "out:" + name))
+        x = _replacing(tape, x, project(context, name, x, "out:" + name))
         if path.straight <= index < len(linears) - 1:
-            x = _taken(tape, x, activate(context, path.activation, x))
+            x = _replacing(tape, x, activate(context, path.activation, x))
     return x
 
 
 def _merged(
-    tape: Tape, shape: Exit, kernels: KernelConfig, x: Value, linears: Linears, weight: Parameter | None
+    tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value, linears: Linears, weight: Parameter | None
 ) -> Value:
     """A merger of its own for the features of one layer (Qwen3VLVisionPatchMerger with `use_postshuffle_norm`)."""
     return _linears(tape, linears, shape.path, kernels, _normed(tape, "layer", weight, kernels, tape.view(x)))
 
 
-def _joined(tape: Tape, shape: Exit, features: Value, waiting: list[Value]) -> Value:
+def _as_embeddings(tape: Tape, shape: TowerExit, features: Value, kept_features: list[Value]) -> Value:
     """`cat(features).to(inputs_embeds.dtype)`: what was joined stays beside the result."""
     for _ in range(shape.path.joined):
         features = ops.copy(tape, features, "embeds")
-        waiting.append(features)
+        kept_features.append(features)
     if features.width != shape.embeds:
         features = ops.cast(tape, features, shape.embeds)
-        waiting.append(features)
+        kept_features.append(features)
     return features
 
 
-def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features: Value, deep: list[Value]) -> Value:
+def _in_place_of_tokens(
+    tape: Tape, shape: TowerExit, kernels: KernelConfig, features: Value, deep: list[Value]
+) -> Value:
     """`inputs_embeds.masked_scatter(mask, features)`.
 
     Its CUDA kernel counts the mask's ones in int64 beside a contiguous mask; its backward selects by mask, which lists
@@ -188,7 +191,7 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features
     masked_scatter__cuda and masked_select_cuda; FunctionsManual.cpp, masked_scatter_backward). The gradients of
     features that later layers read (`deep`) wait for the tower's backward as well.
     """
-    embeds = tape.new("embeds", shape.embeds, shape.asks)
+    embeds = tape.new("embeds", shape.embeds, shape.embeds_require_grad)
     found = tape.new("embeds", shape.embeds)
     listed: tuple[tuple[str, int], ...] = ()
     if kernels.kernel_memory:
@@ -196,11 +199,11 @@ def _in_place_of_tokens(tape: Tape, shape: Exit, kernels: KernelConfig, features
         if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
             tape.spike((KERNEL_MEMORY + "embeds", 24), (KERNEL_MEMORY + "embeds", shape.embeds))
         listed = ((KERNEL_MEMORY + "embeds", 24),) if features.requires_grad else ()
-    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.leaf else (), listed)
+    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.embeds_are_leaf else (), listed)
     tape.drop(embeds)
     return found
 
 
-def _taken(tape: Tape, old: Value, new: Value) -> Value:
+def _replacing(tape: Tape, old: Value, new: Value) -> Value:
     tape.drop(old)
     return new

@@ -1,4 +1,4 @@
-"""What stands before and behind a vision tower's layers, from the tensors that a run holds there."""
+"""A vision tower's operations before and after its layers, from the tensors that a run holds there."""
 
 from __future__ import annotations
 
@@ -11,110 +11,114 @@ from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, UnitState
 from memlint.memory.vision.patches import TowerEntry
-from memlint.memory.vision.projector import Exit, Linears
+from memlint.memory.vision.projector import Linears, TowerExit
 
 # What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
 _MERGING = ("downsample", "vision_adapter")
 # Beside it last norms, pooling heads and mergers of deep features.
-_BEHIND = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", *_MERGING)
+_AFTER_LAYERS = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", *_MERGING)
 
 
-class Ends(NamedTuple):
-    """The tensors outside of the layers, by where they stand."""
+class TowerEnds(NamedTuple):
+    """A tower's tensors outside of its layers, by where they are used."""
 
-    before: tuple[Tensor, ...]
-    behind: tuple[Tensor, ...]
+    before_layers: tuple[Tensor, ...]
+    after_layers: tuple[Tensor, ...]
 
 
-def ends(outside: tuple[Tensor, ...]) -> Ends:
-    """By what the tensors are called."""
-    behind = tuple(t for t in outside if t.name.startswith(_BEHIND))
-    return Ends(tuple(t for t in outside if t not in behind), behind)
+def ends(outside: tuple[Tensor, ...]) -> TowerEnds:
+    """The tensors sorted by their names."""
+    after_layers = tuple(t for t in outside if t.name.startswith(_AFTER_LAYERS))
+    return TowerEnds(tuple(t for t in outside if t not in after_layers), after_layers)
 
 
 def trains(tensors: tuple[Tensor, ...]) -> bool:
-    """Whether any of them does."""
+    """Whether any of these tensors trains."""
     return any(tensor.trainable for tensor in tensors)
 
 
-def shared_out(placed: UnitState, found: Ends) -> tuple[UnitState, UnitState]:
-    """The gradients of both ends: those behind the layers come first in the backward."""
+def split_gradients(placed: UnitState, found: TowerEnds) -> tuple[UnitState, UnitState]:
+    """The gradients before and after the layers: two segments, of which the latter comes first in the backward."""
     sizes = [sum(tensor.numel for tensor in group if tensor.trainable) for group in found]
-    early = placed.gradient_kept * sizes[0] // max(1, sum(sizes))
-    return placed._replace(gradient_kept=early), UnitState(gradient_kept=placed.gradient_kept - early)
+    entry_kept = placed.gradient_kept * sizes[0] // max(1, sum(sizes))
+    return placed._replace(gradient_kept=entry_kept), UnitState(gradient_kept=placed.gradient_kept - entry_kept)
 
 
 _PRODUCTS = ("conv", "linear", "adapter")
 
 
-def entry(tower: Tower, traits: TowerTraits, before: tuple[Tensor, ...], asks: bool) -> TowerEntry:
-    """Raises `MissingValue` where a tower names no convolution over patches."""
-    linears = roles(_as_products(tuple(t for t in before if t.kind in _PRODUCTS)), False).linears
+def entry(
+    tower: Tower, traits: TowerTraits, before_layers: tuple[Tensor, ...], output_requires_grad: bool
+) -> TowerEntry:
+    """The operations before the layers. Raises `MissingValue` where a tower names no convolution over patches."""
+    linears = roles(_as_products(tuple(t for t in before_layers if t.kind in _PRODUCTS)), False).linears
     if not linears:
         raise MissingValue("method.freeze_vision_tower", "this tower names no convolution over patches")
-    token = next((t for t in before if t.kind == "embedding" and not t.name.endswith("mask_token")), None)
-    normed = _weight(before, "norm")
+    token = next((t for t in before_layers if t.kind == "embedding" and not t.name.endswith("mask_token")), None)
+    normed = _weight(before_layers, "norm")
     return TowerEntry(
         linears[0][1],
         Parameter("w:embedding", BYTES[token.dtype], token.trainable) if token is not None else None,
-        _weight(before, "position"),
+        _weight(before_layers, "position"),
         interpolated=traits.interpolates_positions,
         sampled=traits.samples_positions,
         norm_kind=tower.norm if normed is not None else "",
         norm=normed,
         norm_first=traits.norms_first,
-        gathered=traits.packs_images,
+        joined=traits.packs_images,
         reordered=tower.window > 0,
-        asks=asks,
-        asks_late=traits.picks_images,
-        looked_up=traits.picks_images,
-        chosen=traits.picks_images,
+        output_requires_grad=output_requires_grad,
+        after_positions=traits.picks_images,
+        by_patch=traits.picks_images,
+        drops_padding=traits.picks_images,
         by_axis=traits.pads_images,
         unfolded=traits.unfolds_pixels,
     )
 
 
-def entry_extents(before: tuple[Tensor, ...], rows: int) -> dict[str, int]:
-    """Elements of what `entry` names."""
-    return extents(_as_products(before), rows)
+def entry_extents(before_layers: tuple[Tensor, ...], rows: int) -> dict[str, int]:
+    """Number of elements by extent, for the tensors of `entry`."""
+    return extents(_as_products(before_layers), rows)
 
 
-def filled(
-    given: Exit,
+def complete_exit(
+    exit_: TowerExit,
     traits: TowerTraits,
     path: PatchPath,
-    behind: tuple[Tensor, ...],
+    after_layers: tuple[Tensor, ...],
     projector: tuple[Tensor, ...],
     dropout: bool,
-) -> Exit:
-    """`given` with the family's path and the tensors on it."""
+) -> TowerExit:
+    """`exit_` with the projector and mergers of the model family and their tensors."""
     parts = roles(_renamed_first(_as_products(projector)), dropout)
-    merging = roles(_as_products(_merging(behind)), dropout).linears
-    last = _last_norm(behind)
-    return given._replace(
+    merging = roles(_as_products(_patch_mergers(after_layers)), dropout).linears
+    last = _last_norm(after_layers)
+    return exit_._replace(
         path=path,
         linears=merging + parts.linears,
         norm=parts.norm,
         post_norm=last is not None and traits.norms_last,
         last_norm=Parameter("w:last_norm", BYTES[last.dtype], last.trainable) if last is not None else None,
-        deep=tuple(_deep_merger(name, group, dropout) for name, group in _deep(behind).items()),
+        deep=tuple(_deep_merger(name, group, dropout) for name, group in _deep_mergers(after_layers).items()),
     )
 
 
-def exit_extents(behind: tuple[Tensor, ...], projector: tuple[Tensor, ...], merged: int) -> dict[str, int]:
-    """Elements of what `filled` names; `merged` rows go through the projector."""
-    last = _last_norm(behind)
+def exit_extents(after_layers: tuple[Tensor, ...], projector: tuple[Tensor, ...], merged: int) -> dict[str, int]:
+    """Number of elements by extent, for the tensors of `complete_exit`. `merged`: rows that the projector reads."""
+    last = _last_norm(after_layers)
     found = {"w:last_norm": last.numel if last is not None else 0}
     found |= _product_extents(_renamed_first(_as_products(projector)), merged)
-    found |= _product_extents(_as_products(_merging(behind)), merged)
-    for name, group in _deep(behind).items():
+    found |= _product_extents(_as_products(_patch_mergers(after_layers)), merged)
+    for name, group in _deep_mergers(after_layers).items():
         for extent, count in _product_extents(group, merged).items():
             found[_renamed(extent, name)] = count
     return found
 
 
-def _last_norm(behind: tuple[Tensor, ...]) -> Tensor | None:
-    return next((t for t in behind if t.kind == "norm" and t.name.startswith(("post_layernorm", "layernorm"))), None)
+def _last_norm(after_layers: tuple[Tensor, ...]) -> Tensor | None:
+    return next(
+        (t for t in after_layers if t.kind == "norm" and t.name.startswith(("post_layernorm", "layernorm"))), None
+    )
 
 
 def _product_extents(tensors: tuple[Tensor, ...], rows: int) -> dict[str, int]:
@@ -128,8 +132,8 @@ def _outputs(tensor: Tensor) -> int:
     return tensor.shape[1 if tensor.name.endswith(_BARE) else 0]
 
 
-def _merging(behind: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(tensor for tensor in behind if tensor.name.startswith(_MERGING))
+def _patch_mergers(after_layers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in after_layers if tensor.name.startswith(_MERGING))
 
 
 def _renamed_first(projector: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -150,10 +154,10 @@ def _weight(tensors: tuple[Tensor, ...], kind: str) -> Parameter | None:
     return Parameter("w:" + kind, BYTES[found.dtype], found.trainable) if found is not None else None
 
 
-def _deep(behind: tuple[Tensor, ...]) -> dict[str, tuple[Tensor, ...]]:
+def _deep_mergers(after_layers: tuple[Tensor, ...]) -> dict[str, tuple[Tensor, ...]]:
     """The mergers of Qwen3-VL's deep features, each under its number."""
     groups: dict[str, list[Tensor]] = {}
-    for tensor in behind:
+    for tensor in after_layers:
         if tensor.name.startswith("deepstack"):
             groups.setdefault("deep" + tensor.name.split(".")[1], []).append(tensor)
     return {name: tuple(group) for name, group in groups.items()}

@@ -83,12 +83,12 @@ def test_expandable_segments_waste_no_more(run: Run, allocated: int, terms: dict
 def test_the_cards_that_hold_a_run_are_those_where_its_verdict_is_fits(
     run: Run, allocated: int, terms: dict[str, int]
 ) -> None:
-    found = device.fitting(device.settled(allocated, run, terms), run, common())
+    found = device.cards_that_fit(device.steady_state(allocated, run, terms), run, common())
     for gpu in common():
         there = run._replace(hardware=Hardware(gpu))
         _, _, low, high = device.to_card(allocated, there, terms)
         fits = allocated <= gpu.usable_bytes and device.verdict(low, high, gpu.usable_bytes) == "fits"
-        assert (gpu.name in found) == (fits and device.suits(gpu, run))
+        assert (gpu.name in found) == (fits and device.supports(gpu, run))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_cards_that_hold_a_run_are_those_where_its_verdict_is_fits(
 def test_no_card_is_named_that_lacks_what_the_run_computes_with(changes: dict[str, object], left_out: set[str]) -> None:
     run = replace(Run("t", "t"), changes)
 
-    assert {card.name for card in common() if not device.suits(card, run)} == left_out
+    assert {card.name for card in common() if not device.supports(card, run)} == left_out
 
 
 def _lora(gpu: Gpu, loss: Loss) -> Run:

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.vision.images import most_bytes
+from memlint.memory.vision.images import max_image_bytes
 from memlint.run import UNKNOWN, replace
 from tests.architectures.small import SMALL
 from tests.comparisons.families import Step, run_of
@@ -30,12 +30,12 @@ def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) ->
 
 
 def test_a_text_model_reads_no_images() -> None:
-    assert most_bytes(run_of({"model_type": "llama", **SMALL}, Step("full", False, "sdpa"))) == 0
+    assert max_image_bytes(run_of({"model_type": "llama", **SMALL}, Step("full", False, "sdpa"))) == 0
 
 
 def test_transformers_own_checkpointing_keeps_a_frozen_towers_inputs() -> None:
     run = run_of(MODELS["llava"][0], Step("lora", True, "sdpa"))
-    assert most_bytes(run) > most_bytes(replace(run, LLAMAFACTORY))
+    assert max_image_bytes(run) > max_image_bytes(replace(run, LLAMAFACTORY))
 
 
 @pytest.mark.parametrize("frozen", [True, False])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import memlint.memory.card.deviations as deviations
 from memlint.memory import estimate
 from memlint.memory.families.lookup import of_model_type
-from memlint.memory.vision.images import patches_of, patches_of_image, tokens_seen
+from memlint.memory.vision.images import encoded_tokens, patches_of, patches_of_image
 from memlint.run import Run, replace
 from tests.comparisons.families import Step, members, run_of
 from tests.comparisons.vision_inputs import MODELS, TOWER, simulated
@@ -257,6 +257,6 @@ def test_an_image_may_have_more_tokens_than_the_sequence_that_it_is_cut_from() -
     run = replace(run_of(MODELS["qwen2_vl"][0], Step("pure", True, "sdpa")), {**TRAINING, "sequence.length": 512})
     tower = run.model.architecture.towers[0]
     large = {**LLAMAFACTORY, "sequence.image_max_pixels": 28 * 28 * 2048}
-    assert tokens_seen(replace(run, large), tower, 512) == 2048
-    assert tokens_seen(run, tower, 512) == 512
+    assert encoded_tokens(replace(run, large), tower, 512) == 2048
+    assert encoded_tokens(run, tower, 512) == 512
     assert interval(replace(run, large))[2] > interval(replace(run, {**large, "sequence.image_max_pixels": 0}))[2]

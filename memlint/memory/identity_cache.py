@@ -1,7 +1,7 @@
-"""A small cache keyed by the identity of its arguments, for records that are costly to hash.
+"""A small cache whose keys are compared by identity.
 
-The planner estimates hundreds of runs that differ in one field; the unchanged records are the same objects. Comparing
-identities costs nothing, comparing all tensors of a layer would cost more than the result.
+The planner estimates hundreds of runs that differ in one field. Records that did not change are the same objects, and
+their identity costs nothing to hash; hashing a layer's tensors would cost more than computing the result.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 
-class Recent:
+class IdentityCache:
     """The last `size` results."""
 
     __slots__ = ("_known", "_size")
 
     def __init__(self, size: int) -> None:
-        self._known: dict[
-            tuple[int, ...], tuple[tuple[Any, ...], Any]
-        ] = {}  # with the arguments, so that their ids are not reused
+        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}  # keys stay alive with their result
         self._size = size
 
     def get(self, *key: Any) -> Any:
