@@ -1,8 +1,8 @@
-"""Answers found again: most runs that are asked about differ from an earlier one only in where their values stand.
+"""A cache of estimates, and of the part of an estimate that lengths and batches do not change, keyed by values.
 
-A fix that changes the learning rate's schedule, a plan read back from the file it was written to, the same run under
-versions that do not matter to it: each is another `Run` of equal values. Equal values have equal estimates. Of a
-repository's files many train one model in one way, with other lengths and batches: what they hold is the same.
+Most runs that are estimated differ from an earlier one only in the places of their values: a fix that changes the
+learning rate, a plan read back from the file it was written to, other versions that do not matter. Equal values have
+equal estimates. Of a repository's files many train one model in one way, with other lengths and batches.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ _ARCHITECTURE = Model._fields.index("architecture")
 
 
 class EstimateCache:
-    """The last answers by what they rest on. Architectures are told apart by identity, as hashing one costs more."""
+    """Results by the values that they depend on; emptied when there are more than `size`.
+
+    An architecture is part of the key by its identity, as hashing one costs more than the rest.
+    """
 
     __slots__ = ("_known", "_size")
 
     def __init__(self, size: int) -> None:
-        # The model is kept with the answer, so that its architecture's identity stays its own; None where nothing is.
+        # [result, model]: the model is kept so that its architecture's id is not reused; [None, None] without a result.
         self._known: dict[tuple[Any, ...], list[Any]] = {}
         self._size = size
 
@@ -31,7 +34,7 @@ class EstimateCache:
     def get(
         self, model: Model, others: tuple[Any, ...], make: Callable[[], Any], keeps: Callable[[Any], bool] = bool
     ) -> Any:
-        """What `make` made for an equal model and equal `others`, or makes now; kept where `keeps` says so."""
+        """The result of `make()` for an equal model and equal `others`; cached if `keeps(result)` is true."""
         key = (id(model.architecture), *model[:_ARCHITECTURE], *model[_ARCHITECTURE + 1 :], *others)
         try:
             kept = self._known.setdefault(key, [None, None])

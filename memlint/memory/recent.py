@@ -1,7 +1,7 @@
-"""A short memory of answers, found by the identity of what was asked.
+"""A small cache keyed by the identity of its arguments, for records that are costly to hash.
 
-A planner asks for hundreds of estimates that differ in one field; records that did not change are the same objects.
-Identities are hashed for nothing, where comparing a layer's tensors would cost more than the answer.
+The planner estimates hundreds of runs that differ in one field; the unchanged records are the same objects. Comparing
+identities costs nothing, comparing all tensors of a layer would cost more than the result.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from typing import Any
 
 
 class Recent:
-    """The last `size` answers."""
+    """The last `size` results."""
 
     __slots__ = ("_known", "_size")
 
     def __init__(self, size: int) -> None:
-        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}  # what was asked lives as long
+        self._known: dict[
+            tuple[int, ...], tuple[tuple[Any, ...], Any]
+        ] = {}  # with the arguments, so that their ids are not reused
         self._size = size
 
     def get(self, *key: Any) -> Any:
-        """The answer, or None."""
+        """The result for these very objects, or None."""
         found = self._known.get(tuple(map(id, key)))
         return None if found is None else found[1]
 
     def put(self, value: Any, *key: Any) -> Any:
-        """Remembers `value` and gives it back."""
+        """Stores `value` for the objects in `key` and returns it."""
         if len(self._known) >= self._size:
             del self._known[next(iter(self._known))]
         self._known[tuple(map(id, key))] = key, value
