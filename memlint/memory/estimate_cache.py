@@ -3,9 +3,6 @@
 Most runs that are estimated differ from an earlier one only in the places of their values: a fix that changes the
 learning rate, a plan read back from the file it was written to, other versions that do not matter. Equal values have
 equal estimates. Of a repository's files many train one model in one way, with other lengths and batches.
-
-Measured with `check` on 154 corpus configs and a card (CPU seconds, best of 3): 4.8, without the cache of estimates
-5.8, without that of placed states 5.8. On a single config neither is worth more than the noise.
 """
 
 from __future__ import annotations
