@@ -1,4 +1,4 @@
-"""Writes memlint/_shipped/rules.json: the shipped rules as checked forms, which a start reads in milliseconds.
+"""Writes memlint/_shipped/rules.jsonl: the shipped rules as checked forms, which a start reads in milliseconds.
 
 An install does this by itself (hatch_build.py). In a checkout a changed rule file, schema or part of the rule language
 makes the snapshot stale; memlint then reads the rule files, which is right but ten times slower.
