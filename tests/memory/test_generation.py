@@ -64,5 +64,5 @@ def test_grpo_builds_the_logits_of_completions_alone() -> None:
 def test_an_engine_on_the_same_card_takes_its_share() -> None:
     alone = run(hardware=Hardware(find("A100-80GB")))
     shared = run(hardware=Hardware(find("A100-80GB")), method__generator_share=0.3)
-    more = card(1 << 30, shared).certain - card(1 << 30, alone).certain
+    more = card(1 << 30, shared).minimum - card(1 << 30, alone).minimum
     assert more == int(0.3 * (80 << 30))

@@ -69,7 +69,7 @@ def test_running_out_is_certain_only_from_tensors_and_context(run: Run, allocate
 @given(runs, st.integers(1, 100 * GIB), st.integers(0, 50 * GIB), details)
 def test_more_tensors_never_need_less_of_the_card(run: Run, allocated: int, more: int, terms: dict[str, int]) -> None:
     assert device.card(allocated + more, run, terms).high >= device.card(allocated, run, terms).high
-    assert device.card(allocated + more, run, terms).certain >= device.card(allocated, run, terms).certain
+    assert device.card(allocated + more, run, terms).minimum >= device.card(allocated, run, terms).minimum
 
 
 @given(runs, st.integers(GIB, 60 * GIB), details)
