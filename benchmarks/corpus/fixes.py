@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memlint.fixes.attach import express
-from memlint.fixes.attempt import attempt, held
+from memlint.fixes.attach import edit_writer
+from memlint.fixes.attempt import attempt, check_finding
 from memlint.fixes.planner import SearchHooks, plans
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
@@ -63,7 +63,7 @@ def _card(card: str, paths: list[Path], verbose: bool) -> None:
                 continue
             counts["over"] += 1
             start = time.perf_counter()
-            found = plans(run, before, SearchHooks(analyser.engine_of(str(path)).estimator, express(analysis)), 5)
+            found = plans(run, before, SearchHooks(analyser.engine_of(str(path)).estimator, edit_writer(analysis)), 5)
             times.append(time.perf_counter() - start)
             kept = _written(analysis, index, found, analyser, path, counts)
             counts["planned"] += bool(kept)
@@ -95,7 +95,7 @@ def _written(
     kept = 0
     again = analyser.reanalysis(analysis, analyser.workspaces.of(str(path)))
     for plan in found:
-        edits = express(analysis)(analysis.runs[index], plan.changes)
+        edits = edit_writer(analysis)(analysis.runs[index], plan.changes)
         if not edits:
             counts["refused"] += 1
             continue
@@ -106,7 +106,7 @@ def _written(
             kept += fits
             gone = next((one.finding for one in analysis.found if one.run == index and one.finding.rule in OVER), None)
             if fits and gone is not None:
-                counts["sixth kept" if held(tried, analysis, gone).holds else "sixth refused"] += 1
+                counts["sixth kept" if check_finding(tried, analysis, gone).holds else "sixth refused"] += 1
     return kept
 
 

@@ -11,7 +11,7 @@ from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import AppliedFixes, Proposal, Propose, settle
+from memlint.fixes.apply import AppliedFixes, Proposal, Propose, apply_fixes
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Write, WriteRefused, write_all
@@ -37,7 +37,7 @@ def run(program: str, arguments: list[str]) -> int:
     before: dict[str, bytes] = {}
     number = 0
     for path in paths:
-        settled = settle(_propose(path, request, given, _confirmation(given)), changed)
+        settled = apply_fixes(_propose(path, request, given, _confirmation(given)), changed)
         if settled.broken:
             return _report_bug(settled)
         _report_outcome(settled)

@@ -11,11 +11,11 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import Fix
-from memlint.fixes.attach import LIMIT, Estimator, PlanOptions
+from memlint.fixes.attach import MAX_PLANS, Estimator, PlanOptions
 from memlint.fixes.attach import options as plans_for
 from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.planner import SearchHooks, as_fix, largest
-from memlint.fixes.step import QUALITIES
+from memlint.fixes.proposed_change import QUALITIES
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.report.terminal import one_line
@@ -99,7 +99,7 @@ def _fixes(found_plans: PlanOptions, before: Estimate) -> list[Fix]:
     found = (
         as_fix(plan, before, tried.edits) for plan, tried in found_plans.options if plan.estimate.verdict == "fits"
     )
-    return sorted(found, key=lambda fix: (QUALITIES.index(fix.quality), fix.speed))[:LIMIT]
+    return sorted(found, key=lambda fix: (QUALITIES.index(fix.quality), fix.speed))[:MAX_PLANS]
 
 
 def _plan(fix: Fix) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The loop of fixing: one fix after the other, re-linted in memory, until nothing is left to do. Nothing is written.
+"""Applies one fix after the other in memory and lints again, until no fix is left. Nothing is written.
 
-Law 5 is held here: at most `MAX_ROUNDS` rounds. A fix that is refused is tried again once others were applied.
+Law 5 is checked here: at most `MAX_ROUNDS` rounds. A fix that is refused is tried again once others were applied.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt
-from memlint.fixes.laws import MAX_ROUNDS, Broken, identity
+from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, identity
 from memlint.ruleset.engine import Analysis
 
 Identity = tuple[str, str, str]
 
 
 class Proposal(NamedTuple):
-    """A fix of a finding, with the analysis that it was found in."""
+    """A fix of a finding, with the analysis that the finding is from."""
 
     finding: Finding
     fix: Fix
     analysis: Analysis
-    again: Reanalyse
+    reanalyse: Reanalyse
 
 
-# What can be done to a file when these files hold other bytes.
+# The fixes for a file, with these bytes in place of what the files hold.
 Propose = Callable[[Mapping[str, bytes]], Iterator[Proposal]]
 
 
@@ -35,19 +35,19 @@ class AppliedFix(NamedTuple):
 
 
 class AppliedFixes(NamedTuple):
-    """`contents` are the changed files, `before` what the newly changed ones held when they were read: a file that
-    holds something else by the time of writing was changed by someone else. `refused`: fixes without a safe place,
-    or harmful. `broken`: our bug.
+    """The result. `contents`: the changed files. `before`: what the newly changed ones held when they were read; a file
+    that holds something else when it is written was changed by someone else. `refused`: fixes that have no safe place
+    or do harm. `broken`: laws that failed, which is a bug of memlint.
     """
 
     contents: Mapping[str, bytes]
     applied: tuple[AppliedFix, ...] = ()
     refused: tuple[tuple[Finding, str], ...] = ()
-    broken: tuple[tuple[Finding, Broken], ...] = ()
+    broken: tuple[tuple[Finding, BrokenLaw], ...] = ()
     before: Mapping[str, bytes] = {}
 
 
-def settle(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes:
+def apply_fixes(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes:
     """Applies what `propose` offers on top of `contents`; a finding is fixed at most once a round."""
     applied: list[AppliedFix] = []
     before: dict[str, bytes] = {}
@@ -70,7 +70,7 @@ def settle(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes:
         if len(applied) == number:
             return AppliedFixes(contents, tuple(applied), tuple(refused.values()), before=before)
     last = applied[-1].finding
-    law = Broken("rounds", f"fixing did not come to rest in {MAX_ROUNDS} rounds")
+    law = BrokenLaw("rounds", f"fixing did not come to rest in {MAX_ROUNDS} rounds")
     return AppliedFixes({}, (), tuple(refused.values()), ((last, law),))
 
 
@@ -80,5 +80,5 @@ def _next(propose: Propose, contents: Mapping[str, bytes], seen: set[Identity]) 
         key = identity(proposal.finding)
         if key not in seen:
             seen.add(key)
-            return proposal, attempt(proposal.analysis, proposal.fix.edits, proposal.finding, proposal.again)
+            return proposal, attempt(proposal.analysis, proposal.fix.edits, proposal.finding, proposal.reanalyse)
     return None

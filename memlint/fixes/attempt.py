@@ -1,4 +1,4 @@
-"""Trying edits in memory: the files as they would be, held against every law, nothing written."""
+"""Tries edits in memory: makes the files as they would be and checks every law of laws.py. Nothing is written."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from memlint.findings import Edit, Finding, Patch
 from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.text import CannotEdit
-from memlint.fixes.laws import Broken, broken, unsolved
+from memlint.fixes.laws import BrokenLaw, broken, unsolved
 from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
-# The analysis of the same file when these files hold other bytes.
+# Analyses the same file again, with these bytes in place of what the files hold.
 Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Attempt(NamedTuple):
-    """`contents` are whole files by path, `before` the bytes they were made from; `refused` says why there is nothing
-    to do, `broken` which law fails.
+    """Edits that were tried. `contents`: whole files by path; `before`: the bytes that they were made from. `refused`:
+    why the fix cannot be applied; `broken`: the laws that fail.
 
-    Laws 1 - 5 are about the writing: a failure is memlint's bug. Law 6 is about the advice: a fix that leaves its
-    finding or brings another one (offload removed on a card that needs it) is refused, and others go on.
+    Laws 1 - 5 are about writing: where one fails, memlint has a bug. Law 6 is about the advice: a fix that leaves its
+    finding or causes another one (offload removed on a card that needs it) is refused, and other fixes go on.
     """
 
     edits: tuple[Edit, ...]
@@ -31,22 +31,22 @@ class Attempt(NamedTuple):
     before: Mapping[str, bytes] = {}
     after: Analysis | None = None
     refused: str = ""
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenLaw, ...] = ()
 
     @property
     def holds(self) -> bool:
         return not self.refused and not self.broken
 
 
-def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, again: Reanalyse) -> Attempt:
-    """The edits of one fix, placed and judged. `finding` is what must be gone (None: nothing must)."""
+def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, reanalyse: Reanalyse) -> Attempt:
+    """Tries the edits of one fix. `finding`: the one that must be gone (None: none must)."""
     edits = tuple(edits)
     documents = _documents(analysis)
     found: list[Patch] = []
     contents: dict[str, bytes] = {}
     before: dict[str, bytes] = {}
-    faults: list[Broken] = []
-    for path, own in _by_path(edits).items():
+    faults: list[BrokenLaw] = []
+    for path, own in _edits_by_path(edits).items():
         if path not in documents:
             return Attempt(edits, refused=f"{path} is not one of the files that were read")
         try:
@@ -61,13 +61,13 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
         return Attempt(edits, tuple(found), contents, before, broken=tuple(faults))
     if not found:
         return Attempt(edits, refused="the files say so already")
-    after = again(contents)
+    after = reanalyse(contents)
     tried = Attempt(edits, tuple(found), contents, before, after)
-    return tried if finding is None else held(tried, analysis, finding)
+    return tried if finding is None else check_finding(tried, analysis, finding)
 
 
-def held(tried: Attempt, analysis: Analysis, finding: Finding) -> Attempt:
-    """`tried` held against law 6 for `finding`: refused where the finding stays or a new one comes."""
+def check_finding(tried: Attempt, analysis: Analysis, finding: Finding) -> Attempt:
+    """`tried`, checked against law 6 for `finding`: refused where the finding stays or a new one appears."""
     if not tried.holds or tried.after is None:
         return tried
     reasons = unsolved(finding, analysis.findings, tried.after.findings)
@@ -79,7 +79,7 @@ def _documents(analysis: Analysis) -> dict[str, Document]:
     return {document.path: document for document in (analysis.document, *parts)}
 
 
-def _by_path(edits: tuple[Edit, ...]) -> dict[str, list[Edit]]:
+def _edits_by_path(edits: tuple[Edit, ...]) -> dict[str, list[Edit]]:
     grouped: dict[str, list[Edit]] = {}
     for edit in edits:
         grouped.setdefault(edit.path, []).append(edit)

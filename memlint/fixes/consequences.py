@@ -1,7 +1,7 @@
-"""What follows in a run from changes that a file says, beyond what the changes name: a plan is estimated with it.
+"""Values of a run that change as a consequence of others, so that a plan is estimated as its file will be read.
 
-The written file is read again in any case, and its own estimate is what is told (fixes/attach.py); what is missing here
-costs plans that are stronger than need be, or that do not fit when they are read.
+The written file is read back in any case, and its own estimate counts (fixes/attach.py). A consequence that is missing
+here leads to plans that change more than they need, or that do not fit when they are read back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Changes = dict[str, Any]
 
 
 def consistent(run: Run, before: Run) -> Run:
-    """`run`, which changes made of `before`, with what follows from them."""
+    """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
     for part in (_completions, _kernels, _adapters, _pure, _section):
         for name, value in part(run, before):

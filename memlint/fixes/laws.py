@@ -1,14 +1,14 @@
-"""What must hold for every write, checked at run time: where 1 - 5 are broken, nothing at all is written.
+"""Laws that hold for every write. They are checked at run time: where one of 1 - 5 is broken, nothing is written.
 
 1. parses: the result parses without a new problem.
 2. value: the loaded value differs from the old one only as the edits declare.
 3. bytes: outside of the patches nothing changed, and every comment survived, beside the same key.
 4. idempotent: placing the same edits again gives no patch.
-5. rounds: the loop of fixing comes to rest in at most `MAX_ROUNDS` rounds.
+5. rounds: fixing ends after at most `MAX_ROUNDS` rounds.
 6. finding: the finding is gone, and no new one of equal or higher severity came, but for one that says that there is
    room to spare now; else this one fix is refused.
 
-Laws 1 - 4 are about one file and live here; 5 and 6 need the engine and are held by fixes/apply.py.
+Laws 1 - 4 are about one file and are checked here; 5 and 6 need the rule engine (fixes/apply.py, fixes/attempt.py).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ MAX_ROUNDS = 10
 _ROOM_TO_SPARE = ("OFF001",)  # offloading is no longer needed: what a fix that frees memory may well bring
 
 
-class Broken(NamedTuple):
+class BrokenLaw(NamedTuple):
     """A law that does not hold, and what was seen."""
 
     law: str
     detail: str
 
 
-def broken(document: Document, edits: Iterable[Edit], found: tuple[Patch, ...]) -> tuple[Broken, ...]:
+def broken(document: Document, edits: Iterable[Edit], found: tuple[Patch, ...]) -> tuple[BrokenLaw, ...]:
     """Which of laws 1 - 4 the patched text breaks; empty when it may be written."""
     edits = tuple(edits)
     text = apply(document.text, found)
     after = reread(document, text)
     if after is None:
-        return (Broken("parses", "the result is not one document"),)
+        return (BrokenLaw("parses", "the result is not one document"),)
     return (
         *_parses(document, after),
         *_value(document, after, edits),
@@ -52,63 +52,63 @@ def broken(document: Document, edits: Iterable[Edit], found: tuple[Patch, ...]) 
     )
 
 
-def _parses(before: Document, after: Document) -> Iterator[Broken]:
+def _parses(before: Document, after: Document) -> Iterator[BrokenLaw]:
     old = Counter(problem.code for problem in before.problems)
     new = Counter(problem.code for problem in after.problems)
     for code in new - old:
-        yield Broken("parses", f"the result has a new problem: {code}")
+        yield BrokenLaw("parses", f"the result has a new problem: {code}")
 
 
-def _value(before: Document, after: Document, edits: tuple[Edit, ...]) -> Iterator[Broken]:
+def _value(before: Document, after: Document, edits: tuple[Edit, ...]) -> Iterator[BrokenLaw]:
     try:
         wanted = expected(before.value, edits)
     except CannotEdit as error:
-        yield Broken("value", str(error))
+        yield BrokenLaw("value", str(error))
         return
     if not same(after.value, wanted):
-        yield Broken("value", "the result loads as something else than the edits declare")
+        yield BrokenLaw("value", "the result loads as something else than the edits declare")
 
 
-def _bytes(document: Document, text: str, found: tuple[Patch, ...]) -> Iterator[Broken]:
+def _bytes(document: Document, text: str, found: tuple[Patch, ...]) -> Iterator[BrokenLaw]:
     position = shift = 0
     for patch in found:
         if document.text[position : patch.start] != text[position + shift : patch.start + shift]:
-            yield Broken("bytes", f"text before offset {patch.start} changed")
+            yield BrokenLaw("bytes", f"text before offset {patch.start} changed")
         position = patch.end
         shift += len(patch.text) - (patch.end - patch.start)
     if document.text[position:] != text[position + shift :]:
-        yield Broken("bytes", "text after the last patch changed")
+        yield BrokenLaw("bytes", "text after the last patch changed")
 
 
-def _comments(before: Document, after: Document) -> Iterator[Broken]:
+def _comments(before: Document, after: Document) -> Iterator[BrokenLaw]:
     old, new = map(comment_texts, (before, after))
     if old != new:
         lost = Counter(old) - Counter(new)
-        yield Broken("bytes", f"comments changed: {', '.join(list(lost)[:3]) or 'order or number'}")
+        yield BrokenLaw("bytes", f"comments changed: {', '.join(list(lost)[:3]) or 'order or number'}")
 
 
-def _idempotent(after: Document, edits: tuple[Edit, ...]) -> Iterator[Broken]:
+def _idempotent(after: Document, edits: tuple[Edit, ...]) -> Iterator[BrokenLaw]:
     try:
         again = patches(after, edits)
     except CannotEdit as error:
-        yield Broken("idempotent", str(error))
+        yield BrokenLaw("idempotent", str(error))
         return
     if again:
-        yield Broken("idempotent", "placing the same edits again changes the file again")
+        yield BrokenLaw("idempotent", "placing the same edits again changes the file again")
 
 
-def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Broken, ...]:
+def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding]) -> tuple[BrokenLaw, ...]:
     """Law 6: what `after` holds that it must not, when the fix of `gone` was applied."""
     old = Counter(map(identity, before))
     new = Counter(map(identity, after))
     found = []
     if new[identity(gone)] >= old[identity(gone)]:
-        found.append(Broken("finding", f"{gone.rule} would still be there"))
+        found.append(BrokenLaw("finding", f"{gone.rule} would still be there"))
     rank = SEVERITIES.index(gone.severity)
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
         if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in _ROOM_TO_SPARE:
-            found.append(Broken("finding", f"it would bring the {item.severity} {item.rule}: {item.message}"))
+            found.append(BrokenLaw("finding", f"it would bring the {item.severity} {item.rule}: {item.message}"))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Writing several files so that all of them hold what is new, or none.
+"""Writes several files so that all of them are changed, or none.
 
 All files are checked and written beside themselves (`memlint.atomic_files`) before the first is put in place, and
 checked once more then: a full disk or a file that somebody else changed stops all of them. Symbolic links, paths
@@ -17,11 +17,11 @@ from memlint.atomic_files import error_reason, write_temporary
 
 
 class WriteRefused(Exception):
-    """A file may not be written, or cannot be. The message says what was: nothing, as a rule."""
+    """A file may not or cannot be written. The message says which files were written: none, as a rule."""
 
 
 class Write(NamedTuple):
-    """`old` is None for a file that must not exist yet."""
+    """A file with its new content. `old`: the content that it must have; None where it must not exist yet."""
 
     path: str
     old: bytes | None
@@ -29,7 +29,7 @@ class Write(NamedTuple):
 
 
 def write_all(writes: Iterable[Write], roots: Iterable[str]) -> None:
-    """Writes every file or, where one is refused, none. Raises Refused."""
+    """Writes every file or, where one is refused, none. Raises WriteRefused."""
     planned = tuple(writes)
     allowed = tuple(os.path.realpath(root) for root in roots)
     waiting: list[str] = []
@@ -62,7 +62,7 @@ def _left(done: list[str]) -> str:
 
 
 def _check(write: Write, roots: tuple[str, ...]) -> None:
-    """Raises Refused."""
+    """Raises WriteRefused."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(write.path)))
     if not any(folder == root or folder.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
         raise WriteRefused(f"{write.path}: outside of the folders that were given")
@@ -77,7 +77,7 @@ def _check(write: Write, roots: tuple[str, ...]) -> None:
 
 
 def _bytes(path: str, most: int) -> bytes:
-    """The first bytes of a regular file, without waiting for who would fill a pipe. Raises Refused."""
+    """The first bytes of a regular file, without waiting for who would fill a pipe. Raises WriteRefused."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(descriptor, "rb") as stream:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.step import QUALITIES
+from memlint.fixes.proposed_change import QUALITIES
 from tests.commands.running import ROOT, memlint
 
 CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")

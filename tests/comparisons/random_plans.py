@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memlint.architectures import catalog
-from memlint.fixes.attach import WrittenPlan, express, new_errors, options
+from memlint.fixes.attach import WrittenPlan, edit_writer, new_errors, options
 from memlint.fixes.attempt import attempt
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
@@ -208,7 +208,7 @@ def changed(case: Case, analysis: Analysis, analyser: FileAnalyser) -> Iterator[
             title_of(option), True, option.plan.estimate.device_high_bytes, after.runs[0], after.estimates[0], fresh
         )
     for step in {step.title: step for option in known for step in option.plan.steps}.values():
-        edits = express(analysis)(analysis.runs[0], step.changes)
+        edits = edit_writer(analysis)(analysis.runs[0], step.changes)
         tried = attempt(analysis, edits or (), None, again)
         if step.title not in titles and tried.holds and tried.after is not None and tried.after.runs:
             yield Changed(step.title, False, None, tried.after.runs[0], tried.after.estimates[0], ())

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from memlint.findings import Finding
-from memlint.fixes.attach import TWICE, WrittenPlan, without_the_slowest
+from memlint.fixes.attach import SLOW_PLAN, WrittenPlan, without_slowest
 from memlint.fixes.attempt import Attempt
 from memlint.fixes.moves.hardware import advice
 from memlint.fixes.planner import Plan
-from memlint.fixes.step import ProposedChange
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
@@ -141,7 +141,7 @@ def test_cards_take_the_place_of_a_plan_that_doubles_the_time() -> None:
         plan = Plan((ProposedChange(title, {}, speed),), analysis.runs[0], analysis.estimates[0])
         return WrittenPlan(plan, Attempt(()))
 
-    slow, slower, one, two = option("slow", TWICE), option("slower", 3.0), option("one", 1.0), option("two", 1.4)
-    assert without_the_slowest((slow, one, two)) == (one, two)
-    assert without_the_slowest((one, slow, two, slower)) == (one, two)
-    assert without_the_slowest((one, slow, slower)) == (one, slow)
+    slow, slower, one, two = option("slow", SLOW_PLAN), option("slower", 3.0), option("one", 1.0), option("two", 1.4)
+    assert without_slowest((slow, one, two)) == (one, two)
+    assert without_slowest((one, slow, two, slower)) == (one, two)
+    assert without_slowest((one, slow, slower)) == (one, slow)

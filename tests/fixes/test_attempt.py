@@ -15,7 +15,7 @@ from memlint.fixes import apply as rounds
 from memlint.fixes import attempt as module
 from memlint.fixes.attempt import attempt
 from memlint.fixes.edits import second_opinion
-from memlint.fixes.laws import MAX_ROUNDS, Broken
+from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
@@ -72,7 +72,7 @@ def fixed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_a_broken_law_is_told_as_our_bug_and_nothing_is_written(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "broken", lambda *_: (Broken("value", "it loads as something else"),))
+    monkeypatch.setattr(module, "broken", lambda *_: (BrokenLaw("value", "it loads as something else"),))
 
     code, err = fixed(capsys)
 

@@ -7,7 +7,7 @@ import pytest
 from memlint.architectures import from_config
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.step import ProposedChange
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL

@@ -10,7 +10,7 @@ import pytest
 from memlint.findings import Edit
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.planner import Plan, SearchHooks, as_fix, candidates, excess, largest, peak, plans
-from memlint.fixes.step import QUALITIES
+from memlint.fixes.proposed_change import QUALITIES
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
 

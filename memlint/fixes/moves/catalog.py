@@ -12,7 +12,7 @@ from typing import Any
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
-from memlint.fixes.step import Move, ProposedChange, cost
+from memlint.fixes.proposed_change import Move, ProposedChange, cost
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.fixes.step import ProposedChange
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.run import Run
 
 _HALF = ("bfloat16", "float16")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memlint.fixes.step import ProposedChange
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.memory.vision.images import encoded_tokens
 from memlint.run import Run, Unknown
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memlint.fixes.attach import express
+from memlint.fixes.attach import edit_writer
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
@@ -47,7 +47,7 @@ def analysed(config: dict[str, Any], launch: dict[str, Any] | None = None, gpus:
 def after(config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any] | None = None) -> Any:
     """The run that the edited files say."""
     analysis = analysed(config, launch)
-    edits = express(analysis)(analysis.runs[0], changes)
+    edits = edit_writer(analysis)(analysis.runs[0], changes)
     assert edits
     files = {"train.yaml": json.loads(json.dumps(config)), "launch.yaml": json.loads(json.dumps(launch or {}))}
     for edit in edits:
@@ -94,10 +94,10 @@ def test_the_files_say_what_was_planned(
 
 def test_what_no_file_can_say() -> None:
     plain, sharded = analysed(BASE), analysed(BASE, LAUNCH)
-    assert express(plain)(plain.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
-    assert express(sharded)(sharded.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
-    assert express(sharded)(sharded.runs[0], deepspeed_changes("bfloat16", 3)) is None
-    assert express(plain)(plain.runs[0], {"method.reference_model": "copy"}) is None
+    assert edit_writer(plain)(plain.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
+    assert edit_writer(sharded)(sharded.runs[0], {"parallelism.fsdp.cpu_offload": True}) is None
+    assert edit_writer(sharded)(sharded.runs[0], deepspeed_changes("bfloat16", 3)) is None
+    assert edit_writer(plain)(plain.runs[0], {"method.reference_model": "copy"}) is None
     four_bits = {"model.quantization.method": "bnb", "model.quantization.bits": 4}
     stops = {**EVALUATES, "early_stopping_patience": 3}
     for config, changes in (
@@ -107,13 +107,13 @@ def test_what_no_file_can_say() -> None:
         (TRL, four_bits),  # without `use_peft` nothing would train
     ):
         analysis = analysed(config)
-        assert express(analysis)(analysis.runs[0], changes) is None
+        assert edit_writer(analysis)(analysis.runs[0], changes) is None
 
 
 def test_one_gpu_gets_a_deepspeed_section_as_well() -> None:
     analysis = analysed(BASE, gpus=1)
     changes = {**deepspeed_changes("bfloat16", 3), "offload.optimizer": "cpu", "offload.parameters": "cpu"}
-    edits = express(analysis)(analysis.runs[0], changes)
+    edits = edit_writer(analysis)(analysis.runs[0], changes)
     assert edits is not None
     (edit,) = edits
     assert edit.value["zero_optimization"]["offload_param"] == {"device": "cpu"}
@@ -138,6 +138,6 @@ def test_a_new_key_has_the_name_that_the_release_knows(
     workspace = in_memory({"train.yaml": json.dumps({**BASE, **config})})
     facts: dict[str, Any] = {"versions": {"trl": trl}}
     analysis = uniform_analyser(Engine(()), facts, cwd="/", workspace=workspace).analyse("train.yaml").analyses[0]
-    edits = express(analysis)(analysis.runs[0], {field: value})
+    edits = edit_writer(analysis)(analysis.runs[0], {field: value})
     assert edits is not None
     assert [edit.pointer for edit in edits] == [(key,)]

@@ -12,15 +12,17 @@ QUALITIES = ("none", "low", "medium", "high")
 
 
 class ProposedChange(NamedTuple):
-    """One proposed change. `speed` is the factor on the time of a step (1.3 = 30 % slower), `quality` the risk for the
-    result, `safe` says that training computes the same thing (up to rounding)."""
+    """One proposed change of a run, as dotted fields with new values.
+
+    `speed`: factor on the time of a training step (1.3 = 30 % slower). `quality`: risk for the result, one of
+    QUALITIES. `safe`: training computes the same, up to rounding."""
 
     title: str
     changes: Mapping[str, Any]
     speed: float = 1.0
     quality: str = "none"
     safe: bool = True
-    group: str = ""  # two steps of one group exclude each other
+    group: str = ""  # two changes of one group exclude each other
     note: str = ""
 
 
@@ -28,10 +30,10 @@ Move = Callable[[Run], Iterator[ProposedChange]]
 
 
 def cost(step: ProposedChange) -> float:
-    """What a change costs in one number: quality weighs more than any speed."""
+    """The price of a change where the training result matters most: quality weighs more than speed."""
     return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
 
 
-def haste(step: ProposedChange) -> float:
-    """What a change costs who wants short steps above all."""
+def time_cost(step: ProposedChange) -> float:
+    """The price of a change where short training steps matter most."""
     return max(0.0, 10 * (step.speed - 1)) + 0.1 * QUALITIES.index(step.quality) + 0.01
