@@ -29,8 +29,9 @@ def excerpt(text: str, line: int, column: int, end_line: int, end_column: int) -
     last = max(first, min(end - 1, len(source)))
     cut = max(0, first - MAX_COLUMNS // 2)
     before = (_CUT if cut else "") + shown(source[cut:first])
-    marked = shown(source[first:last][:MAX_COLUMNS], columns(before))
-    after = shown(source[last : last + MAX_COLUMNS], columns(before + marked))
+    longest = MAX_COLUMNS + len(_CUT) + 1  # enough to be cut below, so that what is left out is always marked
+    marked = shown(source[first : min(last, first + longest)], columns(before))
+    after = shown(source[last : last + longest], columns(before + marked)) if last <= first + longest else ""
     whole = before + marked + after
     if columns(whole) > MAX_COLUMNS + len(_CUT):
         whole = _fit(whole) + _CUT

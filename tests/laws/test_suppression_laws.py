@@ -38,7 +38,7 @@ def test_a_suppression_removes_exactly_its_finding(size: int, data: st.DataObjec
     found = apply(findings(read), read, FileSettings(require_reason=True), "2026-11-21")
 
     assert [(item.location.pointer, item.rule) for item, _ in found.suppressed] == [((f"key{line}",), rule)]
-    assert len(found.kept) == size * len(RULES) - 1
+    assert len(found.remaining) == size * len(RULES) - 1
     assert found.extra == ()
 
 
@@ -54,7 +54,7 @@ def test_mending_leaves_nothing_unused_and_suppresses_the_same(comments: list[li
 
     assert second.extra == ()
     assert after.value == before.value
-    assert [item.location.pointer for item in second.kept] == [item.location.pointer for item in first.kept]
+    assert [item.location.pointer for item in second.remaining] == [item.location.pointer for item in first.remaining]
 
 
 @settings(max_examples=300, deadline=None)

@@ -25,7 +25,7 @@ from memlint.run import (
     Sequence,
     replace,
 )
-from memlint.simulation import Adapter, Settings, SimulatedStep, UnsupportedRun, simulate, simulate_settings
+from memlint.simulation import Adapter, SimulatedStep, StepSettings, UnsupportedRun, simulate, simulate_settings
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
@@ -43,8 +43,8 @@ LLAMA: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-LORA = Settings(micro_batch_size=2, sequence_length=256, trained="lora", adapter=Adapter(rank=8), frozen="bfloat16")
-FULL = Settings(micro_batch_size=2, sequence_length=256)
+LORA = StepSettings(micro_batch_size=2, sequence_length=256, trained="lora", adapter=Adapter(rank=8), frozen="bfloat16")
+FULL = StepSettings(micro_batch_size=2, sequence_length=256)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def _one_thread() -> None:
     warnings.simplefilter("ignore")
 
 
-def simulated(settings: Settings, config: dict[str, Any] = LLAMA, kind: str = "LlamaConfig") -> SimulatedStep:
+def simulated(settings: StepSettings, config: dict[str, Any] = LLAMA, kind: str = "LlamaConfig") -> SimulatedStep:
     return simulate_settings(kind, config, settings)
 
 
@@ -104,7 +104,7 @@ def test_a_published_model_as_recorded() -> None:
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    settings = Settings(micro_batch_size=4, sequence_length=2048, attention="eager", checkpointing="none")
+    settings = StepSettings(micro_batch_size=4, sequence_length=2048, attention="eager", checkpointing="none")
     step = simulated(settings, config)
     assert (step.parameters, step.base) == (134515008, 538076672)
     assert (step.end_forward, step.forward, step.backward) == (38556323328, 40991182848, 41777483264)
