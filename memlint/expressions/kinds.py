@@ -25,7 +25,6 @@ def _kinds(words: str) -> Kinds:
 
 ALL = _kinds("int float bool str null list map version")
 NUMERIC = _kinds("int float")
-SCALAR = _kinds("int float bool str null version")
 
 ANY = Type(ALL)
 INT = Type(_kinds("int"))

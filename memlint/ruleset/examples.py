@@ -20,7 +20,6 @@ from memlint.source.document import Document
 
 DEFAULT_FORMAT = "llamafactory"
 _FILES = {"llamafactory": "train.yaml", "deepspeed": "ds_config.json", "accelerate": "accelerate.yaml"}
-_NOT_ITS_OWN = ("source/", "reference/", "internal/")
 _SETTING = Origin("setting", detail="the example")
 
 

@@ -13,7 +13,6 @@ from memlint.report.units import GIB, gib
 
 WORDS = {"fits": "fits", "tight": "tight", "out_of_memory": "out of memory", "unknown": "unknown"}
 ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
-TRENDS = {"worse": "error", "better": "good", "same": "dim"}
 NEGLIGIBLE = GIB // 100  # shown as 0.00
 CHANGES_SHOWN = 5
 COMPONENTS_SHOWN = 3
