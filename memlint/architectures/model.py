@@ -69,7 +69,6 @@ class Mlp(NamedTuple):
     expert_kind: str = "gated"
     expert_hidden_size: int = 0  # what experts read and write where it is not the layer's width (Nemotron 3)
     shared_intermediate_size: int = 0  # shared expert(s), 0 = none
-    router_dtype: str = ""
     parallel_experts: bool = (
         False  # experts beside a dense MLP of `intermediate_size`, each with norms of its own (Gemma 4)
     )
@@ -148,7 +147,6 @@ class Architecture(NamedTuple):
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
     encoder_decoder: bool = False
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
-    upcasts_logits_until: tuple[int, ...] = ()  # transformers version that stopped making fp32 logits
 
 
 class Resolution(NamedTuple):

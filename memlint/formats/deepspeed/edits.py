@@ -39,11 +39,6 @@ _AUTO_ZERO: Mapping[int, Mapping[str, Any]] = {
 }
 
 
-def can_set(field: str) -> bool:
-    """Whether a DeepSpeed file has a key for this neutral field."""
-    return KEYS.can_set(field)
-
-
 def repeats(section: Any, field: str) -> bool:
     """Whether a DeepSpeed configuration says `field` as a number, which transformers wants equal to the argument's."""
     name = next((row.name for row in KEYS if row.field == field and row.name in MATCHED), "")
