@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
 
 SEVERITIES = ("info", "warning", "error")
 
@@ -48,7 +49,8 @@ class Patch(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """A change that resolves a finding, with its estimate. Peaks in bytes, as verdicts compare (0: not about memory).
+    """A change that resolves a finding, with its estimate: what the run takes of its card before and after it (None:
+    not about memory).
 
     `safe`: the training result stays the same. `speed` is the step-time factor to expect (1.3 = 30 % slower),
     `quality`: none, low, medium, high risk for the result. `edits` is empty where the format cannot say it.
@@ -60,8 +62,8 @@ class Fix(NamedTuple):
     safe: bool = False
     speed: float = 1.0
     quality: str = "none"
-    peak_before: int = 0
-    peak_after: int = 0
+    before: CardBytes | None = None
+    after: CardBytes | None = None
     verdict_after: str = ""
     note: str = ""
     patches: tuple[Patch, ...] = ()  # `edits` as text, where they were placed

@@ -23,7 +23,8 @@ def _print_all() -> None:
             span = f"{one.low:.1f} to {one.high:.1f} of {one.usable:.1f} GiB" if one.high else one.reason
             print(f"{thread['thread']:38} {one.outcome:7} {one.verdict:14} {span}")
         for fix in runs[0].fixes:
-            print(f"    {fix.title} -> {fix.peak_after / GIB:.1f} GiB, {fix.verdict_after}")
+            after = f"{fix.after.figure / GIB:.1f} GiB" if fix.after else "?"
+            print(f"    {fix.title} -> {after}, {fix.verdict_after}")
 
 
 def main() -> int:

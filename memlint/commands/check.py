@@ -14,6 +14,7 @@ from memlint.lint.linter import Linter
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.pool import lint_files
 from memlint.lint.request import LintRequest
+from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import FileReport, Report, RuleFacts
 from memlint.repository.discovery import FoundFile
 
@@ -78,7 +79,9 @@ def _rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
 
 
 def _parser(program: str) -> options.Parser:
-    parser = options.parser(program, "Lints training configs: what will run out of memory, why, and what to change.")
+    parser = options.parser(
+        program, "Lints training configs: what will run out of memory, why, and what to change.", HOW_TO_READ
+    )
     options.add_paths(parser)
     options.add_hardware(parser)
     options.add_rules(parser)

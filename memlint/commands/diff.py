@@ -11,6 +11,7 @@ from memlint.commands import options
 from memlint.commands.output import to_file, to_stdout
 from memlint.errors import UsageError
 from memlint.lint.request import LintRequest
+from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.comparison import json as diff_json
 from memlint.report.comparison import markdown as diff_markdown
 from memlint.report.comparison import text as diff_text
@@ -24,11 +25,13 @@ from memlint.revisions.side import Side
 
 RENDER = {"markdown": diff_markdown.render, "json": diff_json.render}
 FORMATS = ("text", *RENDER)
-EPILOG = """\
+EPILOG = f"""\
 Compares with the commit where the branch left BASE (the merge base), so that what happened on BASE since does
 not count. Without HEAD the working tree is compared, untracked files included. A config is affected when it
 changes itself, or when a file that it names (a DeepSpeed JSON, an accelerate config, a model folder, memlint's
 settings) changes. --fail-on regression exits 1 where a verdict gets worse or a new error appears.
+
+{HOW_TO_READ}
 """
 
 

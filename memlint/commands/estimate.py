@@ -9,6 +9,7 @@ from memlint.commands import options
 from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.lint.pool import lint_files
 from memlint.report import json, table
+from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import Report
 from memlint.report.terminal import style_for
 
@@ -16,7 +17,9 @@ FORMATS = ("text", "json")
 
 
 def run(program: str, arguments: list[str]) -> int:
-    parser = options.parser(program, "The memory of each run: phases by components, per GPU, against the card.")
+    parser = options.parser(
+        program, "The memory of each run: phases by components, per GPU, against the card.", HOW_TO_READ
+    )
     options.add_paths(parser)
     options.add_hardware(parser)
     options.add_settings(parser)

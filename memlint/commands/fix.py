@@ -17,6 +17,7 @@ from memlint.fixes.laws import identity
 from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
+from memlint.report.card_figures import HOW_TO_READ
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 
@@ -62,7 +63,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _parser(program: str) -> options.Parser:
-    parser = options.parser(program, "Applies safe fixes: those that leave the training result as it is.")
+    parser = options.parser(program, "Applies safe fixes: those that leave the training result as it is.", HOW_TO_READ)
     options.add_paths(parser)
     options.add_hardware(parser)
     options.add_rules(parser)

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
 from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
@@ -18,8 +20,8 @@ from memlint.fixes.planner import SearchHooks, as_fix, largest
 from memlint.fixes.proposed_change import QUALITIES
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
+from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.terminal import one_line
-from memlint.report.units import gib
 from memlint.ruleset.engine import Analysis
 from memlint.run import UNKNOWN, Run
 
@@ -57,7 +59,9 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _parser(program: str) -> options.Parser:
-    parser = options.parser(program, "The largest batch or longest sequence that fits a card, and plans that fit.")
+    parser = options.parser(
+        program, "The largest batch or longest sequence that fits a card, and plans that fit.", HOW_TO_READ
+    )
     parser.add_argument("paths", nargs="+", metavar="FILE")
     options.add_hardware(parser)
     options.add_settings(parser)
@@ -72,6 +76,7 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> dict[str, A
     run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
     row: dict[str, Any] = {"path": target.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
     row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
+    row["peak"] = _bytes(estimate.on_card)
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
@@ -106,12 +111,20 @@ def _plan(fix: Fix) -> dict[str, Any]:
     changes = {name: value for name, value in fix.changes.items() if value is not UNKNOWN}
     plain = {name: value if isinstance(value, (int, float, str)) else str(value) for name, value in changes.items()}
     summary = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality, "note": fix.note}
-    return {**summary, "peak_after": fix.peak_after, "verdict_after": fix.verdict_after, "changes": plain}
+    return {**summary, "after": _bytes(fix.after), "verdict_after": fix.verdict_after, "changes": plain}
 
 
 def _advice_row(fix: Fix) -> dict[str, Any]:
     """Advice that no edit can carry out: other hardware or another release with which the run fits."""
-    return {"title": fix.title, "note": fix.note, "peak_after": fix.peak_after}
+    return {"title": fix.title, "note": fix.note, "after": _bytes(fix.after)}
+
+
+def _bytes(found: CardBytes | None) -> dict[str, int] | None:
+    return found._asdict() if found else None
+
+
+def _figure(found: dict[str, int] | None) -> str:
+    return card_figures.figure(CardBytes(**found)) if found else "?"
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
@@ -120,14 +133,13 @@ def _text(rows: list[dict[str, Any]]) -> str:
 
 def _lines(row: dict[str, Any]) -> Iterator[str]:
     yield row["path"]
-    if row["device_high_bytes"] is None:
+    if row["peak"] is None:
         yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
         return
     if not row["budget_bytes"]:
-        yield f"  up to {gib(row['device_high_bytes'])} GiB needed; no card is known: name one with --gpu"
+        yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
         return
-    needed, usable = gib(row["device_high_bytes"]), gib(row["budget_bytes"])
-    yield f"  {row['verdict'].replace('_', ' ')}: up to {needed} GiB needed, {usable} GiB usable"
+    yield f"  {card_figures.verdict_words(row['verdict'], CardBytes(**row['peak']))}: peak {_figure(row['peak'])}"
     for key, label in (("max_micro_batch", "largest micro batch"), ("max_sequence_length", "longest sequence")):
         if key in row:
             found = row[key]
@@ -136,14 +148,13 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
                 f" (power of two: {found['power_of_two']})" if found["exact"] else ""
             )
     for number, plan in enumerate(row["plans"], 1):
-        yield (
-            f"  plan {number}: {plan['title']} ({gib(plan['peak_after'])} GiB, "
-            f"step time x {plan['speed']:.2f}, risk to quality: {plan['quality']})"
-        )
+        yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
+        yield f"    step time x {plan['speed']:.2f}, risk to quality: {plan['quality']}"
         if plan["note"]:
             yield f"    {plan['note']}"
     for advice in row.get("advice", ()):
+        after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
         note = f"; {advice['note']}" if advice["note"] else ""
-        yield f"  or {advice['title']} ({gib(advice['peak_after'])} GiB{note})"
+        yield f"  or {advice['title']}{after}{note}"
     if row["verdict"] != "fits" and "plans" in row and not row["plans"]:
         yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"

@@ -348,8 +348,8 @@ def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
         safe=all(step.safe for step in plan.steps),
         speed=round(plan.speed, 3),
         quality=QUALITIES[plan.risk],
-        peak_before=peak(before) or 0,
-        peak_after=peak(plan.estimate) or 0,
+        before=before.on_card,
+        after=plan.estimate.on_card,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
         note="; ".join((*(step.note for step in plan.steps if step.note), *_host_note(plan, before))),
     )

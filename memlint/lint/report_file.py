@@ -19,7 +19,7 @@ from memlint.lint.settings_lookup import SettingsLookup
 from memlint.lint.summary import run_report
 from memlint.lint.suppress import suppress
 from memlint.memory.values import Estimate
-from memlint.report.model import FileReport, RunReport, location_key
+from memlint.report.model import FileReport, RunReport, location_key, stopping_rules
 from memlint.rule_selectors import is_chosen
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
@@ -57,8 +57,9 @@ class FileReporter:
         all_rules, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
         remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
         findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
+        stopped = stopping_rules(findings)
         runs = (
-            _run_report(run, estimate, self._request)
+            _run_report(run, estimate, self._request)._replace(stopped_by=stopped)
             for analysis in analysed.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
         )

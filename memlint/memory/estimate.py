@@ -310,6 +310,7 @@ def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: 
         budget_bytes=usable,
         fits_on=device.cards_that_fit(steady, run, hardware.common()),
         details=details,
+        device_unclamped_high_bytes=card.unclamped_high,
     )
 
 

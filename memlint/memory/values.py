@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
 
 
 class Tensor(NamedTuple):
@@ -106,3 +107,12 @@ class Estimate(NamedTuple):
     assumptions: tuple[Assumption, ...] = ()
     unknown: tuple[UnknownField, ...] = ()
     details: Mapping[str, int] = {}  # named terms for `explain` and rules: logits_bytes, attention_scores_bytes, ...
+    device_unclamped_high_bytes: int | None = None  # see CardBytes
+
+    @property
+    def on_card(self) -> CardBytes | None:
+        """What the run takes of its card; None where that is unknown."""
+        figure, low, high = self.device_bytes, self.device_low_bytes, self.device_high_bytes
+        if figure is None or low is None or high is None:
+            return None
+        return CardBytes(figure, low, high, self.device_unclamped_high_bytes or high, self.budget_bytes)

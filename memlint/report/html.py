@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
+import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
 from memlint.memory.values import Estimate
-from memlint.report.model import FileReport, Report, RunReport, totals
+from memlint.report.model import PART, FileReport, Report, RunReport, totals, verdict_of, will_not_start
 from memlint.report.table import COMPONENTS
 from memlint.report.terminal import clean
 from memlint.report.text import describe_fix, source_line
@@ -58,14 +59,21 @@ def _hash(text: str) -> str:
 def data(report: Report) -> dict[str, Any]:
     """The data that the page's script shows."""
     count = totals(report)
+    parts = {name for file in report.files for run in file.runs if run.purpose != PART for name in run.related}
     return {
         "version": report.version,
         "components": list(COMPONENTS),
+        "how_to_read": card_figures.HOW_TO_READ,
         "totals": {"files": count.files, "severities": dict(count.by_severity), "verdicts": dict(count.verdicts)},
         "rules": {rule.id: {"name": rule.name, "title": clean(rule.title)} for rule in _used(report)},
-        "files": [_file(file) for file in report.files if file.format or file.findings],
+        "files": [_file(file, parts) for file in report.files if file.findings or not _is_part(file, parts)],
         "notes": [clean(note) for note in report.notes],
     }
+
+
+def _is_part(file: FileReport, parts: set[str]) -> bool:
+    """Whether no card of its own is due to `file`: nothing reads it, or it takes part in another file's run."""
+    return not file.format or (file.path in parts and all(run.purpose == PART for run in file.runs))
 
 
 def _used(report: Report) -> Iterator[Any]:
@@ -73,18 +81,19 @@ def _used(report: Report) -> Iterator[Any]:
     return (rule for rule in report.rules if rule.id in used)
 
 
-def _file(file: FileReport) -> dict[str, Any]:
+def _file(file: FileReport, parts: set[str]) -> dict[str, Any]:
     return {
         "path": clean(file.path),
         "format": file.format,
         "suppressed": file.suppressed,
         "baselined": file.baselined,
-        "runs": [_run(run) for run in file.runs],
+        "runs": [_run(run, file.path in parts) for run in file.runs],
         "findings": [_finding(item, file) for item in file.findings],
     }
 
 
-def _run(run: RunReport) -> dict[str, Any]:
+def _run(run: RunReport, is_part: bool) -> dict[str, Any]:
+    """One run. `is_part`: the file takes part in another file's run."""
     estimate = run.estimate
     return {
         "related": [clean(name) for name in run.related],
@@ -96,7 +105,7 @@ def _run(run: RunReport) -> dict[str, Any]:
         "gpu": run.hardware.gpu,
         "gpus": run.hardware.gpus,
         "budget": estimate.budget_bytes or run.hardware.usable_bytes,
-        "verdict": estimate.verdict,
+        **_verdict(run, is_part and run.purpose == PART),
         **_sizes(estimate),
         "fits_on": list(estimate.fits_on),
         "unknown": [[field, clean(reason)] for field, reason in estimate.unknown],
@@ -105,11 +114,18 @@ def _run(run: RunReport) -> dict[str, Any]:
     }
 
 
+def _verdict(run: RunReport, is_part: bool) -> dict[str, str]:
+    if is_part and not will_not_start(run):
+        return {"verdict": "part", "words": "part of a run"}
+    return {"verdict": "stopped" if will_not_start(run) else run.estimate.verdict, "words": verdict_of(run)}
+
+
 def _sizes(estimate: Estimate) -> dict[str, Any]:
     return {
         "low": estimate.device_low_bytes,
         "device": estimate.device_bytes,
         "high": estimate.device_high_bytes,
+        "figure": card_figures.figure(estimate.on_card) if estimate.on_card else None,
         "allocated": estimate.allocated_bytes,
         "reserved": estimate.reserved_bytes,
         "host": estimate.host_bytes,

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from memlint.card_bytes import CardBytes
 from memlint.findings import Edit, Finding, Fix, Location
 from memlint.memory.values import Estimate, Phase
-from memlint.report.model import FileReport, Report, RunReport, totals
+from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _TOLD_BY_RUNS = ("cardless", "launched", "unlaunched")
 
 
@@ -117,12 +118,24 @@ def fix(option: Fix) -> dict[str, Any]:
         "safe": option.safe,
         "speed": option.speed,
         "quality": option.quality,
-        "peak_before_bytes": option.peak_before or None,
-        "peak_after_bytes": option.peak_after or None,
+        "before": _card(option.before),
+        "after": _card(option.after),
         "verdict_after": option.verdict_after or None,
         "changes": _plain(option.changes),
         "edits": [_edit(edit) for edit in option.edits],
         "note": option.note,
+    }
+
+
+def _card(found: CardBytes | None) -> dict[str, Any] | None:
+    """What the run takes of its card; null where the fix is not about memory."""
+    if found is None:
+        return None
+    return {
+        "device_bytes": found.figure,
+        "device_low_bytes": found.low,
+        "device_high_bytes": found.high,
+        "device_unclamped_high_bytes": found.unclamped_high,
     }
 
 
@@ -150,6 +163,8 @@ def run(item: RunReport) -> dict[str, Any]:
         "peak": _peak(estimate),
         "host_bytes": estimate.host_bytes,
         "verdict": estimate.verdict,
+        "verdict_words": verdict_of(item),
+        "stopped_by": list(item.stopped_by),
         "fits_on": list(estimate.fits_on),
         "assumptions": [
             {"field": field, "value": _plain(value), "origin": origin} for field, value, origin in estimate.assumptions
@@ -177,6 +192,7 @@ def _peak(estimate: Estimate) -> dict[str, Any]:
         "device_bytes": estimate.device_bytes,
         "device_low_bytes": estimate.device_low_bytes,
         "device_high_bytes": estimate.device_high_bytes,
+        "device_unclamped_high_bytes": estimate.device_unclamped_high_bytes or estimate.device_high_bytes,
         "budget_bytes": estimate.budget_bytes or None,
     }
 

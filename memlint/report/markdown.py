@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
-from memlint.report.model import FileReport, Report, RunReport, totals
+from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 from memlint.report.terminal import Style, one_line
 from memlint.report.text import describe_fix, plural, summary
-from memlint.report.units import gib
 
-MARKS = {"fits": "fits", "tight": "**tight**", "out_of_memory": "**out of memory**", "unknown": "unknown"}
+QUIET = ("fits", "barely fits", "unknown")  # verdicts that are not set in bold
 # What could start markup, a mention or raw HTML inside a line of text.
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>()#!|~@"})
 
@@ -26,21 +26,22 @@ def _lines(report: Report) -> Iterator[str]:
     runs = [run for file in report.files for run in file.runs if run.estimate.device_bytes is not None]
     if runs:
         yield ""
-        yield "| config | model | GPU | peak (GiB) | on the card (GiB) | verdict |"
-        yield "|---|---|---|---:|---:|---|"
+        yield "| config | model | GPU | peak on the card | verdict |"
+        yield "|---|---|---|---:|---|"
         yield from map(row, runs)
+        yield ""
+        yield f"<sub>{escape(card_figures.HOW_TO_READ)}</sub>"
     for file in report.files:
         if file.findings:
             yield from _file(file)
 
 
 def row(run: RunReport) -> str:
-    estimate = run.estimate
+    found, word = run.estimate.on_card, verdict_of(run)
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "not named"
-    interval = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)}"
-    cells = (run.path, run.model.id or "unknown", card)
-    told = " | ".join(escape(cell) for cell in cells)
-    return f"| {told} | {gib(estimate.allocated_bytes)} | {interval} | {MARKS[estimate.verdict]} |"
+    cells = (run.path, run.model.id or "unknown", card, card_figures.figure(found) if found else "?")
+    texts = " | ".join(escape(cell) for cell in cells)
+    return f"| {texts} | {escape(word) if word in QUIET else f'**{escape(word)}**'} |"
 
 
 def _file(file: FileReport) -> Iterator[str]:

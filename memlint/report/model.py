@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Finding
 from memlint.memory.values import Estimate
 
+PART = "partial"  # the purpose of a DeepSpeed or accelerate file that is read alone
 LAUNCH_FILE = "launch_file"  # in the data of a finding: what to name to say how the run is launched
 
 
@@ -53,6 +55,34 @@ class RunReport(NamedTuple):
     what_if: WhatIf | None = None
     versions: tuple[tuple[str, str, str], ...] = ()  # package, version, origin: stated, or given away by a key
     launched: str = ""  # where the repository's command stands that it was read with: "README.md:12"
+    stopped_by: tuple[str, ...] = ()  # rules whose errors keep the run from starting
+
+
+# Errors that speak of memory that runs out: the run starts.
+_MEMORY_ERRORS = ("memory/", "evaluation/peak-over-the-card", "saving/peak-over-the-card")
+
+
+def stopping_rules(found: Iterable[Finding]) -> tuple[str, ...]:
+    """The rules among `found` whose errors keep a run from starting."""
+    errors = (item for item in found if item.severity == "error" and not item.name.startswith(_MEMORY_ERRORS))
+    return tuple(sorted({item.rule for item in errors}))
+
+
+def will_not_start(run: RunReport) -> bool:
+    """Whether an error stops the run before its memory matters. Out of memory is said in any case."""
+    return bool(run.stopped_by) and run.estimate.verdict != "out_of_memory"
+
+
+def verdict_of(run: RunReport) -> str:
+    """The verdict in words. A run that its framework refuses is not said to fit."""
+    if will_not_start(run):
+        return f"will not start ({', '.join(run.stopped_by[:2])}{', ...' if len(run.stopped_by) > 2 else ''})"
+    return card_figures.words_of(run.estimate)
+
+
+def verdict_role(run: RunReport) -> str:
+    """The style of the verdict in words."""
+    return "error" if will_not_start(run) else card_figures.ROLES[run.estimate.verdict]
 
 
 class FileReport(NamedTuple):
@@ -78,6 +108,7 @@ class Totals(NamedTuple):
     cardless: int = 0  # runs whose memory is known and whose GPU nobody named
     launched: tuple[str, ...] = ()  # of the runs that were read as the repository launches them: where it says so
     unlaunched: str = ""  # a launch file that may be that of a run whose engine nobody gave
+    stopped: int = 0  # runs that will not start; they have no part in `verdicts`
 
 
 class RuleFacts(NamedTuple):
@@ -118,22 +149,30 @@ def each_finding(report: Report) -> Iterator[Finding]:
 def totals(report: Report) -> Totals:
     severities = dict.fromkeys(reversed(SEVERITIES), 0)
     verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
-    recognised = suppressed = baselined = cardless = 0
+    recognised = suppressed = baselined = cardless = stopped = 0
     launched: list[str] = []
     unlaunched = ""
+    parts: set[str] = set()  # files that take part in a run
+    alone: list[str] = []  # files that describe a part of a run
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
             unlaunched = unlaunched or str(finding.data.get(LAUNCH_FILE, ""))
         for run in file.runs:
-            verdicts[run.estimate.verdict] += 1
+            if run.purpose == PART:
+                alone.append(run.path)
+                continue
+            parts.update(run.related)
+            stopped += will_not_start(run)
+            verdicts[run.estimate.verdict] += not will_not_start(run)
             launched += [run.launched] if run.launched else []
             cardless += run.hardware.gpu is None and run.estimate.device_bytes is not None
         recognised += bool(file.format)
         suppressed += file.suppressed
         baselined += file.baselined
+    verdicts["unknown"] += sum(path not in parts for path in alone)
     counts = recognised, severities, suppressed, baselined, verdicts, cardless
-    return Totals(len(report.files), *counts, tuple(launched), unlaunched)
+    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped)
 
 
 def location_key(finding: Finding) -> tuple[Any, ...]:

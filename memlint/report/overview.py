@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from memlint.report.model import Report, RunReport, each_finding
+import memlint.report.card_figures as card_figures
+from memlint.report.model import Report, RunReport, each_finding, verdict_of, verdict_role, will_not_start
 from memlint.report.terminal import Style, one_line
 from memlint.report.units import gib
 
 WORST_FIRST = ("out_of_memory", "tight", "fits", "unknown")
-ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
 SHOWN = 20
 WIDEST_PATH = 60
 
@@ -23,7 +23,7 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     for run, row in zip(shown, cells):
         path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
-        word = style.paint(run.estimate.verdict.replace("_", " "), ROLES[run.estimate.verdict])
+        word = style.paint(verdict_of(run), verdict_role(run))
         yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
     if number > len(shown):
         yield style.paint(f"  and {number - len(shown)} more with less to say (--format html shows all)", "dim")
@@ -42,8 +42,8 @@ def ranked(runs: Iterable[RunReport], most: int) -> tuple[list[RunReport], int]:
     return sorted(first, key=_rank)[:most], number
 
 
-def _rank(run: RunReport) -> tuple[int, float, str]:
-    return WORST_FIRST.index(run.estimate.verdict), -_share(run), run.path
+def _rank(run: RunReport) -> tuple[bool, int, float, str]:
+    return not will_not_start(run), WORST_FIRST.index(run.estimate.verdict), -_share(run), run.path
 
 
 def _share(run: RunReport) -> float:
@@ -52,13 +52,14 @@ def _share(run: RunReport) -> float:
 
 
 def _cells(run: RunReport) -> tuple[str, str, str, str]:
-    estimate = run.estimate
+    found = run.estimate.on_card
+    assert found is not None  # `ranked` leaves out what was not estimated
     path = one_line(run.path)
     short = path if len(path) <= WIDEST_PATH else "..." + path[3 - WIDEST_PATH :]
-    budget = estimate.budget_bytes or run.hardware.usable_bytes
+    budget = found.usable or run.hardware.usable_bytes or 0
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
-    interval = f"({gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)}"
-    return short, card, gib(estimate.device_bytes).rjust(6), interval + (f" of {gib(budget)})" if budget else ")")
+    interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
+    return short, card, gib(found.figure).rjust(6), interval
 
 
 def statistics(report: Report, style: Style) -> Iterator[str]:

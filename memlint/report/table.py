@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import memlint.report.card_figures as card_figures
 from memlint.memory.values import Assumption, Estimate, Phase
-from memlint.report.model import Report, RunReport
+from memlint.report.model import Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
 HEADINGS = {"optimizer_step": "optimizer"}
 BAR = 60
-VERDICTS = {"fits": ("fits", "good"), "tight": ("tight", "warning"), "out_of_memory": ("out of memory", "error")}
-VERDICTS["unknown"] = ("unknown", "dim")
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
@@ -90,18 +89,19 @@ def peak_phase(estimate: Estimate) -> Phase | None:
 
 def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     estimate, hardware = run.estimate, run.hardware
-    word, role = VERDICTS[estimate.verdict]
-    budget = estimate.budget_bytes or hardware.usable_bytes or 0
-    if estimate.device_high_bytes is None or estimate.device_low_bytes is None:
-        yield f"  {style.paint('not estimated' if estimate.unknown else word, role)}"
+    found, role = estimate.on_card, verdict_role(run)
+    if found is None:
+        yield f"  {style.paint('not estimated' if estimate.unknown else verdict_of(run), role)}"
         return
-    inner = f"allocated {gib(estimate.allocated_bytes)}, reserved {gib(estimate.reserved_bytes)}"
-    span = f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)} GiB on the card ({inner})"
-    if budget:
-        yield f"  {hardware.gpu} {bar(estimate, budget, style)} {gib(estimate.device_bytes)} of {gib(budget)} GiB"
-        yield f"  {style.paint(word, role)}: {span}"
+    parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
+    told = f"{card_figures.figure(found)}: {parts}"
+    if found.usable:
+        yield f"  {hardware.gpu} {bar(estimate, found.usable, style)}"
+        yield f"  {style.paint(verdict_of(run), role)}: {told}"
     else:
-        yield f"  {span}"
+        yield f"  on the card {told}"
+    if found.usable and card_figures.words_of(estimate) == "barely fits":
+        yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits":
         yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
     if estimate.host_bytes:
@@ -119,7 +119,7 @@ def bar(estimate: Estimate, budget: int, style: Style) -> str:
     if high > budget:
         edge = min(BAR - 1, round(BAR * budget / whole))
         cells = cells[:edge] + "|" + cells[edge + 1 :]
-    return f"[{style.paint(cells, VERDICTS[estimate.verdict][1])}]"
+    return f"[{style.paint(cells, card_figures.ROLES[estimate.verdict])}]"
 
 
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:

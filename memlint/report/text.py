@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import memlint.report.card_figures as card_figures
 from memlint.findings import Finding, Fix, Location
 from memlint.report.model import Report, Totals, totals
 from memlint.report.terminal import PLAIN, Style, clean, one_line, starts_safely
-from memlint.report.units import gib
 
 TAB = "    "
 WIDEST_LINE = 160
@@ -92,20 +92,24 @@ def where(place: Location, style: Style) -> str:
 
 
 def describe_fix(fix: Fix) -> str:
-    """The title of a fix, the peak before and after, the verdict after it, and its cost."""
+    """The title of a fix, what the run takes of its card before and after it, the verdict after it, and its cost."""
     parts = [one_line(fix.title)]
-    if fix.peak_after:
-        before, after = gib(fix.peak_before), gib(fix.peak_after)
-        parts.append(f"peak {before} -> {after} GiB" if before != after else f"peak {after} GiB")
+    if fix.after:
+        parts.append(f"peak {card_figures.change(fix.before, fix.after)}")
     if fix.verdict_after and fix.verdict_after != "unknown":
-        still = "still " if fix.verdict_after == "out_of_memory" and fix.peak_after <= fix.peak_before else ""
-        parts.append(still + fix.verdict_after.replace("_", " "))
+        parts.append(_still(fix) + card_figures.verdict_words(fix.verdict_after, fix.after))
     cost = _cost(fix)
     if cost:
         parts.append(cost)
     if fix.note:
         parts.append(one_line(fix.note))
     return "; ".join(parts)
+
+
+def _still(fix: Fix) -> str:
+    """ "still " where the run does not fit and needs no more than before."""
+    less = fix.before is not None and fix.after is not None and fix.after.figure <= fix.before.figure
+    return "still " if fix.verdict_after == "out_of_memory" and less else ""
 
 
 def _cost(fix: Fix) -> str:
@@ -172,7 +176,8 @@ def _width(text: str) -> int:
 def summary(count: Totals, style: Style) -> str:
     """ "3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
     found = [plural(number, severity) for severity, number in count.by_severity.items() if number]
-    verdicts = [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
+    verdicts = [f"{count.stopped} will not start"] if count.stopped else []
+    verdicts += [f"{number} {name.replace('_', ' ')}" for name, number in count.verdicts.items() if number]
     not_shown = [f"{count.suppressed} suppressed"] * bool(count.suppressed)
     not_shown += [f"{count.baselined} in the baseline"] * bool(count.baselined)
     head = f"{plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"

@@ -72,13 +72,11 @@ def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...
 
 
 def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:
-    """The fix with the peaks before and after, in bytes: the upper ends of the interval, as the verdict uses."""
+    """The fix with what the run takes of its card before and after it."""
     before = context.estimate
     after = context.estimator(replace(context.facts.run, fix.changes))
     if after.verdict == "out_of_memory" and before.verdict != "out_of_memory":
         return None
-    if before.device_high_bytes is None or after.device_high_bytes is None:
+    if before.on_card is None or after.on_card is None:
         return fix
-    return fix._replace(
-        peak_before=before.device_high_bytes, peak_after=after.device_high_bytes, verdict_after=after.verdict
-    )
+    return fix._replace(before=before.on_card, after=after.on_card, verdict_after=after.verdict)

@@ -172,7 +172,7 @@ def test_the_job_summary_has_what_annotations_have_no_room_for(tmp_path: Path) -
     assert "::notice title=memlint::2 more findings" in out
     summary = (tmp_path / "summary.md").read_text()
     assert summary.startswith("before\n### memlint")
-    assert summary.count("CFG001") == 12
+    assert summary.count("error** CFG001") == 12
 
 
 def test_comments_suppress_and_are_judged(tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ def test_without_a_card_the_text_says_which_one_it_takes(cardless: Repository) -
     told = memlint(cardless.folder, "diff", "HEAD").out
     b, a, gone, new, vague = ("\n".join(part.splitlines()[1:]) for part in told.split("\n\n")[:5])
 
-    assert re.search(r"peak  [\d.]+ -> [\d.]+ GiB \(\+[\d.]+\): smallest common card A100-40GB\n", a)
+    assert re.search(r"peak  [\d.]+ -> [\d.]+ GiB \([\d.]+ - [\d.]+\), \+[\d.]+: smallest common card A100-40GB\n", a)
     assert "needs L4 before, A100-40GB now\n" in a
     assert re.search(r"peak  .*: no common card holds it\n", b)
     assert "needs L4 before, none now\n" in b
-    assert re.fullmatch(r"  peak  [\d.]+ GiB: smallest common card L4", gone)
+    assert re.fullmatch(r"  peak  [\d.]+ GiB \([\d.]+ - [\d.]+\): smallest common card L4", gone)
     assert gone == new
     assert "peak  not estimated: model.architecture: `us/our-own` is not in memlint's catalog" in vague
     assert "why   per_device_train_batch_size 1 -> 4 (vague.yaml:18)" in vague

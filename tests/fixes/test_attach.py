@@ -66,7 +66,8 @@ def test_where_nothing_fits_steps_that_help_and_hardware_that_would(tmp_path: Pa
     helpful = [fix for fix in finding.fixes if fix not in named]
 
     assert 1 <= len(helpful) <= 3
-    assert all(fix.edits and fix.peak_after < fix.peak_before and fix.verdict_after != "fits" for fix in helpful)
+    assert all(fix.edits and fix.verdict_after != "fits" for fix in helpful)
+    assert all(fix.before and fix.after and fix.after.figure < fix.before.figure for fix in helpful)
     assert named
     assert not any(fix.edits or fix.safe for fix in named)
     for card in analysis.estimates[0].fits_on[:1]:
@@ -91,7 +92,7 @@ def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
 
     assert before.verdict != "fits"
     assert [fix.verdict_after for fix in told] == ["fits"]
-    assert told[0].peak_after < told[0].peak_before / 2
+    assert told[0].before and told[0].after and told[0].after.figure < told[0].before.figure / 2
     for other in (AXOLOTL, {"stack.transformers": (4, 57)}):
         run = replace(mixture, other)
         assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.card_bytes import CardBytes
 from memlint.findings import Edit, Finding, Fix, Location, Patch
 from memlint.memory.values import Assumption, Estimate, Phase, UnknownField
 from memlint.report.model import FileReport, HardwareFacts, ModelFacts, Report, RuleFacts, RunReport
@@ -35,8 +36,8 @@ def finding(text: str, severity: str = "error") -> Finding:
         True,
         1.2,
         "low",
-        90 * GIB,
-        70 * GIB,
+        CardBytes(90 * GIB, 85 * GIB, 95 * GIB, 95 * GIB, 80 * GIB),
+        CardBytes(70 * GIB, 66 * GIB, 74 * GIB, 74 * GIB, 80 * GIB),
         "fits",
         text,
         (Patch(here.path, 2, 5, text),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memlint.card_bytes import CardBytes
 from memlint.findings import Fix
 from memlint.report.text import describe_fix
 from tests.commands.history import LLAMA
@@ -25,14 +26,15 @@ def test_files_that_are_no_configs_are_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_way_out_says_what_changes() -> None:
-    less = Fix("x", peak_before=100 * GIB, peak_after=90 * GIB, verdict_after="out_of_memory")
-    assert describe_fix(less) == "x; peak 100.0 -> 90.00 GiB; still out of memory"
-    other_card = Fix("use H200", peak_before=100 * GIB, peak_after=100 * GIB, verdict_after="fits")
-    assert describe_fix(other_card) == "use H200; peak 100.0 GiB; fits"
-    no_card = Fix("x", peak_before=100 * GIB, peak_after=90 * GIB, verdict_after="unknown")
-    assert describe_fix(no_card) == "x; peak 100.0 -> 90.00 GiB"
-    more = Fix("x", peak_before=90 * GIB, peak_after=100 * GIB, verdict_after="out_of_memory")
-    assert describe_fix(more) == "x; peak 90.00 -> 100.0 GiB; out of memory"
+    hundred, ninety = (CardBytes(size * GIB, 85 * GIB, 110 * GIB, 110 * GIB, 80 * GIB) for size in (100, 90))
+    less = Fix("x", before=hundred, after=ninety, verdict_after="out_of_memory")
+    assert describe_fix(less) == "x; peak 100.0 -> 90.00 GiB (85.00 - 110.0 of 80.00); still out of memory"
+    other_card = Fix("use H200", before=hundred, verdict_after="fits")
+    assert describe_fix(other_card) == "use H200; fits"
+    no_card = Fix("x", before=hundred, after=ninety._replace(usable=0), verdict_after="unknown")
+    assert describe_fix(no_card) == "x; peak 100.0 -> 90.00 GiB (85.00 - 110.0)"
+    more = Fix("x", before=ninety, after=hundred, verdict_after="out_of_memory")
+    assert describe_fix(more) == "x; peak 90.00 -> 100.0 GiB (85.00 - 110.0 of 80.00); out of memory"
 
 
 def test_a_place_is_not_shown_twice(tmp_path: Path) -> None:

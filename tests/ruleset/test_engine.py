@@ -115,7 +115,7 @@ def test_a_fix_carries_its_edits_and_the_run_that_it_leads_to() -> None:
 
     assert (found.title, dict(found.changes), found.safe) == ("cut at 2048", {"sequence.length": 2048}, True)
     assert [(edit.pointer, edit.action, edit.value) for edit in found.edits] == [(("cutoff_len",), "set", 2048)]
-    assert 0 < found.peak_after < found.peak_before
+    assert found.before and found.after and 0 < found.after.figure < found.before.figure
 
 
 def test_a_crash_of_the_estimator_leaves_the_other_rules() -> None:

@@ -37,9 +37,8 @@ def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     after = estimator(replace(run, changes))
     if after.verdict == "fits":
         note = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
-        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
         title = "use transformers 4.57, which has the experts quantised"
-        yield Fix(title, changes=changes, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
@@ -50,15 +49,13 @@ def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]
     after = estimator(replace(run, changes))
     if after.verdict == "fits":
         title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
-        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
-        yield Fix(title, changes=changes, peak_before=high, peak_after=low, verdict_after="fits")
+        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits")
 
 
 def _card(before: Estimate) -> Iterator[Fix]:
     if before.fits_on:
-        title, high = f"use {before.fits_on[0]}", before.device_high_bytes or 0
         note = "the smallest common card that holds the run as it is"
-        yield Fix(title, peak_before=high, peak_after=high, verdict_after="fits", note=note)
+        yield Fix(f"use {before.fits_on[0]}", before=before.on_card, verdict_after="fits", note=note)
 
 
 def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) -> Iterator[Fix]:
@@ -72,10 +69,9 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
         values = (count, count, min(count, 8))
         after = estimator(replace(sharded[0], {f"parallelism.{key}": value for key, value in zip(sizes, values)}))
         if after.verdict == "fits":
-            high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
             title = f"use {count} of these cards with {name}"
             note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-            yield Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
             return
         count *= 2
 

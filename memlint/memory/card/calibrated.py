@@ -29,6 +29,7 @@ def with_measurements(found: Estimate, run: Run, known: tuple[Measurement, ...])
         device_bytes=span.device,
         device_low_bytes=span.low,
         device_high_bytes=span.high,
+        device_unclamped_high_bytes=span.high,
         verdict=device.verdict(span.low, span.high, found.budget_bytes),
         assumptions=(*found.assumptions, assumption),
     )

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 class Card(NamedTuple):
     """Bytes on one GPU. `low` to `high` is the interval of `device`; `minimum` is needed whatever the allocator
-    does."""
+    does; `unclamped_high` is the upper end on a card with room for it."""
 
     reserved: int
     device: int
@@ -36,6 +36,7 @@ class Card(NamedTuple):
     high: int
     minimum: int
     kind: str  # the entry of "slack" in device.json that was used
+    unclamped_high: int = 0
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +91,7 @@ class SteadyState(NamedTuple):
         device = self.reserved + outside
         minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside
         low = max(minimum, int(device * (1 + self.low)) - max(0, self.allocated - self.least_allocated))
-        high = max(device, int(device * (1 + self.high))) + self.uncertain
+        high = unclamped_high = max(device, int(device * (1 + self.high))) + self.uncertain
         if usable and high > usable:
             full = max(int(usable * table["full_card"]["value"]), minimum)
             low = minimum if device > usable else min(low, full)
@@ -98,7 +99,8 @@ class SteadyState(NamedTuple):
                 high = usable
             device = min(device, max(usable, self.allocated + outside))
         low = min(low, device)
-        return Card(max(self.allocated, device - outside), device, low, max(high, device), minimum, self.kind)
+        reserved = max(self.allocated, device - outside)
+        return Card(reserved, device, low, max(high, device), minimum, self.kind, unclamped_high)
 
     def fits(self, device: int, usable: int) -> bool:
         """Whether the run fits: the upper end does, or the central figure does with some headroom. Cached blocks are

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
 from memlint.memory.values import Estimate
 from memlint.report.comparison.model import RANK, DiffReport, FileDiff, RunDiff, moved
 from memlint.report.comparison.text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
 from memlint.report.markdown import escape, html
-from memlint.report.model import RunReport
+from memlint.report.model import RunReport, verdict_of, will_not_start
 from memlint.report.text import describe_fix
 from memlint.report.units import gib
 
@@ -17,12 +18,7 @@ from memlint.report.units import gib
 MARKER = "<!-- memlint-diff -->"
 LARGEST = 65_000  # characters; GitHub refuses comments of more than 65,536
 ROWS = 50
-VERDICTS = {
-    "fits": "✅ fits",
-    "tight": "⚠️ tight",
-    "out_of_memory": "❌ out of memory",
-    "unknown": "❔ no card named",
-}
+MARKS = {"fits": "✅", "tight": "⚠️", "out_of_memory": "❌", "unknown": "❔"}
 
 
 def render(report: DiffReport) -> str:
@@ -59,7 +55,7 @@ def _table(report: DiffReport) -> Iterator[str]:
     rows = [(file, run) for file in report.files for run in file.runs if _is_estimated(run)]
     if not rows:
         return
-    yield "| config | card | peak (GiB) | | verdict | most of it |"
+    yield "| config | card | peak on the card | change | verdict | most of it |"
     yield "|---|---|---:|---:|---|---|"
     for file, run in rows[:ROWS]:
         yield _row(file, run)
@@ -84,8 +80,10 @@ def _row(file: FileDiff, run: RunDiff) -> str:
 
 
 def _peaks(run: RunDiff) -> str:
-    sides = [gib(side.estimate.device_bytes) for side in (run.before, run.after) if side is not None]
-    return " → ".join(dict.fromkeys(sides))
+    before, after = (side.estimate.on_card if side else None for side in (run.before, run.after))
+    if after is not None:
+        return card_figures.change(before, after).replace("->", "→")
+    return card_figures.figure(before) + (" → ?" if run.after else "") if before else "?"
 
 
 def _verdicts(run: RunDiff) -> str:
@@ -93,10 +91,12 @@ def _verdicts(run: RunDiff) -> str:
 
 
 def _verdict(run: RunReport) -> str:
-    if run.estimate.verdict not in RANK and run.hardware.gpu:
-        return "❔ unknown"
-    if run.estimate.verdict in RANK or run.estimate.device_bytes is None:
-        return VERDICTS[run.estimate.verdict]
+    if will_not_start(run):
+        return f"❌ {escape(verdict_of(run))}"
+    if run.estimate.verdict in RANK or run.hardware.gpu:
+        return f"{MARKS[run.estimate.verdict]} {verdict_of(run)}"
+    if run.estimate.device_bytes is None:
+        return "❔ no card named"
     fits = run.estimate.fits_on[:1]
     return f"needs {escape(fits[0])}" if fits else "❌ no common card holds it"
 
@@ -150,7 +150,7 @@ def _phase(estimate: Estimate) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{gib(estimate.device_low_bytes)} - {gib(estimate.device_high_bytes)}"
+    return card_figures.figure(estimate.on_card) if estimate.on_card else "?"
 
 
 def _findings(word: str, items: tuple[Finding, ...]) -> Iterator[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
+from memlint.memory.values import Estimate
 from memlint.report.comparison.model import DiffReport, FileDiff, RunDiff, ValueChange, moved
-from memlint.report.model import RunReport
+from memlint.report.model import RunReport, verdict_of, verdict_role, will_not_start
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.text import describe_fix
 from memlint.report.units import GIB, gib
 
-WORDS = {"fits": "fits", "tight": "tight", "out_of_memory": "out of memory", "unknown": "unknown"}
-ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
 NEGLIGIBLE = GIB // 100  # shown as 0.00
 CHANGES_SHOWN = 5
 COMPONENTS_SHOWN = 3
@@ -45,19 +45,18 @@ def title(file: FileDiff) -> str:
 def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
     if run.before is None or run.after is None:
         alone = run.after or run.before
-        if alone is not None and alone.estimate.device_bytes is not None:
-            yield f"  peak  {gib(alone.estimate.device_bytes)} GiB{_card(alone)}: {_verdict(alone, style)}"
+        found = alone.estimate.on_card if alone is not None else None
+        if alone is not None and found is not None:
+            yield f"  peak  {card_figures.figure(found)}{_card(alone)}: {_verdict(alone, style)}"
         return
     if run.is_unknown:
         yield f"  peak  not estimated: {unknown_text(run.after)}"
         yield from _why(run)
     if run.delta is None and run.trend == "same":
         return
-    peak = f"{gib(run.after.estimate.device_bytes)} GiB as before"
-    if run.delta is None or abs(run.delta) >= NEGLIGIBLE:
-        before, after = run.before.estimate.device_bytes, run.after.estimate.device_bytes
-        peak = f"{gib(before)} -> {gib(after)} GiB ({signed(run.delta)})"
-    yield f"  peak  {peak}{_card(run.after)}: {verdicts(run, style)}"
+    peak = _peak(run.before.estimate, run.after.estimate, run.delta)
+    delta = f", {signed(run.delta)}" if run.delta is not None and abs(run.delta) >= NEGLIGIBLE else ""
+    yield f"  peak  {peak}{_card(run.after)}{delta}: {verdicts(run, style)}"
     cards = smallest_cards(run)
     if cards:
         yield f"  needs {cards}"
@@ -72,6 +71,15 @@ def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
     if phases[0] != phases[1] and all(phases):
         yield f"  phase {phases[0]} -> {phases[1]}".replace("_", " ")
     yield from _why(run)
+
+
+def _peak(before: Estimate, after: Estimate, delta: int | None) -> str:
+    """ "52.10 -> 34.30 GiB (31.20 - 38.04 of 39.38)"."""
+    if after.on_card is None:
+        return "not estimated"
+    if delta is not None and abs(delta) < NEGLIGIBLE:
+        return f"{card_figures.figure(after.on_card)} as before"
+    return card_figures.change(before.on_card, after.on_card)
 
 
 def _why(run: RunDiff) -> Iterator[str]:
@@ -94,7 +102,7 @@ def change_text(change: ValueChange) -> str:
 
 
 def verdicts(run: RunDiff, style: Style = PLAIN) -> str:
-    if run.before is None or run.after is None or run.before.estimate.verdict == run.after.estimate.verdict:
+    if run.before is None or run.after is None or verdict_of(run.before) == verdict_of(run.after):
         shown = run.after or run.before
         return _verdict(shown, style) if shown else ""
     return f"{_verdict(run.before, style)} -> {_verdict(run.after, style)}"
@@ -111,19 +119,16 @@ def smallest_cards(run: RunDiff) -> str:
 
 
 def _verdict(run: RunReport, style: Style) -> str:
-    if not run.hardware.gpu and run.estimate.verdict == "unknown":
+    if not run.hardware.gpu and run.estimate.verdict == "unknown" and not will_not_start(run):
         if run.estimate.device_bytes is None:
             return "no card named"
         fits = run.estimate.fits_on[:1]
         return f"smallest common card {fits[0]}" if fits else "no common card holds it"
-    return style.paint(WORDS[run.estimate.verdict], ROLES[run.estimate.verdict])
+    return style.paint(verdict_of(run), verdict_role(run))
 
 
 def _card(run: RunReport) -> str:
-    budget = run.estimate.budget_bytes or run.hardware.usable_bytes
-    if not run.hardware.gpu:
-        return ""
-    return f" of {gib(budget)} on {run.hardware.gpus or '?'} x {run.hardware.gpu}"
+    return f" on {run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else ""
 
 
 def signed(value: int | None) -> str:

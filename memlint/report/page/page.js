@@ -3,10 +3,12 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const GIB = 2 ** 30;
   const VERDICTS = {
+    stopped: { word: "will not start", mark: "\u2715", tone: "bad" },
     out_of_memory: { word: "out of memory", mark: "\u2715", tone: "bad" },
     tight: { word: "tight", mark: "!", tone: "warn" },
     fits: { word: "fits", mark: "\u2713", tone: "good" },
     unknown: { word: "unknown", mark: "?", tone: "none" },
+    part: { word: "part of a run", mark: "\u00b7", tone: "none" },
   };
   const ORDER = Object.keys(VERDICTS);
   const TONES = { error: "bad", warning: "warn", info: "info" };
@@ -42,9 +44,9 @@
     return String(number);
   };
   const plural = (number, word) => `${number} ${word}${number === 1 || word === "info" ? "" : "s"}`;
-  const badge = (verdict) => {
-    const told = VERDICTS[verdict];
-    return make("span", { class: `badge ${told.tone}-well` }, make("span", { "aria-hidden": "true" }, told.mark), told.word);
+  const badge = (run) => {
+    const { tone, mark, word } = VERDICTS[run.verdict];
+    return make("span", { class: `badge ${tone}-well` }, make("span", { "aria-hidden": "true" }, mark), run.words ?? word);
   };
   const card = (run) => (run.gpu ? `${run.gpus ?? "?"} \u00d7 ${run.gpu}` : "no card named");
 
@@ -89,12 +91,7 @@
   const meter = (run) => {
     if (!run.phases.length) return make("span", { class: "figures meter" }, run.unknown.length ? "not estimated" : "");
     const peak = run.phases.find((phase) => phase.name === run.peak) ?? run.phases[0];
-    const span = `${gib(run.low)} \u2013 ${gib(run.high)}`;
-    return make(
-      "span", { class: "meter" },
-      track(peak.parts, run, scaleOf(run), run.device ?? 0),
-      make("span", { class: "figures" }, make("b", {}, `${gib(run.device)} GiB`), ` (${span})${run.budget ? ` of ${gib(run.budget)}` : ""}`),
-    );
+    return make("span", { class: "meter" }, track(peak.parts, run, scaleOf(run), run.device ?? 0), make("span", { class: "figures" }, run.figure));
   };
 
   /* one config */
@@ -108,7 +105,7 @@
       make("span", {}, make("span", { class: "head" }, make("span", { class: "name mono" }, file.path), marks),
         make("span", { class: "sub" }, [run.model, run.summary].filter(Boolean).map((text) => `${text} \u00b7 `), make("span", { class: "whole" }, run.phases.length ? card(run) : file.format))),
       meter(run),
-      badge(run.verdict),
+      badge(run),
     );
     const node = make("article", { class: "config" }, make("h2", {}, button));
     button.addEventListener("click", () => {
@@ -148,7 +145,7 @@
       make("dl", { class: "facts" },
         fact("model", run.model && run.parameters ? `${run.model} (${count(run.parameters)} parameters${run.trainable ? `, ${count(run.trainable)} train` : ""})` : run.model),
         fact("card", run.gpu ? `${card(run)}, ${gib(run.budget)} GiB usable` : ""),
-        fact("on the card", run.high === null ? "" : `${gib(run.low)} \u2013 ${gib(run.high)} GiB`),
+        fact("peak on the card", run.figure),
         fact("reserved", run.reserved === null || run.reserved === undefined ? "" : `${gib(run.reserved)} GiB`),
         fact("host memory", run.host ? `${gib(run.host)} GiB a node` : ""),
         fact("smallest common cards", run.verdict !== "fits" ? run.fits_on.slice(0, 4).join(", ") : ""),
@@ -236,7 +233,7 @@
     for (const tile of document.querySelectorAll(".tile")) tile.setAttribute("aria-pressed", String(state.verdicts.has(tile.dataset.verdict)));
   };
 
-  const tiles = () => ORDER.map((verdict) => {
+  const tiles = () => ORDER.filter((verdict) => verdict !== "part").map((verdict) => {
     const told = VERDICTS[verdict];
     const number = items.filter((item) => item.run.verdict === verdict).length;
     const toggle = () => { if (!state.verdicts.delete(verdict)) state.verdicts.add(verdict); list(); };
@@ -263,7 +260,7 @@
     byId("legend").append(...data.components.map((name, index) => make("span", {}, make("i", { class: `swatch c${index}`, "aria-hidden": "true" }), words(name))),
       make("span", {}, make("i", { class: "swatch cx", "aria-hidden": "true" }), "allocator and CUDA context"), make("span", {}, make("i", { class: "span-key", "aria-hidden": "true" }), "where the peak may lie"),
       make("span", {}, make("i", { class: "edge-key", "aria-hidden": "true" }), "the card's end"));
-    byId("footer").append(`memlint ${data.version}. Estimates of one GPU; 1 GiB is 2\u00b3\u2070 bytes.`, ...data.notes.map((note) => make("p", {}, note)));
+    byId("footer").append(`memlint ${data.version}. Estimates of one GPU; 1 GiB is 2\u00b3\u2070 bytes. ${data.how_to_read}`, ...data.notes.map((note) => make("p", {}, note)));
     byId("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); list(); });
     byId("rule").addEventListener("change", (event) => { state.rule = event.target.value; list(); });
     byId("sort").addEventListener("change", (event) => { state.sort = event.target.value; list(); });

@@ -1,0 +1,142 @@
+"""One run is spoken of with the same figures and the same words in every output."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import memlint.report.card_figures as card_figures
+from memlint.card_bytes import CardBytes
+from memlint.report.outputs import OUTPUTS
+from memlint.report.units import gib
+from tests.commands.history import Repository
+from tests.commands.running import memlint
+
+RUN = "qwen2_5_1_5b_eager_long.yaml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llamafactory" / RUN
+CARD = ("--gpu", "A100-80GB", "--gpus", "1", "--isolated")
+GIB = 1 << 30
+WITHOUT_FIXES = ("checkstyle", "gitlab", "rdjson")  # their formats have no words for a fix, or take its text alone
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("vocabulary")
+    (root / RUN).write_bytes(EXAMPLE.read_bytes())
+    return root
+
+
+@pytest.fixture(scope="module")
+def checked(folder: Path) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads(memlint(folder, "check", RUN, "--format", "json", *CARD).out)
+    return loaded
+
+
+def card_of(value: object, usable: int) -> CardBytes:
+    assert isinstance(value, dict)
+    names = ("device_bytes", "device_low_bytes", "device_high_bytes", "device_unclamped_high_bytes")
+    return CardBytes(*(value[name] for name in names), usable)
+
+
+def run_of(checked: dict[str, object]) -> tuple[CardBytes, str]:
+    """What the run takes of its card, and its verdict in words."""
+    (run,) = checked["runs"]  # type: ignore[misc]
+    return card_of(run["peak"], run["peak"]["budget_bytes"]), run["verdict_words"]
+
+
+def fixes_of(checked: dict[str, object]) -> list[dict[str, object]]:
+    found = [fix for finding in checked["findings"] for fix in finding["fixes"]]  # type: ignore[attr-defined]
+    return [fix for fix in found if fix["after"]]
+
+
+def plain(output: str, text: str) -> str:
+    """An output without what its format escapes."""
+    text = html.unescape(text).replace("\\u2013", "-").replace("&#xA;", "\n").replace("%0A", "\n")
+    return re.sub(r"\\([\\`*_{}\[\]<>()#!|~@])", r"\1", text) if output == "markdown" else text.replace("\\u003e", ">")
+
+
+@pytest.mark.parametrize("output", sorted(set(OUTPUTS) - {"json"}))
+def test_a_fix_has_the_same_figure_in_every_output(output: str, folder: Path, checked: dict[str, object]) -> None:
+    said = plain(output, memlint(folder, "check", RUN, "--format", output, *CARD).out)
+    whole, _ = run_of(checked)
+    promised = {card_figures.change(whole, card_of(fix["after"], whole.usable)) for fix in fixes_of(checked)}
+    assert promised
+    spoken = set(re.findall(r"peak ([\d.]+ -> [\d.]+ GiB \([^)]*\))", said))
+    assert spoken <= promised
+    assert spoken or output in WITHOUT_FIXES
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("estimate", RUN),
+        ("plan", RUN),
+        ("check", RUN, "--format", "markdown"),
+        ("check", RUN, "--format", "html"),
+    ],
+    ids=lambda arguments: " ".join(arguments[::3]),
+)
+def test_the_run_has_the_same_figure_in_every_output(
+    arguments: tuple[str, ...], folder: Path, checked: dict[str, object]
+) -> None:
+    found, words = run_of(checked)
+    said = plain(arguments[-1], memlint(folder, *arguments, *CARD).out)
+    assert card_figures.figure(found) in said
+    assert words in said
+
+
+def test_the_table_of_a_folder_has_the_same_figures(folder: Path, checked: dict[str, object]) -> None:
+    (folder / "second.yaml").write_bytes(EXAMPLE.read_bytes())
+    said = memlint(folder, "check", ".", *CARD).out
+    (folder / "second.yaml").unlink()
+    found, words = run_of(checked)
+    assert re.search(
+        rf"{gib(found.figure)} GiB  \({card_figures.interval(found)} of {gib(found.usable)}\)  {words}", said
+    )
+
+
+def test_plan_promises_what_the_fixes_of_a_finding_promise(folder: Path, checked: dict[str, object]) -> None:
+    (row,) = json.loads(memlint(folder, "plan", RUN, "--format", "json", *CARD).out)["runs"]
+    told = {fix["title"]: card_of(fix["after"], row["budget_bytes"]) for fix in fixes_of(checked)}
+    both = [plan for plan in row["plans"] if plan["title"] in told]
+    assert both
+    assert all(CardBytes(**plan["after"]) == told[plan["title"]] for plan in both)
+
+
+def test_a_change_has_the_same_delta_before_and_after_it_is_made(tmp_path: Path, checked: dict[str, object]) -> None:
+    """What `check` promises of a fix is what `diff` says of the file once it is written."""
+    repository = Repository(tmp_path / "repository")
+    repository.write({RUN: EXAMPLE.read_text()})
+    repository.commit("a run")
+    fix = next(fix for fix in fixes_of(checked) if fix["title"] == "use sdpa")
+    repository.edit(RUN, lambda text: text.replace("flash_attn: disabled", "flash_attn: sdpa"))
+    whole, _ = run_of(checked)
+    after = card_of(fix["after"], whole.usable)
+    said = memlint(repository.folder, "diff", "HEAD", *CARD[:4]).out
+    told = f"peak  {card_figures.change(whole, after)} on 1 x A100-80GB, -{gib(whole.figure - after.figure)}:"
+    assert told in said
+
+
+def test_the_words_of_a_verdict() -> None:
+    fits = CardBytes(20 * GIB, 18 * GIB, 22 * GIB, 22 * GIB, 24 * GIB)
+    assert card_figures.verdict_words("fits", fits) == "fits"
+    assert card_figures.verdict_words("fits", fits._replace(high=24 * GIB, unclamped_high=26 * GIB)) == "barely fits"
+    assert card_figures.verdict_words("tight", fits._replace(high=26 * GIB)) == "tight"
+    assert card_figures.verdict_words("tight", fits._replace(figure=25 * GIB, high=26 * GIB)) == "likely out of memory"
+    assert card_figures.verdict_words("unknown", None) == "unknown"
+    assert "2.00 more" in card_figures.why_barely(fits._replace(unclamped_high=26 * GIB))
+
+
+def test_a_run_that_its_framework_refuses_is_not_said_to_fit() -> None:
+    """The error stands in the DeepSpeed file, which is part of the run and no run of its own."""
+    root = Path(__file__).parents[2]
+    names = [f"examples/deepspeed/{name}" for name in ("mismatched.json", "train_mismatched.yaml")]
+    report = json.loads(memlint(root, "check", *names, "--format", "json", "--isolated").out)
+    assert report["summary"]["stopped"] == 1
+    assert sum(report["summary"]["verdicts"].values()) == 0
+    (run,) = (run for run in report["runs"] if run["purpose"] == "train")
+    assert run["verdict_words"] == "will not start (CFG001, CFG008)"
