@@ -1,8 +1,9 @@
 """`NamedTuple` at a fraction of its price: a start of memlint defines some 150 of these classes.
 
 `typing.NamedTuple` compiles a constructor for each class and wraps each annotation: 150 to 250 us a class,
-30 ms of a start. Here constructors of the same number of fields share one code object, renamed for each class,
-and annotations stay the strings that they are: about 10 us. Instances are the same: tuples without a dict.
+30 ms of a start. Here constructors of the same number of fields share one code object (`_record_constructors.py`),
+renamed for each class, and annotations stay the strings that they are: about 10 us. Instances are the same: tuples
+without a dict.
 
 Needs `from __future__ import annotations` in the module that defines a class (the annotations are the fields).
 """
@@ -15,17 +16,12 @@ if TYPE_CHECKING:
 else:
     from _collections import _tuplegetter
 
+    from memlint._record_constructors import CONSTRUCTORS
+
     _FUNCTION = type(lambda: None)
     _new = tuple.__new__
     _QUALNAMES = hasattr((lambda: None).__code__, "co_qualname")
-    _CODES = {}  # number of fields -> code of a constructor
     _GETTERS = []  # field number -> descriptor
-
-    def _code(count):
-        if count not in _CODES:
-            names = "".join(f"_{index}, " for index in range(count))
-            _CODES[count] = eval(f"lambda _cls, {names}: _new(_cls, ({names}))").__code__
-        return _CODES[count]
 
     class _Record(tuple):
         """What all records can do, as `collections.namedtuple` has it."""
@@ -67,12 +63,14 @@ else:
                 return super().__new__(cls, name, bases, body)
             fields = tuple(body.get("__annotations__", ()))
             count = len(fields)
+            if count >= len(CONSTRUCTORS):
+                raise TypeError(f"{name}: _record_constructors.py has none for {count} fields")
             given = tuple(field for field in fields if field in body)
             if given != fields[count - len(given) :]:
                 raise TypeError(f"{name}: a field without a default follows one with a default")
             defaults = tuple(map(body.pop, given))
             body.update(zip(fields, _getters(count)))
-            code = _code(count).replace(co_varnames=("_cls", *fields), co_name="__new__", **_told(name))
+            code = CONSTRUCTORS[count].__code__.replace(co_varnames=("_cls", *fields), co_name="__new__", **_told(name))
             body["__new__"] = _FUNCTION(code, globals(), "__new__", defaults)
             body["__slots__"] = ()
             body["__match_args__"] = body["_fields"] = fields

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memlint import _record
+from memlint._record_constructors import CONSTRUCTORS
 
 
 class Mine(_record.NamedTuple):
@@ -77,3 +78,18 @@ def test_a_wrong_call_is_refused(kind: Any, call: Any, error: Any) -> None:
 def test_a_field_without_default_after_one_with_default_is_refused() -> None:
     with pytest.raises(TypeError):
         type(_record.NamedTuple)("Wrong", (_record.NamedTuple,), {"__annotations__": {"a": "int", "b": "int"}, "a": 1})
+
+
+@pytest.mark.parametrize("count", range(len(CONSTRUCTORS)))
+def test_a_constructor_takes_each_field_by_place_or_by_name(count: int) -> None:
+    fields = [f"field_{number}" for number in range(count)]
+    kind = type(_record.NamedTuple)("Wide", (_record.NamedTuple,), {"__annotations__": dict.fromkeys(fields, "int")})
+
+    assert kind(*range(count)) == tuple(range(count)) == kind(**{name: at for at, name in enumerate(fields)})
+
+
+def test_a_record_wider_than_any_constructor_is_refused_by_name() -> None:
+    fields = {f"field_{number}": "int" for number in range(len(CONSTRUCTORS))}
+
+    with pytest.raises(TypeError, match=r"Wide: _record_constructors\.py"):
+        type(_record.NamedTuple)("Wide", (_record.NamedTuple,), {"__annotations__": fields})
