@@ -14,7 +14,7 @@ from memlint.source.lines import Lines
 MAX_COMMENTS = 20_000
 
 _REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
-_HEADER = re.compile(r"[|>][^\r\n\x85\u2028\u2029]*")
+_HEADER = r"[|>][^\r\n\x85\u2028\u2029]*"  # text, to be compiled where there is a block scalar
 
 
 def comments(document: Document) -> tuple[Comment, ...]:
@@ -82,7 +82,7 @@ def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
 
 def _body(text: str, start: int) -> int:
     """Where a block scalar's text begins: behind its header line, which may carry a comment."""
-    return _end(_HEADER.search(text, start))
+    return _end(re.compile(_HEADER).search(text, start))
 
 
 def _end(match: re.Match[str] | None) -> int:

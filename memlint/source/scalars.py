@@ -34,30 +34,31 @@ _WORDS_11: dict[str, Scalar] = {
 _WORDS_12: dict[str, Scalar] = {**_NULLS, **_CORE_BOOLS}
 _WORDS_JSON: dict[str, Scalar] = {"null": None, "true": True, "false": False}
 
-_FLOAT_11 = re.compile(
+# Patterns are text: `re` compiles one when a scalar first needs it, and a file needs those of its own dialect alone.
+_FLOAT_11 = (
     r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
     r"|[-+]?\.(?:inf|Inf|INF)"
     r"|\.(?:nan|NaN|NAN))"
 )
-_INT_11 = re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
-_TIMESTAMP_11 = re.compile(
+_INT_11 = r"[-+]?(?:0b[0-1_]+|0[0-7_]+|(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)"
+_TIMESTAMP_11 = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+]([0-9]{1,2})(?::([0-9]{2}))?))?"
 )
-_FLOAT_OMEGACONF = re.compile(
+_FLOAT_OMEGACONF = (
     r"(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)"
     r"|\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*)"
 )
-_INT_12 = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT_12 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL_12 = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_NUMBER_JSON = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_BEFORE_DIGITS = re.compile(r"^[-+]?(?:0[box])?")
+_INT_12 = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT_12 = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+_SPECIAL_12 = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_NUMBER_JSON = r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
+_BEFORE_DIGITS = r"^[-+]?(?:0[box])?"
 _NUMERIC_START = frozenset("-+.0123456789")
 
 
@@ -85,7 +86,7 @@ def omegaconf(raw: str) -> Scalar:
     if _is_simple(raw):
         return int(raw)
     value = _number_11(raw, dates=False)
-    if value is raw and _FLOAT_OMEGACONF.fullmatch(raw):
+    if value is raw and re.fullmatch(_FLOAT_OMEGACONF, raw):
         return _float_11(raw)
     return value
 
@@ -95,11 +96,11 @@ def yaml12(raw: str) -> Scalar:
         return _WORDS_12[raw]
     if raw[0] not in _NUMERIC_START:
         return raw
-    if _INT_12.fullmatch(raw):
+    if re.fullmatch(_INT_12, raw):
         return integer(raw, {"0o": 8, "0x": 16}.get(raw[:2], 10))
-    if _FLOAT_12.fullmatch(raw):
+    if re.fullmatch(_FLOAT_12, raw):
         return float(raw)
-    return float(raw.replace(".", "")) if _SPECIAL_12.fullmatch(raw) else raw
+    return float(raw.replace(".", "")) if re.fullmatch(_SPECIAL_12, raw) else raw
 
 
 def json(raw: str) -> Scalar:
@@ -108,7 +109,7 @@ def json(raw: str) -> Scalar:
         return _WORDS_JSON[raw]
     if raw in ("", "~"):
         return None
-    match = _NUMBER_JSON.fullmatch(raw)
+    match = re.fullmatch(_NUMBER_JSON, raw)
     if match is None:
         return raw
     return float(raw) if match.lastindex else integer(raw, 10)
@@ -124,20 +125,20 @@ RESOLVERS: dict[str, Callable[[str], Scalar]] = {
 
 def _is_simple(raw: str) -> bool:
     """Whether every dialect reads `raw` as a decimal integer: most numbers in configs are such."""
-    return raw.isdigit() and raw.isascii() and raw[0] != "0" and len(raw) < 19
+    return raw.isdigit() and raw.isascii() and (raw[0] != "0" or raw == "0") and len(raw) < 19
 
 
 def is_timestamp(raw: str) -> bool:
     """Whether PyYAML makes a date or a time of a plain scalar."""
-    return _TIMESTAMP_11.fullmatch(raw) is not None
+    return re.fullmatch(_TIMESTAMP_11, raw) is not None
 
 
 def _number_11(raw: str, dates: bool = True) -> Scalar:
-    if _FLOAT_11.fullmatch(raw):
+    if re.fullmatch(_FLOAT_11, raw):
         return _float_11(raw)
-    if _INT_11.fullmatch(raw):
+    if re.fullmatch(_INT_11, raw):
         return _int_11(raw)
-    if dates and raw[0].isdigit() and (match := _TIMESTAMP_11.fullmatch(raw)):
+    if dates and raw[4:5] == "-" and (match := re.fullmatch(_TIMESTAMP_11, raw)):
         _check_timestamp(raw, match)
     return raw
 
@@ -179,7 +180,7 @@ def integer(digits: str, base: int) -> int:
 
     :raises ScalarProblem: for longer ones, and for a prefix without digits (`0x_`), which PyYAML cannot read.
     """
-    bare = _BEFORE_DIGITS.sub("", digits)
+    bare = re.sub(_BEFORE_DIGITS, "", digits)
     _bound(bare, 4 * MAX_DIGITS if base == 2 else MAX_DIGITS)
     try:
         return int(digits, base)

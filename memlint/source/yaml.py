@@ -24,7 +24,6 @@ from yaml.events import (
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines
-from memlint.source.messages import syntax_problem
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import RefusedDocument, tagged
 from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, Tree, failed
@@ -63,6 +62,8 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
             builder = _TreeBuilder(get, text, RESOLVERS[dialect], dialect, lines)
             yield builder.document()
     except yaml.YAMLError as error:
+        from memlint.source.messages import syntax_problem  # where a file is no YAML
+
         problem = syntax_problem(error, text, lines)
     except RefusedDocument as refused:
         problem = refused.problem(lines)
