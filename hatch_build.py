@@ -21,5 +21,5 @@ class RulesSnapshot(BuildHookInterface):  # type: ignore[type-arg]
 
         text = snapshot_text(stamped=version == "editable")
         Path(SNAPSHOT).parent.mkdir(exist_ok=True)
-        Path(SNAPSHOT).write_text(text, encoding="utf-8")
+        Path(SNAPSHOT).write_text(text, encoding="utf-8", newline="\n")
         build_data["artifacts"].append("memlint/_shipped/rules.jsonl")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def folder(kind: str) -> str:
@@ -15,7 +15,7 @@ def folder(kind: str) -> str:
 
     :raises FileNotFoundError: when neither the wheel's nor the checkout's copy is there.
     """
-    for parent in (os.path.join(_PACKAGE, "_shipped"), os.path.dirname(_PACKAGE)):
+    for parent in (os.path.join(PACKAGE, "_shipped"), os.path.dirname(PACKAGE)):
         candidate = os.path.join(parent, kind)
         if os.path.isdir(candidate):
             return candidate

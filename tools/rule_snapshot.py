@@ -20,7 +20,7 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     path = Path(SNAPSHOT)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(snapshot_text(stamped=True), encoding="utf-8")
+    path.write_text(snapshot_text(stamped=True), encoding="utf-8", newline="\n")
     print(path)
     return 0
 

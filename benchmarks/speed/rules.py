@@ -51,7 +51,7 @@ def number_of_examples() -> int:
 
 def loading() -> float:
     """Milliseconds, the median."""
-    text = snapshot_text(stamped=False)
+    text = snapshot_text(stamped=False).encode()
     taken = []
     for _ in range(ROUNDS):
         start = time.perf_counter()

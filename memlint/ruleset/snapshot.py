@@ -1,7 +1,7 @@
 """The shipped rules as one file of checked forms: a start reads it in milliseconds, without `ast` or YAML.
 
-Lines of JSON: version and stamps, then what choosing among the rules needs, then two lines for each rule, which are
-decoded when that rule is asked: its body, and its texts and fixes.
+Lines of JSON: version and stamps, then what choosing among the rules needs (the heads), then two lines for each rule,
+which are decoded when that rule is asked: its body, and its texts and fixes. A head says where these lines lie.
 
 Written when a wheel (or an editable install) is built, see hatch_build.py; never edited, never committed.
 In a checkout it counts only while no rule file has changed since: the stamps say so.
@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from memlint.expressions.render import Template
 from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 4
+VERSION = 5
 Stamps = Mapping[str, str]
 
 
@@ -33,21 +34,22 @@ def stamps(folder: str, names: list[str]) -> dict[str, str]:
 def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
     """The snapshot of `rules` as text. Of a rule in Python it has the fields; `read`'s caller adds the `check`."""
     header = {"version": VERSION, "stamps": dict(marks)}
-    late = (part for rule in rules for part in (_body(rule), _pages(rule)))
-    return "\n".join(map(json.dumps, (header, [_head(rule) for rule in rules], *late)))
+    lines = [json.dumps(part) for rule in rules for part in (_body(rule), _pages(rule))]
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))  # JSON is ASCII: a character is a byte
+    heads = [[*_head(rule), *starts[2 * at : 2 * at + 3]] for at, rule in enumerate(rules)]
+    return "".join(f"{line}\n" for line in (json.dumps(header), json.dumps(heads), *lines))
 
 
-def read(text: str) -> tuple[tuple[Rule, ...], Stamps] | None:
+def read(data: bytes) -> tuple[tuple[Rule, ...], Stamps] | None:
     """The rules and stamps of a snapshot; None if another version of memlint wrote it."""
-    first, _, rest = text.partition("\n")
+    first, heads, lines = (*data.split(b"\n", 2), b"", b"")[:3]
     try:
         header = json.loads(first)
     except ValueError:
         return None
     if not isinstance(header, dict) or header.get("version") != VERSION:
         return None
-    heads, *late = rest.split("\n")
-    return tuple(map(_rule, json.loads(heads), late[::2], late[1::2])), header["stamps"]
+    return tuple([_rule(head, lines) for head in json.loads(heads)]), header["stamps"]
 
 
 def _head(rule: Rule) -> list[Any]:
@@ -77,16 +79,16 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
     return [list(fix.title), dict(fix.changes), fix.keys, fix.safe, fix.speed, fix.quality, fix.note, when]
 
 
-def _rule(head: list[Any], body: str, texts: str) -> Rule:
+def _rule(head: list[Any], lines: bytes) -> Rule:
     id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = head[:11]
-    related, plan, path = head[11:]
-    pages = _LazyParts(texts)
+    related, plan, path, *places = head[11:]
+    parts = _Parts(lines, *places)
     return Rule(
         id=id_,
         name=name,
         severity=severity,
         at=tuple(at),
-        body=_Body(body),
+        body=parts.body,
         needs=None if needs is None else tuple(map(tuple, needs)),
         confidence=confidence,
         severities=severities,
@@ -94,51 +96,48 @@ def _rule(head: list[Any], body: str, texts: str) -> Rule:
         purposes=tuple(purposes),
         profiles=tuple(profiles),
         preview=preview,
-        related=tuple((target, label) for target, label in related),
-        fixes=pages.fixes,
+        related=tuple(map(tuple, related)),
+        fixes=parts.fixes,
         plan=plan,
-        texts=pages.texts,
+        texts=parts.texts,
         path=path,
     )
 
 
-class _Body:
-    """The body of a rule, decoded at the first call; most rules are never evaluated."""
+class _Parts:
+    """A rule's body, texts and fixes, each decoded when it is first needed; most rules are never evaluated.
 
-    __slots__ = ("_body", "_text")
+    `lines`: the parts of all rules, in which this rule's body begins at `start`, its texts and fixes at `middle`.
+    """
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    __slots__ = ("_body", "_lines", "_pages", "_places")
+
+    def __init__(self, lines: bytes, start: int, middle: int, end: int) -> None:
+        self._lines = lines
+        self._places = start, middle, end
         self._body: Body | None = None
+        self._pages: list[Any] | None = None
 
-    def __call__(self) -> Body:
+    def body(self) -> Body:
         if self._body is None:
-            when, message, variables, at = json.loads(self._text)
+            start, middle, _ = self._places
+            when, message, variables, at = json.loads(self._lines[start:middle])
             compiled = {name: Compiled(form) for name, form in variables.items()}
             self._body = Body(Compiled(when) if when else None, tuple(message), compiled, tuple(at))
         return self._body
 
-
-class _LazyParts:
-    """The texts and fixes of a rule, decoded when they are first needed."""
-
-    __slots__ = ("_data", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._data: list[Any] | None = None
-
-    def _decoded(self) -> list[Any]:
-        if self._data is None:
-            self._data = json.loads(self._text)
-        return self._data
-
     def texts(self) -> Texts:
-        title, why, sources, applies, when, _ = self._decoded()
+        title, why, sources, applies, when, _ = self._decoded_pages()
         return Texts(title, why, tuple(sources), applies, when)
 
     def fixes(self) -> tuple[FixTemplate, ...]:
-        return tuple(map(_fix, self._decoded()[-1]))
+        return tuple(map(_fix, self._decoded_pages()[-1]))
+
+    def _decoded_pages(self) -> list[Any]:
+        if self._pages is None:
+            _, middle, end = self._places
+            self._pages = json.loads(self._lines[middle:end])
+        return self._pages
 
 
 def _fix(record: list[Any]) -> FixTemplate:

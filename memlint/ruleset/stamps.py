@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from memlint.ruleset import snapshot as rule_snapshot
+from memlint.shipped_data import PACKAGE
 from memlint.shipped_data import folder as data_folder
-
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def stamps(folder: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from memlint.ruleset import shipped
 from memlint.ruleset import snapshot as rule_snapshot
 from memlint.ruleset.rule import Body, Compiled, Rule
 from memlint.ruleset.sources import from_files, snapshot_text
+from memlint.ruleset.stamps import stamps
 from memlint.shipped_data import folder
 
 
@@ -29,7 +30,7 @@ def plain(rule: Rule) -> tuple[object, ...]:
 
 
 def test_the_snapshot_says_what_the_files_say() -> None:
-    read = rule_snapshot.read(snapshot_text())
+    read = rule_snapshot.read(snapshot_text().encode())
     assert read is not None
 
     assert [plain(rule) for rule in read[0]] == [plain(rule) for rule in from_files(folder("rules"))]
@@ -38,9 +39,9 @@ def test_the_snapshot_says_what_the_files_say() -> None:
 def test_a_snapshot_of_another_version_is_not_read() -> None:
     text = snapshot_text().replace(f'"version": {rule_snapshot.VERSION}', '"version": 0', 1)
 
-    assert rule_snapshot.read(text) is None
-    assert rule_snapshot.read("not json") is None
-    assert rule_snapshot.read("[]") is None
+    assert rule_snapshot.read(text.encode()) is None
+    assert rule_snapshot.read(b"not json") is None
+    assert rule_snapshot.read(b"[]") is None
 
 
 def test_a_changed_rule_file_makes_the_snapshot_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +52,7 @@ def test_a_changed_rule_file_makes_the_snapshot_stale(tmp_path: Path, monkeypatc
     assert shipped.from_snapshot(str(rules)) is None
 
     monkeypatch.setattr(shipped, "SNAPSHOT", str(snapshot))
-    marks = shipped.stamps(str(rules))
+    marks = stamps(str(rules))
     snapshot.write_text(rule_snapshot.dump(from_files(str(rules)), marks), encoding="utf-8")
     (tmp_path / "checkout").mkdir()
     moved = tmp_path / "checkout" / "rules"
