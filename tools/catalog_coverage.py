@@ -3,8 +3,8 @@
     python tools/catalog_coverage.py FOLDER...
 
 Reads every YAML and JSON file below the folders; names are the values of the keys below. Placeholders do not
-count: names that stand for a name (architectures/names.py), and nameless folders, which are listed apart. A folder
-is nameless where it is a local path of which no part states a size ("/tmp/llama2", "/scratch/grade_3_merged"):
+count: names that stand for a name (architectures/placeholders.py), and nameless folders, which are listed apart. A
+folder is nameless where it is a local path of which no part states a size ("/tmp/llama2", "/scratch/grade_3_merged"):
 its shape is in no name that anybody could look up.
 """
 
@@ -21,7 +21,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from memlint.architectures import names, resolve
+from memlint.architectures import resolve
+from memlint.architectures.placeholders import is_placeholder
 
 KEYS = {"model_name_or_path", "base_model", "base_model_config", "checkpoint_dir", "ref_model", "reward_model", "model"}
 
@@ -59,7 +60,7 @@ def main() -> int:
     files = [
         path for folder in sys.argv[1:] for path in Path(folder).rglob("*") if path.suffix in (".yaml", ".yml", ".json")
     ]
-    uses = collections.Counter(name for path in files for name in read(path) if not names.is_placeholder(name))
+    uses = collections.Counter(name for path in files for name in read(path) if not is_placeholder(name))
     rest = {name: count for name, count in uses.items() if resolve(name).architecture is None}
     nameless = {name: count for name, count in rest.items() if is_nameless(name)}
     for name, count in sorted(rest.items(), key=lambda item: (item[0] in nameless, -item[1])):

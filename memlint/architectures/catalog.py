@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.architectures import datafile, names
+from memlint.architectures import datafile
 from memlint.architectures.builder import from_config
 from memlint.architectures.model import Architecture, StoredWeights
 
@@ -50,8 +50,7 @@ def _architecture(identifier: str, stored: StoredWeights | None) -> Architecture
 def _by_id(identifier: str) -> CatalogEntry | None:
     if '"' in identifier or "\\" in identifier:
         return None
-    quoted = f'"{identifier.lower()}"'
-    line = _line("[" + quoted) or _line("," + quoted)  # a list's item, not a field's value
+    line = _listing(identifier, datafile.text(FILE)) or _listing(identifier.lower(), _lowered())
     if line is None:
         return None
     row = json.loads(line)
@@ -71,40 +70,26 @@ def _unread(identifier: str, row: Mapping[str, Any]) -> str:
 
 
 def _by_rule(name: str) -> CatalogEntry | None:
-    """Match the parts of a path, last first, by their keys."""
-    parts = names.components(name)
-    for depth, part in enumerate(parts):
-        for spelling in names.spellings(part):
-            line = _line(f'"={spelling.key}"')
-            if line is not None:
-                row = json.loads(line)
-                identifier = _nearest(row["ids"], spelling.key)
-                if spelling.sizes not in (None, names.sizes(identifier.split("/")[-1])):
-                    continue  # "LLaMA-2.7B" and "Llama-2-7b" have one key
-                return CatalogEntry(
-                    identifier, row["config"], _reason(name, identifier, spelling, depth), spelling.stored
-                )
-    return None
+    """The entry that `name` leads to by the rules of names.py, where the name itself is not listed."""
+    from memlint.architectures.catalog_names import by_rule
+
+    found = by_rule(name, lambda key: _row(_line(f'"={key}"', datafile.text(FILE))))
+    return None if found is None else CatalogEntry(*found)
 
 
-def _nearest(identifiers: list[str], key: str) -> str:
-    """The first id of this line that has the key itself, else by its shortened name, else the first id."""
-    for reading in (names.literal, names.key):
-        for identifier in identifiers:
-            if reading(identifier.split("/")[-1]) == key:
-                return identifier
-    return identifiers[0]
+def _row(line: bytes | None) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = None if line is None else json.loads(line)
+    return found
 
 
-def _reason(name: str, identifier: str, spelling: names.Spelling, depth: int) -> str:
-    part = names.components(name)[depth]
-    if spelling.stored is None and part.lower() == identifier.split("/")[-1].lower():
-        return f"`{part}` is the repository name of {identifier}"
-    return f"`{part}` read as {identifier}: {spelling.rule}"
+def _listing(identifier: str, data: bytes) -> bytes | None:
+    """The line that lists `identifier`: as an item of a list, not as the value of a field."""
+    quoted = f'"{identifier}"'
+    return _line("[" + quoted, data) or _line("," + quoted, data)
 
 
-def _line(needle: str) -> bytes | None:
-    data = _lowered()
+def _line(needle: str, data: bytes) -> bytes | None:
+    """The catalog's line at the place of `needle` in `data`: the catalog, or the catalog in lower case."""
     at = data.find(needle.encode())
     if at < 0:
         return None
@@ -114,4 +99,5 @@ def _line(needle: str) -> bytes | None:
 
 @lru_cache(maxsize=1)
 def _lowered() -> bytes:
+    """The catalog in lower case: most configs write a name as its owner does, and need none of it."""
     return datafile.text(FILE).lower()

@@ -53,10 +53,6 @@ _SUFFIX = (
 )
 _WHOLE = r"[-_.](?:bf16|fp16|bfloat16|float16|dequantized)$"  # a checkpoint that was stored otherwise, unpacked
 _PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
-_PLACEHOLDERS = frozenset(
-    ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
-)
-_PLACEHOLDER_PARTS = ("${", "{{", "path/to/", "pathto/")
 _COUNTED_FOLDERS = frozenset(("checkpoint", "step", "epoch", "global_step", "iter", "ckpt", "snapshot"))
 _FOLDERS = frozenset(
     ("original", "final", "full", "sft", "lora", "dpo", "kto", "ppo", "pretrain", "merged", "output", "outputs", "hf")
@@ -67,7 +63,6 @@ TUNED = "taken for a model tuned from it"
 _SIZE = r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])"
 # Names that say a family and a size but not which generation: "OpenR1-Qwen-7B" is tuned from a Qwen2.5.
 _NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
-_SLASHES = str.maketrans("-_ ", "///")
 
 
 # Words after which a model has another shape than the one whose name it begins with.
@@ -90,17 +85,6 @@ class Spelling(NamedTuple):
     stored: StoredWeights | None
     rule: str
     sizes: frozenset[str] | None = None  # where set, the id found must state these very sizes
-
-
-def is_placeholder(name: str) -> bool:
-    """Whether `name` stands for a name ("path/to/model", "${MODEL}", "<your model>")."""
-    text = name.strip().lower()
-    if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
-        return True
-    parts = text.translate(_SLASHES)
-    if (text.startswith("<") and text.endswith(">")) or any(part in parts for part in _PLACEHOLDER_PARTS):
-        return True
-    return parts.startswith(("your/", "/your/"))
 
 
 def components(name: str) -> list[str]:

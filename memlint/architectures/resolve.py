@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memlint.architectures import catalog, local, names
+from memlint.architectures import catalog, local
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import Architecture, Resolution
+from memlint.architectures.placeholders import is_placeholder
 
 MOST_HOPS = 4  # adapter -> base, settings -> other name, ...
 _COUNT = "counting it by its own class needs PyTorch and transformers, and --exact"
@@ -83,7 +84,7 @@ def _from_settings(name: str, ways: _Ways, hops: int) -> Resolution | None:
 
 
 def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
-    if names.is_placeholder(name):
+    if is_placeholder(name):
         return None
     entry = catalog.find(name)
     if entry is None:
@@ -105,7 +106,7 @@ def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
 
 
 def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
-    if not ways.hub or names.is_placeholder(name):
+    if not ways.hub or is_placeholder(name):
         return None
     from memlint.architectures import hub  # --hub
 
@@ -136,7 +137,7 @@ def _counted(config: Mapping[str, Any], ways: _Ways) -> Architecture:
 
 def _unknown(name: str) -> Resolution:
     shown = name if len(name) <= 120 else name[:117] + "..."
-    if names.is_placeholder(name):
+    if is_placeholder(name):
         return Resolution(name, "unknown", None, reason=f"`{shown}` is a placeholder, not a model: give --model")
     return Resolution(name, "unknown", None, reason=f"`{shown}` is not in memlint's catalog: {_ADVICE}")
 

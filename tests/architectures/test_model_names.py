@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.architectures import catalog, names, resolve
+from memlint.architectures.placeholders import is_placeholder
 
 SAME = {
     "../models/Llama-2-13B-chat": "meta-llama/Llama-2-13b-chat-hf",
@@ -86,7 +87,7 @@ def test_quantised_variants_say_how_weights_are_stored(name: str, expected: tupl
 
 @pytest.mark.parametrize("name", PLACEHOLDERS)
 def test_placeholders_are_told_apart_from_unknown_models(name: str) -> None:
-    assert names.is_placeholder(name)
+    assert is_placeholder(name)
     assert "placeholder" in resolve(name).reason
 
 

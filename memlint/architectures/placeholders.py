@@ -1,0 +1,20 @@
+"""Names that stand for a model's name: nobody has written the real one yet."""
+
+from __future__ import annotations
+
+_PLACEHOLDERS = frozenset(
+    ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
+)
+_PLACEHOLDER_PARTS = ("${", "{{", "path/to/", "pathto/")
+_SLASHES = str.maketrans("-_ ", "///")
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether `name` stands for a name ("path/to/model", "${MODEL}", "<your model>")."""
+    text = name.strip().lower()
+    if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
+        return True
+    parts = text.translate(_SLASHES)
+    if (text.startswith("<") and text.endswith(">")) or any(part in parts for part in _PLACEHOLDER_PARTS):
+        return True
+    return parts.startswith(("your/", "/your/"))
