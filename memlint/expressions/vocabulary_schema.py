@@ -8,9 +8,9 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.expressions import kinds as types
 from memlint.expressions.kinds import Type, union
-from memlint.formats.schema.refs import Schema, follow
+from memlint.formats.schema.refs import CompiledSchema, Schema, follow
 from memlint.formats.schema.suggest import nearest
-from memlint.formats.schema.validate import CompiledSchema, compiled_schema
+from memlint.formats.schema.validate import compiled_schema
 
 _KINDS = {
     "string": ("str",),

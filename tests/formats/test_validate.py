@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.formats.schema.suggest import distance, nearest
-from memlint.formats.schema.validate import MAX_NODES, compiled_schema, is_valid, schema_issues
+from memlint.formats.schema.validate import compiled_schema, is_valid, schema_issues
+from memlint.formats.schema.violations import MAX_NODES
 from memlint.source.tree import MAX_DEPTH
 
 NAMES = ("llamafactory.json#v0", "llamafactory.json#v1", "deepspeed.json", "axolotl.json")

@@ -1,11 +1,15 @@
-"""Local references of a JSON Schema, followed."""
+"""A JSON Schema as it was read: its local references, the part that answers for a place, releases in annotations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from memlint._record import NamedTuple
+from memlint.source.document import Path
+
 Schema = Mapping[str, Any]
+MAX_ISSUES = 50  # of one file
 
 
 def follow(schema: Any, root: Schema) -> Any:
@@ -21,3 +25,62 @@ def follow(schema: Any, root: Schema) -> Any:
             break
         schema = target
     return schema
+
+
+class CompiledSchema(NamedTuple):
+    root: Schema
+    schema: Schema
+    notes: Notes
+
+
+class Notes(NamedTuple):
+    """The annotated keys of an object schema, and its properties that have annotated keys below."""
+
+    keys: Mapping[str, Schema]
+    below: Mapping[str, Notes]
+    items: Notes | None
+
+
+def subschema(compiled: CompiledSchema, pointer: Path) -> Schema:
+    """The part of the schema that answers for the value at `pointer`; {} where nothing does."""
+    schema: Any = follow(compiled.schema, compiled.root)
+    for step in pointer:
+        schema = _step(schema, step, compiled.root)
+    return schema if isinstance(schema, dict) else {}
+
+
+def _step(schema: Any, step: str | int, root: Schema) -> Any:
+    if not isinstance(schema, dict):
+        return {}
+    for part in (schema, *(follow(branch, root) for branch in schema.get("anyOf", ()))):
+        below = part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step)
+        if below is None and isinstance(step, str):
+            below = part.get("additionalProperties")
+        if isinstance(below, dict):
+            return follow(below, root)
+    return {}
+
+
+def is_outdated(schema: Schema, value: Any, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a key of this schema, or its value, is gone or renamed since, and may be so in the versions in use."""
+    if "x-memlint-removed-values" not in schema:
+        return not still_there(schema.get("x-memlint-removed-in", ""), versions)
+    key_is_gone = "x-memlint-removed-in" in schema and not still_there(schema["x-memlint-removed-in"], versions)
+    return key_is_gone or is_removed_value(schema, value, versions)
+
+
+def is_removed_value(schema: Schema, value: Any, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether newer versions than those that are known to be in use do not have this value of the key."""
+    removed = schema.get("x-memlint-removed-values", {}).get(value, "") if isinstance(value, str) else ""
+    return bool(removed) and not still_there(removed, versions)
+
+
+def still_there(removed: str, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the version in use is known to be older than the one that removed something."""
+    framework, _, version = removed.partition(" ")
+    used = versions.get(framework)
+    return bool(used) and bool(_version(version)) and tuple(used or ()) < _version(version)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
