@@ -18,8 +18,8 @@ MIB = 1 << 20
 GENERIC_USABLE = 0.98
 GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
 
-_NOISE = re.compile(r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]")
-_FORM = re.compile(r"sxm\d?|pcie?|hbm\d?e?|oam")
+_NOISE = r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]"
+_FORM = r"sxm\d?|pcie?|hbm\d?e?|oam"
 _SIZE = r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*"
 
 
@@ -58,9 +58,11 @@ def instance(name: str) -> tuple[Gpu, int] | None:
     return gpu, found[1]
 
 
+@cache
 def common() -> tuple[Gpu, ...]:
     """The cards that `fits_on` names, smallest usable memory first."""
-    return tuple(sorted((gpu for gpu in _gpus() if gpu.class_rank), key=lambda gpu: (gpu.usable_bytes, gpu.class_rank)))
+    ranked = (_gpu(row) for row in _rows() if "rank" in row)
+    return tuple(sorted(ranked, key=lambda gpu: (gpu.usable_bytes, gpu.class_rank)))
 
 
 def _generic(gib: float) -> Gpu | None:
@@ -75,14 +77,14 @@ def _generic(gib: float) -> Gpu | None:
 
 
 def _key(name: str) -> str:
-    return _NOISE.sub("", name.lower())
+    return re.sub(_NOISE, "", name.lower())
 
 
 def _spellings(name: str) -> tuple[str, ...]:
     """Ways to look `name` up: as it is, with "80G" or "80" read as "80GB", and without the form factor (SXM4, PCIe)."""
     key = _key(name[:200])
     sized = re.sub(r"(\d)g(?:ib)?$", r"\1gb", key)
-    bare = _FORM.sub("", sized)
+    bare = re.sub(_FORM, "", sized)
     return key, sized, key + "gb", bare, bare + "gb"
 
 
