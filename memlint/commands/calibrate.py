@@ -10,7 +10,8 @@ from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.lint.measurements import measurements_folder
-from memlint.memory.card.calibration import FILE, METRICS, MIN_MEASUREMENTS, Measurement, load, record, size, stack_of
+from memlint.memory.card.calibration import METRICS, MIN_MEASUREMENTS, record, size, stack_of
+from memlint.memory.card.measurements import FILE, Measurement, load
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.report.units import gib

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from memlint.errors import UsageError
 from memlint.lint.projects import project_root, real_folder
-from memlint.memory.card.calibration import FILE, Measurement, load
+from memlint.memory.card.measurements import FILE, Measurement, load
 from memlint.repository.upward import upward
 from memlint.settings.files import nearest
 

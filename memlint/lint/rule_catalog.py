@@ -12,7 +12,7 @@ from memlint.lint.measurements import measurements_folder, read_measurements
 from memlint.lint.request import LintRequest
 from memlint.lint.rule_selection import check_selection
 from memlint.lint.settings_lookup import SettingsLookup
-from memlint.memory.card.calibration import Measurement
+from memlint.memory.card.measurements import Measurement
 from memlint.ruleset.engine import INTERNAL_ERROR, Engine
 from memlint.ruleset.rule import Rule, RuleError
 from memlint.ruleset.shipped import shipped

@@ -7,7 +7,6 @@ from typing import Any
 import memlint.hardware as hardware
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
-import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
 import memlint.memory.parameters as parameters
 import memlint.memory.sharding.model_parallel as parallel
@@ -17,7 +16,6 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.frozen_models import FrozenModel, forward_bytes, frozen_models, with_frozen_models
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases
@@ -31,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import memlint.memory.sharding.fsdp.placement as fsdp
     import memlint.memory.sharding.zero.placement as zero
+    from memlint.memory.frozen_models import FrozenModel
 else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
     zero = Lazy("memlint.memory.sharding.zero.placement")
@@ -109,19 +108,20 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
         return unknown(field, allocated_low_bytes=floor, parameters=placed.parameters)
     alone = state.weights
-    others = frozen_models(run, _state)
-    state = with_frozen_models(_with_reference_copy(run, units, state), others)
+    others = _frozen_models(run)
+    state = _with_frozen_models(_with_reference_copy(run, units, state), others)
     if run.purpose == "inference":
         return _inference(run, computed, state)
     step = training_step(run, computed, simulated)
     found, walked = phases(step, computed, state)
     if runs_reference_forward(run):
         load, forward, *rest = found
-        compared = _reference_forward(run, step, computed, state, others)
-        found = (load, evaluation.with_reference_forward(step, forward, walked.saved_activations, compared), *rest)
-    evaluated = evaluation.evaluation(run, computed, state, simulated)
-    if evaluated is not None:
-        found += (evaluated,)
+        forward = _with_reference_forward(forward, walked.saved_activations, step, computed, state, others)
+        found = (load, forward, *rest)
+    if run.evaluation.enabled is True:
+        from memlint.memory.evaluation import evaluation
+
+        found += (evaluation(run, computed, state, simulated),)
     generated = _generation(run, computed, state)
     if generated is not None:
         found += (generated,)
@@ -166,7 +166,7 @@ def _bounds(
     if certain is None or not towers.trains(placed.units):
         return low, high
     bare = _placed(certain)
-    held = with_frozen_models(_with_reference_copy(certain, bare.units, bare.state), others)
+    held = _with_frozen_models(_with_reference_copy(certain, bare.units, bare.state), others)
     least, _ = phases(training_step(certain, bare.computed), bare.computed, held)
     return min(low, max(map(_allocated, least))), high
 
@@ -246,14 +246,46 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
     )
 
 
-def _reference_forward(
-    run: Run, step: TrainingStep, units: tuple[Unit, ...], state: ModelState, others: tuple[FrozenModel, ...]
-) -> int:
-    """The peak of the reference's forward, bytes: of the named reference model, else of the policy's own layers."""
-    if run.method.reference_model == "named" and others:
+def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
+    """The models beside the trained one that have an architecture of their own, placed by the run's engine."""
+    if not run.method.extra_models:
+        return ()
+    from memlint.memory.frozen_models import frozen_models
+
+    return frozen_models(run, _state)
+
+
+def _with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> ModelState:
+    """The state with the weights of other models beside it."""
+    if not models:
+        return state
+    held = sum(one.state.weights + one.state.communication for one in models)
+    there = sum(one.state.host_bytes for one in models)
+    return state._replace(weights=state.weights + held, host_bytes=state.host_bytes + there)
+
+
+def _with_reference_forward(
+    forward: Phase,
+    held: int,
+    step: TrainingStep,
+    units: tuple[Unit, ...],
+    state: ModelState,
+    others: tuple[FrozenModel, ...],
+) -> Phase:
+    """The forward phase with that of the reference: of the named reference model, else of the policy's own layers.
+
+    `held`: activations alive when the policy's forward ends, bytes.
+    """
+    import memlint.memory.evaluation as evaluation
+
+    if step.run.method.reference_model == "named" and others:
+        from memlint.memory.frozen_models import forward_bytes
+
         refuse_unmodelled(others[0].run, others[0].units)
-        return forward_bytes(others[0]._replace(run=with_effective_attention(others[0].run)))
-    return evaluation.forward_without_gradients(step, units, state, head=False)[0]
+        reference = forward_bytes(others[0]._replace(run=with_effective_attention(others[0].run)))
+    else:
+        reference, _ = evaluation.forward_without_gradients(step, units, state, head=False)
+    return evaluation.with_reference_forward(step, forward, held, reference)
 
 
 def _with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:

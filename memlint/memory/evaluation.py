@@ -13,10 +13,8 @@ DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args
 _HALF = 2
 
 
-def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase | None:
-    """The peak of an evaluation, with optimizer states and without gradients. None where nothing is evaluated."""
-    if run.evaluation.enabled is not True:
-        return None
+def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase:
+    """The peak of an evaluation, with optimizer states and without gradients."""
     batch = run.evaluation.batch_size if isinstance(run.evaluation.batch_size, int) else DEFAULT_BATCH
     step = training_step(_with_evaluation_loss(run), units, simulated, batch)
     forward, logits = forward_without_gradients(step, units, state)

@@ -39,15 +39,6 @@ def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
     return tuple(_frozen(run, model, place) for model in run.method.extra_models)
 
 
-def with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> ModelState:
-    """The state with the weights of other models beside it."""
-    if not models:
-        return state
-    held = sum(one.state.weights + one.state.communication for one in models)
-    there = sum(one.state.host_bytes for one in models)
-    return state._replace(weights=state.weights + held, host_bytes=state.host_bytes + there)
-
-
 def forward_bytes(model: FrozenModel) -> int:
     """The peak of its forward under `no_grad`, bytes, without the logits, which are counted with the loss."""
     return forward_without_gradients(training_step(model.run, model.units), model.units, model.state, head=False)[0]

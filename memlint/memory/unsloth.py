@@ -142,9 +142,8 @@ def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
 
 def _peak(step: TrainingStep, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     found, _ = phases(step, units, state)
-    evaluation_phase = evaluation.evaluation(evaluated, units, state, simulated=False)
-    if evaluation_phase is not None:
-        found += (evaluation_phase,)
+    if evaluated.evaluation.enabled is True:
+        found += (evaluation.evaluation(evaluated, units, state, simulated=False),)
     return max(phase.allocated_bytes for phase in found)
 
 

@@ -383,18 +383,13 @@ def _lowest_bits(sizes: int) -> int:
 def _by_similarity(live_sets: list[int], sizes: int) -> list[int]:
     """The live sets in such an order that few counters differ from one to the next (nearest neighbour first)."""
     lowest = _lowest_bits(sizes)
+    highest = lowest << (_COUNTER_BITS - 1)
+    carry = highest - lowest  # added to a counter, it sets its top bit unless the counter is 0
     remaining = list(live_sets)
     found: list[int] = []
     last = 0
     while remaining:
-        differing = []
-        for live in remaining:
-            folded = last ^ live
-            folded |= folded >> 8
-            folded |= folded >> 4
-            folded |= folded >> 2
-            folded |= folded >> 1
-            differing.append((folded & lowest).bit_count())
+        differing = [(((last ^ live) + carry) & highest).bit_count() for live in remaining]
         last = remaining.pop(differing.index(min(differing)))
         found.append(last)
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import memlint.memory.card.device as device
-from memlint.memory.card.calibration import Measurement, measured_interval
+from memlint.memory.card.calibration import measured_interval
+from memlint.memory.card.measurements import Measurement
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Assumption, Estimate
 from memlint.run import Run

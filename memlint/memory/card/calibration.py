@@ -12,24 +12,14 @@ from collections.abc import Iterable
 
 import memlint.atomic_files as files
 from memlint._record import NamedTuple
+from memlint.memory.card.measurements import FILE, Measurement, load
 from memlint.run import Run, stack_name
 
-FILE = ".memlint-measurements.json"
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
 MIN_MEASUREMENTS = 3  # measurements before an interval narrows
 _LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
 _SIZE = r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*"
 _UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
-
-
-class Measurement(NamedTuple):
-    """One run measured by the user. Bytes. `predicted` is memlint's figure for the same metric, uncalibrated."""
-
-    stack: str
-    metric: str  # max_allocated, max_reserved, nvidia-smi
-    measured: int
-    predicted: int
-    path: str = ""
 
 
 class MeasuredInterval(NamedTuple):
@@ -55,25 +45,6 @@ def stack_of(run: Run) -> str:
     torch = ".".join(str(part) for part in run.stack.torch[:2])
     kind = "full" if run.method.kind in ("full", "freeze") else "adapter"
     return f"{stack_name(run)} {run.parallelism.engine} {kind} on {gpu} with torch {torch}"
-
-
-def load(folder: str) -> tuple[Measurement, ...]:
-    """The measurements stored in `folder`; none where there is no file. Raises ValueError for a damaged one."""
-    path = os.path.join(folder, FILE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            rows = json.load(file)
-        return tuple(_measurement(row) for row in rows)
-    except FileNotFoundError:
-        return ()
-    except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a list of measurements ({error})") from error
-
-
-def _measurement(row: dict[str, object]) -> Measurement:
-    return Measurement(
-        str(row["stack"]), str(row["metric"]), int(str(row["measured"])), int(str(row["predicted"])), str(row["path"])
-    )
 
 
 def record(folder: str, measurement: Measurement) -> None:

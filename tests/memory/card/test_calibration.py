@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.memory.card import calibration
-from memlint.memory.card.calibration import Measurement
+from memlint.memory.card.measurements import FILE, Measurement, load
 from memlint.run import Run
 
 GIB = 1 << 30
@@ -35,16 +35,16 @@ def test_no_size(text: str) -> None:
 
 
 def test_recorded_measurements_come_back(tmp_path: Path) -> None:
-    assert calibration.load(str(tmp_path)) == ()
+    assert load(str(tmp_path)) == ()
     for one in measured(1.0, 1.1):
         calibration.record(str(tmp_path), one)
-    assert calibration.load(str(tmp_path)) == tuple(measured(1.0, 1.1))
+    assert load(str(tmp_path)) == tuple(measured(1.0, 1.1))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / calibration.FILE).write_text('[{"stack": 1}]')
+    (tmp_path / FILE).write_text('[{"stack": 1}]')
     with pytest.raises(ValueError, match="not a list of measurements"):
-        calibration.load(str(tmp_path))
+        load(str(tmp_path))
 
 
 def test_a_bad_measurement_is_refused(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_bad_measurement_is_refused(tmp_path: Path) -> None:
         calibration.record(str(tmp_path), Measurement("s", "top", 1, 1))
     with pytest.raises(ValueError, match="positive"):
         calibration.record(str(tmp_path), Measurement("s", "nvidia-smi", 0, 1))
-    assert calibration.load(str(tmp_path)) == ()
+    assert load(str(tmp_path)) == ()
 
 
 def test_a_few_measurements_narrow_the_interval() -> None:

@@ -1,0 +1,39 @@
+"""The user's own measurements, as they are stored beside the settings file."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from memlint._record import NamedTuple
+
+FILE = ".memlint-measurements.json"
+
+
+class Measurement(NamedTuple):
+    """One run measured by the user. Bytes. `predicted` is memlint's figure for the same metric, uncalibrated."""
+
+    stack: str
+    metric: str  # max_allocated, max_reserved, nvidia-smi
+    measured: int
+    predicted: int
+    path: str = ""
+
+
+def load(folder: str) -> tuple[Measurement, ...]:
+    """The measurements stored in `folder`; none where there is no file. Raises ValueError for a damaged one."""
+    path = os.path.join(folder, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)
+        return tuple(_measurement(row) for row in rows)
+    except FileNotFoundError:
+        return ()
+    except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a list of measurements ({error})") from error
+
+
+def _measurement(row: dict[str, object]) -> Measurement:
+    return Measurement(
+        str(row["stack"]), str(row["metric"]), int(str(row["measured"])), int(str(row["predicted"])), str(row["path"])
+    )
