@@ -29,7 +29,7 @@ VERBS = {
 DEFAULT = "check"
 # Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which
 # makes 60,000 objects that live to the end.
-GC_THRESHOLD = 50_000
+GC_THRESHOLD = 100_000
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as in `memlint ... | head`
 
 

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "memlint"
 
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
+    "_record_constructors": -3,
     "_record": -2,
     "_lazy": -1,
     "atomic_files": -1,
@@ -57,6 +58,7 @@ FORBIDDEN_AT_START = {
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
+    "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
     "commands.diff": ("lint",),
     "commands.fix": ("fixes.edits.second_opinion",),  # a second YAML parser, for files to be written
@@ -64,10 +66,12 @@ ON_DEMAND = {
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
+    "lint.merge_reports": ("lint.packed_reports",),  # many files
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
-    "ruleset.shipped": ("ruleset.sources",),  # rule files are read where the snapshot is not current: in checkouts
+    "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
+    "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
     "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
@@ -77,6 +81,7 @@ ON_DEMAND = {
     "repository.launch.index": ("repository.launch.parse", "repository.launch.files"),  # where a page names a config
     "report.text": ("report.overview",),  # for folders, and --statistics
     "source.load": ("source.json",),  # most configs are YAML
+    "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
     "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1
     "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
@@ -86,7 +91,7 @@ ON_DEMAND = {
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference"),
-        "memory.checkpoint_offload",
+        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),

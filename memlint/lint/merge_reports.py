@@ -8,12 +8,13 @@ from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding
-from memlint.lint.packed_reports import MANY, PackedSequence, as_sequence
 from memlint.lint.report_file import LintedFile
 from memlint.lint.suppress import today
 from memlint.report.model import FileReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
+
+MANY = 256  # from this many reports on, they are packed: few are kept as they are
 
 
 class MergedFiles(NamedTuple):
@@ -60,6 +61,8 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     """
     if number <= MANY:
         return _merge_at_once(reports)
+    from memlint.lint.packed_reports import PackedSequence  # many files
+
     order: dict[str, None] = {}
     shared: set[str] = set()  # files that share a finding's place with another
     packed = PackedSequence[FileReport]()
@@ -74,7 +77,16 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     return PackedSequence(_with_shared(packed, order, shared)) if shared else packed
 
 
-def _with_shared(packed: PackedSequence[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
+def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
+    """`reports` (about `number` of them) as a sequence that can be iterated more than once."""
+    if number <= MANY:
+        return tuple(reports)
+    from memlint.lint.packed_reports import PackedSequence  # many files
+
+    return PackedSequence(reports)
+
+
+def _with_shared(packed: Iterable[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
     merged = {report.path: report for report in _merge_at_once(item for item in packed if item.path in shared)}
     others = (report for report in packed if report.path not in shared)
     for path in order:

@@ -1,21 +1,19 @@
 """Stores the reports of very many files in little memory: pickled and compressed in blocks, unpacked block by block.
 
 A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects and less than 1 KiB
-packed, so that 100,000 files take no longer per file than 2,000 do. Few reports are stored as they are, and `pickle`
-is not imported for them.
+packed, so that 100,000 files take no longer per file than 2,000 do.
 """
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
-
-from memlint.report.model import FileReport
 
 Item = TypeVar("Item")
 
 BLOCK = 64
-MANY = 256  # from this many reports on, packing is worth it
 
 
 class PackedSequence(Sequence[Item], Generic[Item]):
@@ -56,15 +54,7 @@ class PackedSequence(Sequence[Item], Generic[Item]):
         return found[place]
 
 
-def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
-    """`reports` (about `number` of them) as a sequence that can be iterated more than once."""
-    return tuple(reports) if number <= MANY else PackedSequence(reports)
-
-
 def _packed(items: list[Item]) -> bytes | list[Item]:
-    import pickle
-    import zlib
-
     try:
         return zlib.compress(pickle.dumps(items, pickle.HIGHEST_PROTOCOL), 1)
     except (pickle.PicklingError, TypeError, AttributeError):  # a plug-in's findings may hold anything
@@ -72,8 +62,5 @@ def _packed(items: list[Item]) -> bytes | list[Item]:
 
 
 def _unpacked(block: bytes) -> list[Item]:
-    import pickle
-    import zlib
-
     found: list[Item] = pickle.loads(zlib.decompress(block))
     return found
