@@ -1,4 +1,4 @@
-"""Memory of a run that only generates: weights, key-value cache, prefill and decode."""
+"""Memory of a run that only generates: weights, KV cache, prefill and decode. All in bytes."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those that are freed while the loss runs),
     `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half precision),
     `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes` (one
-    layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`, `doubtful_logits_bytes`
+    layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`, `possible_logits_bytes`
     (as `whole_logits_bytes`, of logits that the highest figure alone builds).
     """
     table = values or constants()
@@ -122,7 +122,7 @@ def steady_state(
         reserved = allocated + int((reserved - allocated) * margins["slack_share"])
     least_allocated = details.get("allocated_low_bytes", allocated)
     uncertain = max(0, details.get("allocated_high_bytes", allocated) - allocated)
-    uncertain += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
+    uncertain += int(terms.get("kernel_logits", 0.0) * details.get("possible_logits_bytes", 0))
     return SteadyState(
         allocated,
         least_allocated,

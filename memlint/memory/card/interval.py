@@ -21,7 +21,7 @@ def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
-        return unsloth.ends(run, units, state, found)
+        return unsloth.peak_interval(run, units, state, found)
     if run.model.quantization.experts_on_load:  # a checkpoint that holds them as one stack loads without a second copy
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
     if run.checkpointing.mlp_tiles:

@@ -29,7 +29,7 @@ _SOFT_CAPPED = AttentionTraits(sdpa=Releases((4, 46), (5, 21)))
 GEMMA2 = Family(
     model_types=("gemma2",),
     attention=_SOFT_CAPPED,
-    liger=LigerTraits(supported=True, layers="beside"),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
     unsloth=UnslothTraits(
         not_modelled="whether Gemma 2's soft-capped attention is fused depends on what is installed beside Unsloth"
     ),
@@ -40,7 +40,7 @@ GEMMA3_TEXT = Family(
     model_types=("gemma3_text",),
     classes=("Gemma3Decoder",),
     rotary=RotaryTraits(apart_for_windows=True),
-    liger=LigerTraits(supported=True, layers="beside"),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
 )
 # The loss takes the masked tokens of fp32 logits, a copy (models/gemma3/modeling_gemma3.py:1343-1350, v4.51.3).
 SHIELDGEMMA2 = Family(

@@ -11,7 +11,7 @@ OLMO2 = OLMO._replace(
     model_types=("olmo2", "olmo3"),
     classes=("Olmo2", "Olmo3"),
     norm=NormTraits(scales_in_fp32=True, after_blocks=True),
-    liger=LigerTraits(supported=True, layers="beside"),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
 )
 OLMOE = OLMO._replace(
     model_types=("olmoe",), classes=("Olmoe",), experts=ExpertTraits(linears_in_4=True, peft_moves=_MOVES)

@@ -80,7 +80,7 @@ def _output(context: LayerContext, part: str, extent: str, x: Value) -> Value:
     """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
     found = context.tape.new(extent, x.width)
     context.tape.spike(*_whole(context, part, x.width))
-    added = ((extent, x.width),) if context.kernels.adds_adapter_apart else ()
+    added = ((extent, x.width),) if context.kernels.adapter_output_is_separate else ()
     context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width), *added)
     return found
 
@@ -117,7 +117,7 @@ def _record(
         outputs,
         inputs,
         (*inputs, *kept, *casts),
-        (*remade, *ranks, *whole, *(added if context.kernels.adds_adapter_apart else ())),
+        (*remade, *ranks, *whole, *(added if context.kernels.adapter_output_is_separate else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
         after_temporaries=late,
     )

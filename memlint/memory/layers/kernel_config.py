@@ -24,7 +24,7 @@ class KernelConfig(NamedTuple):
     bfloat16: bool = True
     liger: bool = False  # norms and rotary embedding are kernels, Liger's or Unsloth's
     experts: str = "grouped_mm"  # grouped_mm, copied (one by one out of their stack), loop (linears)
-    unpacked_width: int = (
+    dequantized_width: int = (
         0  # bytes of an element of stacked experts that are unpacked to run; 0 where they are not packed
     )
     delta_rule: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
@@ -33,7 +33,9 @@ class KernelConfig(NamedTuple):
     norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
     softmax_keeps_dtype: bool = False  # eager attention's softmax names no dtype, in this release
     gated_kernel: bool = True  # with `liger`: the product in a gated MLP is a kernel as well
-    adds_adapter_apart: bool = False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
+    adapter_output_is_separate: bool = (
+        False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
+    )
     expands_kv_heads: bool = (
         False  # fused attention reads keys and values copied to all heads (Unsloth through xformers)
     )

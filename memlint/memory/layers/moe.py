@@ -180,7 +180,7 @@ def _product(context: LayerContext, x: Value, weight: Parameter | None, extent: 
     """`held`: stacks that experts unpacked, which stay until they are done; or the whole weight that the code has in a
     name until it gives that to another (`selected_weights`)."""
     given = weight or Parameter("w:experts", x.width)
-    if given.quantized and context.kernels.unpacked_width:
+    if given.quantized and context.kernels.dequantized_width:
         return _unpacked(context, x, given, extent, held)
     if context.kernels.experts != "copied" or given.adapted:
         return grouped(context.tape, x, weight, extent, held)
@@ -191,7 +191,7 @@ def _unpacked(context: LayerContext, x: Value, packed: Parameter, extent: str, h
     """All experts of a packed stack, unpacked where the parameter is read and cached until the experts are done; the
     product saves them for its input's gradient (bitsandbytes 0.50.2 nn/parametrize.py:40 and 133, axolotl 0.19.0
     monkeypatch/moe_quant.py:24). 8 bits are multiplied twice, into fp32 (bitsandbytes 0.50.2 _ops.py:121)."""
-    tape, width = context.tape, context.kernels.unpacked_width
+    tape, width = context.tape, context.kernels.dequantized_width
     if packed.width:
         tape.spike((packed.extent, width), (packed.extent, width))
     stack = tape.new(packed.extent, width)

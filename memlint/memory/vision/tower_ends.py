@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Tower
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.families.traits import PatchPath, TowerTraits
-from memlint.memory.parameter_roles import Linear, extents, keys, roles
+from memlint.memory.parameter_roles import Linear, extents, part_names, roles
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, UnitState
@@ -122,7 +122,7 @@ def _last_norm(after_layers: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _product_extents(tensors: tuple[Tensor, ...], rows: int) -> dict[str, int]:
-    named = zip(keys(tensors), tensors, strict=True)
+    named = zip(part_names(tensors), tensors, strict=True)
     outputs = {f"out:{key}": rows * _outputs(t) for key, t in named if t.kind == "linear"}
     return {**extents(tensors, rows), **outputs}
 
