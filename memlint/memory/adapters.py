@@ -22,7 +22,7 @@ def with_stacked_experts(run: Run) -> Method:
     """The method as PEFT applies it where experts are stacked: target modules that name an expert projection become
     target parameters (peft 0.21.2 utils/transformers_weight_conversion.py:333)."""
     method, architecture = run.method, run.model.architecture
-    expert_names = families.of(architecture).experts.peft_moves
+    expert_names = families.of(architecture).experts.peft_stacked_targets
     holds_linears = () < run.stack.transformers < (5,) or () < run.stack.peft < (0, 19)
     if not expert_names or method.kind not in LORA_KINDS or holds_linears:
         return method

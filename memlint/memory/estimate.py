@@ -113,7 +113,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
-        details["possible_logits_bytes"] = unsloth.possible_logits(step)
+        details["doubtful_logits_bytes"] = unsloth.possible_logits(step)
     offloaded = _offloaded_checkpoints(step, units) if run.checkpointing.offload else 0
     return with_card_figures(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
@@ -182,12 +182,12 @@ def _bounds(
     run: Run, placed: PlacedModel, state: ModelState, frozen: tuple[FrozenModel, ...], found: tuple[Phase, ...]
 ) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, among the runs that the file may describe."""
-    low, high = interval.of_features(run, placed.computed, state, found)
+    low, high = interval.peak_interval(run, placed.computed, state, found)
     if not run.model.architecture.towers:
         return low, high
     import memlint.memory.vision.towers as towers
 
-    high = max(high, interval.with_images(run, placed.computed, state, found))
+    high = max(high, interval.peak_with_images(run, placed.computed, state, found))
     without_images = interval.without_images(run)
     if without_images is None or not towers.trains(placed.units):
         return low, high

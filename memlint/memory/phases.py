@@ -22,7 +22,7 @@ def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: Model
     """The same phases when every token belongs to an image, which a vision tower with gradients encodes first."""
     import memlint.memory.vision.towers as towers
 
-    images = towers.image_part(step, units, state)
+    images = towers.image_segments(step, units, state)
     embedding, *rest = segments(step, units, state, input_requires_grad=True)
     peaks = walk([embedding, *images.segments, *rest], _masks_until_loss(step) + images.outputs)
     return _phases(state, peaks, inputs_bytes(step) + images.inputs)
@@ -54,7 +54,7 @@ def _rotary_tables(step: TrainingStep) -> int:
     """How many pairs of cosine and sine tables a step holds. Gemma 3 has one more for layers with a sliding window
     (transformers 5.23 models/gemma3/modeling_gemma3.py:549)."""
     kinds = step.architecture.layer_types
-    if not families.of_layer(kinds[0].class_name).rotary.apart_for_windows:
+    if not families.of_layer(kinds[0].class_name).rotary.separate_for_windows:
         return 1
     return len({kind.attention.sliding_window > 0 for kind in kinds})
 

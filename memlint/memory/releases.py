@@ -60,7 +60,7 @@ def _last_transformers_change(run: Run) -> Version | None:
 
 def _last_change(architecture: Architecture | Unknown) -> Version | None:
     family = families.of(architecture)
-    if not isinstance(architecture, Architecture) or family.experts.peft_moves:
+    if not isinstance(architecture, Architecture) or family.experts.peft_stacked_targets:
         return None
     layers = architecture.layer_types
     plain = all(
