@@ -16,11 +16,11 @@ _BITSANDBYTES = {
     "paged_adamw": (32, True),
 }
 KNOWN = ("adamw_torch", "adamw_torch_fused", "sgd", "adagrad", "rmsprop", "adafactor", *_BITSANDBYTES)
-_PAGED_FROM, _SMALLEST, _BLOCK = 100_000, 4096, 256  # bitsandbytes 0.50.2 optim/optimizer.py:383, :414, :521
+_MIN_PAGED_SIZE, _MIN_8BIT_SIZE, _BLOCK = 100_000, 4096, 256  # bitsandbytes 0.50.2 optim/optimizer.py:383, :414, :521
 
 
 class BlockwiseAdamW(torch.optim.Optimizer):  # type: ignore[misc]
-    """Stands for bitsandbytes' AdamW: its states (optim/optimizer.py, Optimizer2State.init_state); the step is one
+    """A stand-in for bitsandbytes' AdamW: its states (optim/optimizer.py, Optimizer2State.init_state); the step is one
     kernel without temporaries. Parameters in `wide` keep 32 bits. Paged states are on the host."""
 
     def __init__(self, parameters: Any, bits: int, paged: bool, wide: frozenset[int]) -> None:
@@ -34,15 +34,15 @@ class BlockwiseAdamW(torch.optim.Optimizer):  # type: ignore[misc]
                     self.state[parameter] = self._states(parameter)
 
     def _states(self, parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
-        eight = self.bits == 8 and parameter.numel() >= _SMALLEST and id(parameter) not in self.wide
-        dtype = torch.uint8 if eight else torch.float32
-        made = {}
+        is_8bit = self.bits == 8 and parameter.numel() >= _MIN_8BIT_SIZE and id(parameter) not in self.wide
+        dtype = torch.uint8 if is_8bit else torch.float32
+        tensors = {}
         for name in ("state1", "state2"):
-            if not self.paged or parameter.numel() < _PAGED_FROM:
-                made[name] = torch.zeros_like(parameter, dtype=dtype)
-            if eight:
-                made[f"absmax_{name}"] = torch.zeros(-(-parameter.numel() // _BLOCK))
-        return made
+            if not self.paged or parameter.numel() < _MIN_PAGED_SIZE:
+                tensors[name] = torch.zeros_like(parameter, dtype=dtype)
+            if is_8bit:
+                tensors[f"absmax_{name}"] = torch.zeros(-(-parameter.numel() // _BLOCK))
+        return tensors
 
 
 def create(

@@ -57,7 +57,7 @@ class StepSettings(NamedTuple):
     outputs_to_fp32: bool = True
     checkpointing: str = "reentrant"
     offloads_checkpoints: bool = False  # what checkpointing keeps of a layer waits in host memory
-    checkpoints_trained_alone: bool = False  # LLaMA-Factory: layers without trainable parameters run plainly
+    checkpoints_trainable_layers_only: bool = False  # LLaMA-Factory: layers without trainable parameters run plainly
     optimizer: str = "adamw_torch_fused"
     momentum: float = 0.0
     max_grad_norm: float = 1.0
@@ -76,7 +76,7 @@ class StepSettings(NamedTuple):
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
     stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
     fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
-    apart: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
+    embeddings_dtype: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
     wide_embeddings: bool = True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
     liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
 
@@ -128,11 +128,11 @@ def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings)
     if settings.trained == "lora":
         assert settings.adapter is not None
         model = build.add_adapter(model, build.excluding(model, settings.adapter, settings.frozen_modules))
-        quantized.as_peft_wraps_it(model)
+        quantized.match_peft_behaviour(model)
         fused_adapters.patch(model, settings.fused_adapters)
     build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
-    if settings.apart:
-        build.cast_apart(model, build.DTYPES[settings.apart])
+    if settings.embeddings_dtype:
+        build.cast_embeddings_and_norms(model, build.DTYPES[settings.embeddings_dtype])
     return model
 
 
@@ -200,7 +200,7 @@ def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]
 
 def _checkpoint(model: Any, settings: StepSettings, tracker: Tracker) -> None:
     kind = checkpoints.Kind(
-        settings.checkpointing == "reentrant", settings.offloads_checkpoints, settings.checkpoints_trained_alone
+        settings.checkpointing == "reentrant", settings.offloads_checkpoints, settings.checkpoints_trainable_layers_only
     )
     checkpoints.enable(model, kind, tracker)
 
@@ -259,10 +259,10 @@ def _forward(model: Any, dtype: torch.dtype | None, settings: StepSettings) -> C
 
 
 def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedStep:
-    best = replay.highest(tracker)
+    best = replay.phase_peaks(tracker)
     phases = {name: best[name] for name in ("forward", "backward", "optimizer_step") if name in best}
     peak_phase = max(phases, key=lambda name: phases[name][1])
-    live = tuple((name, replay.grouped(replay.alive(tracker, at))) for name, (at, _) in phases.items())
+    live = tuple((name, replay.grouped(replay.live_allocations(tracker, at))) for name, (at, _) in phases.items())
     return SimulatedStep(
         parameters=figures.parameters,
         trainable_parameters=figures.trainable,
@@ -274,7 +274,7 @@ def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedSte
         optimizer_step=phases.get("optimizer_step", (0, 0))[1],
         peak=phases[peak_phase][1],
         peak_phase=peak_phase,
-        live_at_end_forward=replay.grouped(replay.alive(tracker, figures.end_forward_position)),
+        live_at_end_forward=replay.grouped(replay.live_allocations(tracker, figures.end_forward_position)),
         live_at_peak=dict(live)[peak_phase],
         live_by_phase=live,
         events=tuple(tracker.events),
