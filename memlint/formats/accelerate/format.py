@@ -45,5 +45,5 @@ def parse(document: Document, context: Context) -> Parsed:
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """A launch file makes no run of its own, so there is nothing to change through it."""
+    """A launch file has no run of its own, so that nothing is changed through it."""
     return None

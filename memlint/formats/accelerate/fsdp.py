@@ -13,7 +13,7 @@ from memlint.run import Origin
 
 
 class FsdpOptions(SectionKeys):
-    """FSDP options with or without the `fsdp_` prefix, and the defaults (without it) of whoever reads them."""
+    """FSDP options with or without the `fsdp_` prefix, and their reader's defaults (without it)."""
 
     __slots__ = ("defaults",)
 
@@ -70,7 +70,7 @@ def said_by_words(words: Sequence[str]) -> dict[str, Any]:
 
 
 def apply_fsdp(fields: Fields, options: FsdpOptions, origin: Origin) -> None:
-    """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin` is where FSDP is asked for."""
+    """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin`: where FSDP is turned on."""
     fields.put("parallelism.engine", "fsdp", origin)
     OPTIONS.read(fields, options, options)
     _precision(fields, options.version())

@@ -620,7 +620,7 @@ PARALLEL = (
 
 
 def _uncounted(name: str, reason: str, default: bool | None = None) -> Key:
-    """A key that turns on what no figure covers."""
+    """A key that turns on a feature whose memory is not modelled."""
     about = f"{reason[0].upper()}{reason[1:]}. Its memory has not been counted: memlint gives no figure with it."
     return Key(
         name, "any", "stack.unmodelled", default=default, read=unmodelled(name, reason), read_only=True, about=about

@@ -30,7 +30,7 @@ def apply_stack(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def batch_size(key: str) -> Read:
-    """A reader that says what is no size, by the file's name for it. TrainingArguments read what is one."""
+    """A reader that reports a value that is no size under its key. TrainingArguments read valid ones."""
 
     def read(fields: Fields, config: AxolotlConfig) -> None:
         value = config.own.integer(key)
@@ -43,13 +43,13 @@ def batch_size(key: str) -> Read:
 
 
 def write_accumulation(change: FieldChange) -> Written | None:
-    """Not where the older `batch_size` says it."""
+    """No edit where the older `batch_size` decides."""
     wanted = as_int(change.value) or 0
     return {"gradient_accumulation_steps": wanted} if wanted > 0 and not change.section.get("batch_size") else None
 
 
 def _stage(config: AxolotlConfig) -> tuple[str, str]:
-    """The stage, and the key that says so."""
+    """The stage, and the key that sets it."""
     if config.own.flag("reward_model"):
         return "rm", "reward_model"
     if config.rl:
@@ -88,7 +88,7 @@ def _has_penalty(config: AxolotlConfig) -> bool:
 
 
 def write_reference(change: FieldChange) -> Written | None:
-    """New adapters bring their reference: they are switched off for it (core/builders/rl.py:289)."""
+    """With new adapters the base model is the reference: they are switched off for it (core/builders/rl.py:289)."""
     return {} if change.changes.get("method.kind") == "lora" else None
 
 
@@ -103,7 +103,7 @@ def reads_rows(config: AxolotlConfig) -> bool:
 
 
 def read_padding(fields: Fields, config: AxolotlConfig) -> None:
-    """Packed rows and padded ones are as long as `sequence_len`, others at most."""
+    """Packed and padded rows have exactly `sequence_len` tokens, other rows at most."""
     packed = config.own.flag("sample_packing")
     padded = as_bool(config.own.get("pad_to_sequence_len"))
     if padded is None and fields.get("method.stage") == "rm":  # validation.py:243, hint_reward_model_pad
@@ -113,7 +113,7 @@ def read_padding(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_generation(fields: Fields, config: AxolotlConfig) -> None:
-    """core/trainers/grpo/__init__.py: prompts are not cut."""
+    """core/trainers/grpo/__init__.py: prompts are not truncated."""
     trl = config.below("trl")
     origin = config.own.origin("trl")
     completion = as_int(trl.get("max_completion_length")) or (512 if config.versions["trl"] >= (1,) else 256)
@@ -189,7 +189,7 @@ def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def write_checkpointing(change: FieldChange) -> Written | None:
-    """Not where other keys need it as it is, nor for MPT (validation.py:1569)."""
+    """No edit where other keys need it, nor for MPT (validation.py:1569)."""
     bound = any(change.section.get(key) for key in ("activation_offloading", "selective_checkpointing"))
     refused = families.NAMED_WITHOUT_CHECKPOINTING in str(change.section.get("base_model")).lower()
     if change.value not in ("full", "none") or bound or refused:
@@ -233,7 +233,7 @@ def write_evaluation(change: FieldChange) -> Written | None:
 
 
 def read_evaluation_batch(fields: Fields, config: AxolotlConfig) -> None:
-    """A batch as in training unless the file says one."""
+    """The batch size of evaluation: as in training unless the file sets one."""
     key = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
     config.put(fields, "evaluation.batch_size", key, fields.get("evaluation.batch_size"))
 
