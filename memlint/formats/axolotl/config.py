@@ -52,11 +52,11 @@ class AxolotlConfig(NamedTuple):
         value = self.own.get(key)
         return value.strip() if isinstance(value, str) else ""
 
-    def whole(self, key: str, default: int = 0) -> int:
+    def integer(self, key: str, default: int = 0) -> int:
         value = self.own.integer(key)
         return default if value is None else value
 
-    def below(self, key: str) -> Mapping[str, Any]:
+    def mapping(self, key: str) -> Mapping[str, Any]:
         value = self.own.get(key)
         return value if isinstance(value, dict) else {}
 

@@ -38,7 +38,7 @@ def read_method(fields: Fields, config: AxolotlConfig) -> None:
 
 def read_rank(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_r`. Axolotl has no default for it."""
-    config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
+    config.put(fields, "method.rank", "lora_r", config.integer("lora_r"))
     if not config.own.written("lora_r") and "lora_r" not in config.placeholders:
         named = config.own.get("lora_model_dir")
         reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
@@ -55,7 +55,7 @@ def read_layers(fields: Fields, config: AxolotlConfig) -> None:
 
 def read_rank_pattern(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_rank_pattern`: ranks of single modules."""
-    pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
+    pattern = tuple((name, rank) for name, rank in config.mapping("lora_rank_pattern").items() if isinstance(rank, int))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
 

@@ -90,7 +90,7 @@ def _upcasts_rest(config: AxolotlConfig) -> bool:
         fsdp.FsdpOptions(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading")
     )
     sharded = uses_fsdp(config) and (config.adapter == "qlora" or loads_on_host)
-    without = packs_experts(config) or bool(config.below("peft").get("loftq_config"))
+    without = packs_experts(config) or bool(config.mapping("peft").get("loftq_config"))
     return config.adapter in ADAPTERS and config.quantizes and not (sharded or without)
 
 
@@ -129,7 +129,7 @@ def _quantization(config: AxolotlConfig) -> tuple[Quantization, Origin]:
         )
         return found, Origin("catalog", detail=f"the checkpoint is stored as {method}")
     if config.adapter == "qlora" and config.own.flag("load_in_4bit"):
-        more = config.below("bnb_config_kwargs")
+        more = config.mapping("bnb_config_kwargs")
         double = as_bool(more.get("bnb_4bit_use_double_quant"))
         kind = more.get("bnb_4bit_quant_type")
         found = Quantization("bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16")
@@ -148,7 +148,7 @@ def _with_module_rules(found: Quantization, config: AxolotlConfig) -> Quantizati
 
 def _skipped(config: AxolotlConfig, bits: float) -> tuple[str, ...]:
     """Modules that are not quantised (loaders/model.py:782-814, _set_quantization_config)."""
-    skipped = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
+    skipped = config.mapping("bnb_config_kwargs").get("llm_int8_skip_modules")
     if bits == 4 and isinstance(skipped, list):
         return tuple(str(name) for name in skipped[:_MOST_SKIPPED])
     own = families.NOT_QUANTIZED.get(config.family)
@@ -165,7 +165,7 @@ def _has_linear_experts(config: AxolotlConfig) -> bool:
 
 def dequantizes(config: AxolotlConfig) -> bool:
     """`model_quantization_config_kwargs: {dequantize: true}` dequantises a quantised checkpoint on load."""
-    return bool(as_bool(config.below("model_quantization_config_kwargs").get("dequantize")))
+    return bool(as_bool(config.mapping("model_quantization_config_kwargs").get("dequantize")))
 
 
 def _requested_attention(config: AxolotlConfig) -> tuple[str, str]:
@@ -207,7 +207,7 @@ def write_attention(change: FieldChange) -> Written | None:
 
 def fsdp_version(config: AxolotlConfig) -> int:
     """FSDP 1 unless a key says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config)."""
-    options = config.below("fsdp_config")
+    options = config.mapping("fsdp_config")
     for value in (config.own.get("fsdp_version"), options.get("fsdp_version"), options.get("version")):
         if str(value) in ("1", "2"):
             return int(str(value))

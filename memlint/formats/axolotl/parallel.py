@@ -192,7 +192,7 @@ def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
     words = as_words(config.own.get("fsdp"))
     defaults: dict[str, Any] = {**fsdp.TRAINER_DEFAULTS, "version": fsdp_version(config)}
-    defaults |= fsdp.said_by_words(words)
+    defaults |= fsdp.options_in_words(words)
     section = config.section.below("fsdp_config")
     key = "fsdp_config" if section.value else "fsdp"
     known = section._replace(value=_known_options(config, section))

@@ -82,7 +82,7 @@ def _has_penalty(config: AxolotlConfig) -> bool:
     """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
     if config.rl not in ("grpo", "gdpo"):
         return True
-    written = config.below("trl").get("beta")
+    written = config.mapping("trl").get("beta")
     beta = as_number(config.own.get("rl_beta") if written is None else written)
     return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
@@ -114,7 +114,7 @@ def read_padding(fields: Fields, config: AxolotlConfig) -> None:
 
 def read_generation(fields: Fields, config: AxolotlConfig) -> None:
     """core/trainers/grpo/__init__.py: prompts are not truncated."""
-    trl = config.below("trl")
+    trl = config.mapping("trl")
     origin = config.own.origin("trl")
     completion = as_int(trl.get("max_completion_length")) or (512 if config.versions["trl"] >= (1,) else 256)
     fields.put("sequence.max_new_tokens", completion, origin)
@@ -125,7 +125,7 @@ def read_generation(fields: Fields, config: AxolotlConfig) -> None:
         return
     colocated = trl.get("vllm_mode") == "colocate"
     fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin)
-    share = as_number(config.below("vllm").get("gpu_memory_utilization"))
+    share = as_number(config.mapping("vllm").get("gpu_memory_utilization"))
     if colocated and not as_bool(trl.get("vllm_enable_sleep_mode")):
         fields.put("method.generator_share", float(share or 0.9), config.own.origin("vllm"))
 
@@ -145,7 +145,7 @@ def read_checkpointing(fields: Fields, config: AxolotlConfig) -> None:
     word = config.own.word(key)
     on = config.own.flag(key) or word in _OFFLOADING
     config.put(fields, "checkpointing.mode", key, "full" if on else "none")
-    kwargs = config.below("gradient_checkpointing_kwargs")
+    kwargs = config.mapping("gradient_checkpointing_kwargs")
     option = as_bool(kwargs.get("use_reentrant"))
     where = config.own.origin("gradient_checkpointing_kwargs" if option is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
@@ -166,7 +166,7 @@ def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
     wide = getattr(config.architecture, "hidden_size", 0)
     if not (isinstance(length, int) and isinstance(micro, int) and wide):
         return
-    tiles = config.whole("tiled_mlp_num_shards") or -(-length * micro // min(wide, _TILE))
+    tiles = config.integer("tiled_mlp_num_shards") or -(-length * micro // min(wide, _TILE))
     config.put(fields, "checkpointing.mlp_tiles", "tiled_mlp", tiles)
 
 
@@ -180,7 +180,7 @@ def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
     if fields.get("checkpointing.mode") != "full" or not (asked or word in _OFFLOADING):
         return
     config.put(fields, "checkpointing.offload", key, True)
-    reentrant = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
+    reentrant = as_bool(config.mapping("gradient_checkpointing_kwargs").get("use_reentrant"))
     wrapped = not config.adapter and asked != "hidden_states" and config.release >= _OFFLOADS_BY_HOOKS
     if wrapped or (
         asked == "hidden_states" and reentrant is None
