@@ -8,7 +8,7 @@ a release does depends on other packages and on free memory. So the answer is an
   that Axolotl's came from), norms and rotary embedding are kernels (kernels/rms_layernorm.py, rope_embedding.py).
   Releases before 2026 run PEFT's code where adapters have dropout (2025.9.11 models/llama.py:2821), xformers copies
   keys and values to all heads (:525-532), and Gemma's norms make a gradient of their own (rms_layernorm.py:187);
-- checkpoints: inputs of recomputed layers wait in pinned host memory where a script asks for it, as LLaMA-Factory does
+- checkpoints: inputs of recomputed layers are kept in pinned host memory where a script says so, as LLaMA-Factory does
   (`use_gradient_checkpointing="unsloth"`; zoo gradient_checkpointing.py, UnslothCheckpointFunction);
 - loss: the cross entropy runs over logits that exist and writes their gradient over them (2024.8 models/llama.py:904,
   cut cross entropy where it is installed from 2024.11.8 on, on Ampere and later), from 2025.8 on in compiled chunks

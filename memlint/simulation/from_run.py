@@ -63,7 +63,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         fused_adapters=run.method.fused_adapters,
         embeddings_dtype=run.precision.embeddings_dtype,
         stage=_stage(run),
-        wide_embeddings=not () < run.stack.transformers < (4, 52),
+        embeddings_in_32_bits=not () < run.stack.transformers < (4, 52),
     )
 
 

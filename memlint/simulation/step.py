@@ -39,7 +39,7 @@ LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
 
 
 class StepSettings(NamedTuple):
-    """A step to simulate, in the simulator's own plain terms.
+    """A step to simulate. Plain values, without `Run`.
 
     `frozen`, `trainable`, `adapter_dtype`: dtypes of parameters. `autocast`: its dtype, "" for none.
     `trained`: full, lora, freeze. `checkpointing`: none, reentrant, non_reentrant.
@@ -56,8 +56,8 @@ class StepSettings(NamedTuple):
     autocast: str = "bfloat16"
     outputs_to_fp32: bool = True
     checkpointing: str = "reentrant"
-    offloads_checkpoints: bool = False  # what checkpointing keeps of a layer waits in host memory
-    checkpoints_trainable_layers_only: bool = False  # LLaMA-Factory: layers without trainable parameters run plainly
+    offloads_checkpoints: bool = False  # the inputs of checkpointed layers are kept in host memory
+    checkpoints_trainable_layers_only: bool = False  # LLaMA-Factory: no checkpointing of frozen layers
     optimizer: str = "adamw_torch_fused"
     momentum: float = 0.0
     max_grad_norm: float = 1.0
@@ -66,23 +66,25 @@ class StepSettings(NamedTuple):
     kernel_temporaries: bool = True
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
-    quantized_experts: bool = False  # stacked experts too, as Axolotl packs them while they load
+    quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
     loss: str = "plain"  # plain, liger, chunked, or a key of LOSSES: upcast is transformers' before 4.49
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
-    upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
+    upcast_head: bool = False  # transformers before 4.46: float32 logits replace those in half precision at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
     stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
     fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
     embeddings_dtype: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
-    wide_embeddings: bool = True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
-    liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
+    embeddings_in_32_bits: bool = (
+        True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
+    )
+    liger: str = ""  # layers with Liger's kernels: in_place, or out_of_place (norms allocate their gradient)
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: StepSettings) -> SimulatedStep:
-    """Simulates the steady step of a causal language model; needs no memory for its data."""
+    """Simulates the steady step of a model. Tensors are fake: they take no memory."""
     started = time.perf_counter()
     attention_functions.register()
     attention_functions.FlashCore.temporaries = settings.kernel_temporaries
@@ -172,8 +174,12 @@ def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Fi
 
 
 def _embeddings(model: Any, settings: StepSettings) -> frozenset[int]:
-    """The parameters that the Trainer tells 8-bit optimizers to leave in 32 bits: embeddings'."""
-    told = (module for module in model.modules() if settings.wide_embeddings and isinstance(module, torch.nn.Embedding))
+    """Ids of the embeddings, whose states the Trainer has 8-bit optimizers keep in 32 bits."""
+    told = (
+        module
+        for module in model.modules()
+        if settings.embeddings_in_32_bits and isinstance(module, torch.nn.Embedding)
+    )
     return frozenset(id(module.weight) for module in told)
 
 

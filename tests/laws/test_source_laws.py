@@ -122,7 +122,7 @@ def test_the_text_of_a_scalar_reads_as_that_scalar(value: object, flow: bool | N
 @example("a: &x {1e5: 1}\nb: {<<: *x}\n", "yaml11", "omegaconf")
 @example("a: 2024-13-01\n", "yaml11", "omegaconf")
 @example("a: 1e5\nb: 010\n", "omegaconf", "yaml11")
-def test_redialect_equals_load(text: str, first: str, second: str) -> None:
+def test_in_dialect_equals_load(text: str, first: str, second: str) -> None:
     data = text.encode()
     for before, expected in zip(documents(data, dialect=first), documents(data, dialect=second)):
         after = in_dialect(before, second)

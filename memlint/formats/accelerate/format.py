@@ -19,7 +19,7 @@ from memlint.formats.hardware import apply_hardware
 from memlint.run import Run
 from memlint.source.document import Document
 
-# `parse`, `edits`, ... are the format's; the rest is for formats that such a file stands beside.
+# `parse`, `edits`, ... are the format's; the rest is for formats whose runs such a file launches.
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 __all__ += ["accelerate_issues", "apply_accelerate", "apply_world", "mixed_precision"]
 

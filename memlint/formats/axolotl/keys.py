@@ -1,7 +1,7 @@
 """The keys of an Axolotl file that bear on memory: how each is read, written back, defaulted and described.
 
 Defaults and types are those of axolotl 0.19.0, utils/schemas/. What Axolotl hands to transformers' TrainingArguments
-(core/builders/{base,causal}.py) is in `passes`. A key whose meaning hangs on others has its functions in model.py,
+(core/builders/{base,causal}.py) is in `passes`. A key whose meaning depends on others has its functions in model.py,
 method.py, training.py, loss.py, parallel.py or unmodelled.py, reader and writer side by side.
 """
 

@@ -189,7 +189,7 @@ def _in_place_of_tokens(
     Its CUDA kernel counts the mask's ones in int64 beside a contiguous mask; its backward selects by mask, which lists
     three int64 coordinates of every chosen element (torch 2.13 aten/src/ATen/native/cuda/IndexKernel.cpp,
     masked_scatter__cuda and masked_select_cuda; FunctionsManual.cpp, masked_scatter_backward). The gradients of
-    features that later layers read (`deep`) wait for the tower's backward as well.
+    features that later layers read (`deep`) stay alive until the tower's backward as well.
     """
     embeds = tape.new("embeds", shape.embeds, shape.embeds_require_grad)
     found = tape.new("embeds", shape.embeds)

@@ -63,8 +63,8 @@ def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: ParameterGro
 def _kept_after_backward(run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup) -> int:
     """Bytes that a unit's backward leaves, or frees where negative.
 
-    It leaves the unit's reduced gradients. Gradients of the root's parameters wait for the embedding's, which comes
-    last. Without resharding after the forward, the unit's parameters are freed now.
+    It leaves the unit's reduced gradients. Gradients of the root's parameters stay until the embedding's arrives,
+    which is last. Without resharding after the forward, the unit's parameters are freed now.
     """
     kept = plan.element * rest.trainable
     for group in groups:
