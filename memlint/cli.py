@@ -21,6 +21,7 @@ VERBS = {
     "diff": ("diff", "what a branch changes: peaks, findings and verdicts before and after"),
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
+    "cards": ("cards", "the cards and cloud machines that --gpu takes"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),

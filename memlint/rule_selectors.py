@@ -1,4 +1,5 @@
-"""Selectors of rules: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`), or `all`."""
+"""Selectors of rules: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`), or `all`; in any
+case."""
 
 from __future__ import annotations
 
@@ -6,22 +7,25 @@ import re
 from collections.abc import Iterable
 
 ITSELF = 9  # the rank of a rule's own id or name
-_SHAPE = r"all|ALL|[A-Z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?"
+_SHAPE = r"all|[a-z]{3}[0-9]{0,3}|[a-z0-9]+(?:/(?:\*|[a-z0-9]+(?:-[a-z0-9]+)*)?)?"
 
 
 def is_selector(text: str) -> bool:
-    return re.fullmatch(_SHAPE, text) is not None
+    return re.fullmatch(_SHAPE, text.lower()) is not None
 
 
 def rank(selector: str, rule: str, name: str) -> int:
     """How specifically `selector` covers the rule: 0 not at all, 1 by `all`, 2 and more by family, 9 exactly."""
-    if selector in (rule, name):
+    word = selector.lower()
+    if word in (rule.lower(), name):
         return ITSELF
-    if selector in ("all", "ALL"):
+    if word == "all":
         return 1
-    if selector.isupper() and rule.startswith(selector):
-        return len(selector)
-    return 2 if selector.removesuffix("*").removesuffix("/") == name.partition("/")[0] else 0
+    if word == name.partition("/")[0]:
+        return 2
+    if word[:3] == rule[:3].lower() and (not word[3:] or word[3:].isdecimal()) and rule.lower().startswith(word):
+        return len(word)
+    return 2 if word.removesuffix("*").removesuffix("/") == name.partition("/")[0] else 0
 
 
 def covers(selector: str, rule: str, name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from memlint import __version__
 from memlint.commands import options
 from memlint.commands.output import to_file, write
+from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.lint.linter import Linter
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
@@ -43,6 +44,9 @@ def run(program: str, arguments: list[str]) -> int:
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
     )
     write(report, pairs, given.colour, files)
+    unmatched = _without_config(given.paths, report.files) if given.strict_files else []
+    if unmatched:
+        raise UsageError(f"{', '.join(unmatched)}: no config that memlint knows")
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
 
 
@@ -75,7 +79,7 @@ def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequenc
 def _rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
     from memlint.lint.rule_facts import rule_facts
 
-    return rule_facts(linter.rules)
+    return rule_facts(linter.rules, linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).rules_dirs)
 
 
 def _parser(program: str) -> options.Parser:
@@ -89,11 +93,19 @@ def _parser(program: str) -> options.Parser:
     options.add_output(parser)
     options.add_exit(parser)
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
+    parser.add_argument("--strict-files", action="store_true", help="exit 2 for a PATH without a config that is known")
     parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
     parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")
     parser.add_argument("--write-baseline", action="store_true", help="accept every finding there is now, and stop")
     return parser
+
+
+def _without_config(paths: Sequence[str], reports: Sequence[FileReport]) -> list[str]:
+    """The named paths that are no recognised config and hold none."""
+    files = [os.path.abspath(file.path) for file in reports if file.format]
+    roots = {root: os.path.abspath(root) for root in paths or ["."] if root != "-"}
+    return [root for root, full in roots.items() if not any(f"{file}/".startswith(f"{full}/") for file in files)]
 
 
 def _write_baseline(reports: Sequence[FileReport], path: str) -> int:

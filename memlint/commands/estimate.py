@@ -38,7 +38,9 @@ def run(program: str, arguments: list[str]) -> int:
             to_stdout(text)
         else:
             to_file((text,), path, protected_paths(report.files, found))
-    return 2 if any(not file.readable for file in report.files) else 0
+    if any(not file.readable for file in report.files):
+        return 2
+    return 0 if any(file.runs for file in report.files) else 2  # a wrong path must not look like a run that fits
 
 
 def _table(report: Report, given: options.Options, path: str | None) -> str:

@@ -40,14 +40,15 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     linter = Linter(options.lint_request(given))
-    rules = rule_facts(linter.rules)
+    folders = linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).rules_dirs
+    rules = rule_facts(linter.rules, folders)
     rule = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
     if rule is None:
         _refuse_unknown(given.what, rules)
         files = explain_files(given)
         to_stdout(_json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n")
         return 0
-    page = rule_page.facts(rule, next((item for item in linter.rules.rules() if item.id == rule.id), None))
+    page = rule_page.facts(rule, next((item for item in linter.rules.rules(folders) if item.id == rule.id), None))
     to_stdout(as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n")
     return 0
 

@@ -11,7 +11,7 @@ from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import AppliedFixes, Proposal, Propose, apply_fixes
+from memlint.fixes.apply import AppliedFixes, Identity, Proposal, Propose, apply_fixes
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.fixes.write import Write, WriteRefused, write_all
@@ -38,10 +38,11 @@ def run(program: str, arguments: list[str]) -> int:
     before: dict[str, bytes] = {}
     number = 0
     for path in paths:
-        settled = apply_fixes(_propose(path, request, given, _confirmation(given)), changed)
+        passed_over: dict[Identity, tuple[Finding, str]] = {}
+        settled = apply_fixes(_propose(path, request, given, _confirmation(given), passed_over), changed)
         if settled.broken:
             return _report_bug(settled)
-        _report_outcome(settled)
+        _report_outcome(settled, passed_over)
         changed, number = settled.contents, number + len(settled.applied)
         before |= settled.before
     new_errors = (
@@ -83,11 +84,17 @@ def _with_contents(request: LintRequest, contents: Mapping[str, bytes]) -> LintR
 
 
 def _propose(
-    path: str, request: LintRequest, given: options.Options, is_confirmed: Callable[[Finding, Fix], bool]
+    path: str,
+    request: LintRequest,
+    given: options.Options,
+    is_confirmed: Callable[[Finding, Fix], bool],
+    passed_over: dict[Identity, tuple[Finding, str]],
 ) -> Propose:
+    """`passed_over` is filled, at each pass, with the findings that have fixes none of which is tried, and why."""
     rules = options.words(given.rule)
 
     def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
+        passed_over.clear()
         linter = Linter(_with_contents(request, contents))
         analysed = linter.analyse(path)
         findings = linter.report(analysed).report.findings
@@ -96,7 +103,10 @@ def _propose(
             analysis = _analysis_of(finding, analysed.analyses)
             if analysis is None or (rules and not is_chosen(rules, (), finding.rule, finding.name)):
                 continue
-            fix = _chosen(_applicable_fixes(finding, analysis), given)
+            fixes = _applicable_fixes(finding, analysis)
+            fix = _chosen(fixes, given)
+            if fix is None and finding.fixes:
+                passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, given))
             if fix is not None and is_confirmed(finding, fix):
                 yield Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace))
 
@@ -124,6 +134,18 @@ def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
     if given.plan:
         fixes = fixes[given.plan - 1 : given.plan]
     return next((fix for fix in fixes if fix.edits and (fix.safe or given.unsafe)), None)
+
+
+def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], given: options.Options) -> str:
+    """Why no fix of a finding is tried, though `check` shows some."""
+    if not fixes:
+        return f"no fix of it makes the run fit; the best one: {finding.fixes[0].title}"
+    chosen = fixes[given.plan - 1 : given.plan] if given.plan else fixes
+    if not chosen:
+        return f"it has no fix {given.plan} that makes the run fit"
+    if not any(fix.edits for fix in chosen):
+        return f"no edit of these files says it: {chosen[0].title}"
+    return f"its fix may change the training result, `--unsafe` applies it: {chosen[0].title}"
 
 
 def _confirmation(given: options.Options) -> Callable[[Finding, Fix], bool]:
@@ -178,10 +200,10 @@ def _write_files(before: Mapping[str, bytes], changed: Mapping[str, bytes], path
     return len(writes)
 
 
-def _report_outcome(settled: AppliedFixes) -> None:
+def _report_outcome(settled: AppliedFixes, passed_over: Mapping[Identity, tuple[Finding, str]]) -> None:
     for finding, fix in settled.applied:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} fixed: {fix.title}\n")
-    for finding, reason in settled.refused:
+    for finding, reason in (*settled.refused, *passed_over.values()):
         sys.stderr.write(f"{_place(finding)}: {finding.rule} not fixed: {reason}\n")
 
 

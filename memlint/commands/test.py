@@ -10,6 +10,8 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.plugin_choice import full_name, load_plugins
+from memlint.lint.request import StatedFacts
+from memlint.lint.settings_lookup import read_settings
 from memlint.ruleset import examples
 from memlint.ruleset.folder import ordered, read_document, rule_files
 from memlint.ruleset.python import MODULES
@@ -26,13 +28,14 @@ def run(program: str, arguments: list[str]) -> int:
         "rules",
         nargs="*",
         metavar="RULE_FILE",
-        help="files and folders (default: the rules of the plug-ins, else the shipped rules)",
+        help="files and folders (default: the rules of plug-ins and of `rules_dirs`, else the shipped rules)",
     )
     options.add_plugin(parser)
     given = parser.parse_args(arguments)
     load_plugins(tuple(full_name(name) for name in given.plugin))
+    own = read_settings(os.path.join(os.getcwd(), "config.yaml"), StatedFacts()).rules_dirs
     counted = broken = 0
-    for rule, document in _rules(given.rules):
+    for rule, document in _rules(given.rules, own):
         outcomes = list(examples.run(rule, examples.examples(document)))
         counted += len(outcomes)
         for outcome in outcomes:
@@ -44,19 +47,22 @@ def run(program: str, arguments: list[str]) -> int:
     return int(broken > 0)
 
 
-def _rules(paths: list[str]) -> list[tuple[Rule, Document]]:
-    """The rules in `paths` with their documents. Raises UsageError for an invalid rule or an id used twice."""
+def _rules(paths: list[str], own: tuple[str, ...]) -> list[tuple[Rule, Document]]:
+    """The rules in `paths`, or else in the folders `own` of the settings, with their documents. Raises UsageError for an
+    invalid rule or an id used twice."""
     try:
-        found = list(_read(paths))
+        found = list(_read(paths, own))
         ordered(rule for rule, _ in found)
     except RuleError as error:
         raise UsageError(f"a rule cannot be used: {error}") from None
     return found
 
 
-def _read(paths: list[str]) -> Iterator[tuple[Rule, Document]]:
+def _read(paths: list[str], own: tuple[str, ...]) -> Iterator[tuple[Rule, Document]]:
     if extensions.loaded and not paths:
         yield from ((rule, extensions.documents[rule.id]) for rule in extensions.rules)
+    paths = paths or [*own]
+    if extensions.loaded and not paths:
         return
     for path in paths or [folder("rules")]:
         for name in _files(path):

@@ -58,6 +58,17 @@ def instance(name: str) -> tuple[Gpu, int] | None:
     return gpu, found[1]
 
 
+def every() -> tuple[Gpu, ...]:
+    """All listed cards and those of plug-ins, by vendor, then by size."""
+    cards = (*_gpus(), *extensions.gpus.values())
+    return tuple(sorted(cards, key=lambda gpu: (gpu.vendor != "nvidia", gpu.vendor, gpu.usable_bytes, gpu.name)))
+
+
+def machines() -> Mapping[str, tuple[str, int]]:
+    """Cloud machine types, with the name of their card and how many they have."""
+    return _instances()
+
+
 @cache
 def common() -> tuple[Gpu, ...]:
     """The cards that `fits_on` names, smallest usable memory first."""
@@ -155,7 +166,19 @@ def _flash_attention(capability: tuple[int, ...]) -> int:
 
 
 def _same_number(normalized: str) -> list[str]:
-    """Names that contain the first number of a normalized name. At most 8."""
+    """Names that contain the first number of a normalized name, else those that begin alike. At most 8."""
     digits = re.findall(r"\d+", normalized)
     found = [gpu.name for gpu in _gpus() if digits and digits[0] in re.findall(r"\d+", _normalized(gpu.name))]
-    return found[:8]
+    return found[:8] or _begin_alike(normalized)
+
+
+def _begin_alike(normalized: str) -> list[str]:
+    """Names that share the longest beginning with a normalized name, two letters or more. At most 8."""
+    shared = {gpu.name: _shared_beginning(normalized, _normalized(gpu.name)) for gpu in _gpus()}
+    longest = max(shared.values())
+    return [name for name, length in shared.items() if length == longest][:8] if longest >= 2 else []
+
+
+def _shared_beginning(left: str, right: str) -> int:
+    """How many letters two words have in common before they differ."""
+    return next((at for at, (a, b) in enumerate(zip(left, right)) if a != b), min(len(left), len(right)))

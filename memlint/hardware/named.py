@@ -23,5 +23,9 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
 def unknown_gpu(name: str) -> str:
     """The error message for a name that no card has, with suggestions."""
     near = suggestions(name)
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else "name a card (A100-80GB) or a size (24GiB)"
+    hint = (
+        f"did you mean {' or '.join(near[:3])}?"
+        if near
+        else "name a card (`memlint cards` lists them) or a size (24GiB)"
+    )
     return f"unknown GPU {name!r}: {hint}"

@@ -156,7 +156,7 @@ def _companions(
     for name in names:
         companion = read(name, document.path)
         if isinstance(companion, MissingFile):
-            if must_exist:
+            if must_exist and companion.code != "cyclic":  # a checked folder may hold the launch file itself
                 raise UsageError(f"--with {name}: {companion.message}")
             continue
         found.append(companion)

@@ -76,7 +76,8 @@ class FileReporter:
 
     def _can_name(self, name: str, path: str) -> bool:
         """Whether the file at `path` can name `name` as its companion."""
-        return not isinstance(self._workspaces.of(path).context().read(name, path), MissingFile)
+        found = self._workspaces.of(path).context().read(name, path)
+        return not isinstance(found, MissingFile) or found.code == "cyclic"  # the companion itself is checked
 
     def _refuse_missing(self, path: str, settings: FileSettings) -> None:
         """Raises UsageError for a file or folder that settings name and that does not exist.

@@ -21,14 +21,14 @@ _SUPPRESSIONS = {
 }
 
 
-def rule_facts(catalog: RuleCatalog) -> tuple[RuleFacts, ...]:
-    """All rules that a finding can have, ordered by id."""
-    by_id = {rule.id: rule for rule in (*built_in_rules(), *_from_rule_files(catalog))}
+def rule_facts(catalog: RuleCatalog, folders: tuple[str, ...] = ()) -> tuple[RuleFacts, ...]:
+    """All rules that a finding can have, ordered by id; those of `folders` (settings: `rules_dirs`) are among them."""
+    by_id = {rule.id: rule for rule in (*built_in_rules(), *_from_rule_files(catalog, folders))}
     return tuple(by_id[rule] for rule in sorted(by_id))
 
 
-def _from_rule_files(catalog: RuleCatalog) -> Iterator[RuleFacts]:
-    for rule in catalog.rules():
+def _from_rule_files(catalog: RuleCatalog, folders: tuple[str, ...]) -> Iterator[RuleFacts]:
+    for rule in catalog.rules(folders):
         texts = rule.texts()
         yield RuleFacts(rule.id, rule.name, texts.title, rule.severity, texts.why, "", rule.family, texts.sources)
 
