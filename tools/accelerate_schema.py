@@ -25,6 +25,12 @@ PREFETCH_POLICY: Schema = {
     "x-memlint-removed-in": "accelerate 1.0",
     "x-memlint-renamed-to": "fsdp_backward_prefetch",
 }
+VERSION: Schema = {"enum": [1, 2, "1", "2", None]}
+# The plug-in's own names (utils/dataclasses.py:1783). A section holds launch options, so nothing reads them there.
+WRAP_ALIASES = {
+    "fsdp_transformer_cls_names_to_wrap": {"key": "fsdp_transformer_layer_cls_to_wrap"},
+    "transformer_cls_names_to_wrap": {"key": "fsdp_transformer_layer_cls_to_wrap"},
+}
 # Fields that config_args.py had in older releases (0.3 to 1.14 were compared with 1.15), and that of KTransformers' own
 # build, accelerate-kt, which had it in 1.14.0 and 1.14.0.post1 alone.
 GONE: dict[str, Schema] = {
@@ -97,7 +103,7 @@ def main(folder: Path) -> None:
     properties["num_processes"] = {"type": ["integer", "null"], "minimum": -1}
     properties["downcast_bf16"] = {}
     properties["gpu_ids"] = {}
-    properties["main_process_port"] = {}
+    properties["main_process_port"] = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
     properties["fp16"] = {"deprecated": True}
     properties["dynamo_backend"] = {"deprecated": True}
     properties.update(GONE)
@@ -105,11 +111,14 @@ def main(folder: Path) -> None:
     bare = [name.removeprefix("fsdp_") for name in fsdp]
     words = {name: choice(words_of(OPTIONS[name]), numbers) for name, numbers in FSDP_NUMBERS.items()}
     properties["fsdp_config"] = section(
-        [*fsdp, *bare, "fsdp_transformer_cls_names_to_wrap", "fsdp_ignored_modules"],
+        [*fsdp, *bare, "fsdp_ignored_modules"],
         **words,
+        version=VERSION,
+        fsdp_version=VERSION,
         **{f"fsdp_{name}": schema for name, schema in words.items()},
         fsdp_backward_prefetch_policy=PREFETCH_POLICY,
     )
+    properties["fsdp_config"]["x-memlint-aliases"] = WRAP_ALIASES
     deepspeed = launch_options(launch, ("deepspeed_", "zero", "offload_", "gradient_"))
     devices = ("offload_optimizer_device", "offload_param_device")
     typed = {name: {"enum": [*words_of(KEYS[f"deepspeed_config.{name}"]), None]} for name in devices}

@@ -223,28 +223,39 @@ FSDP_GONE = ("backward_prefetch", "forward_prefetch", "limit_all_gathers", "shar
 
 # What other frameworks, and other spellings, call a key.
 _ELSEWHERE = {
-    "sequence_len": "max_seq_length max_seq_len cutoff_len seq_length sequence_length seq_len max_length",
-    "micro_batch_size": "per_device_train_batch_size train_batch_size train_micro_batch_size_per_gpu",
+    "sequence_len": (
+        "max_seq_length max_seq_len cutoff_len seq_length sequence_length seq_len max_length model_max_length max_len"
+    ),
+    "micro_batch_size": (
+        "per_device_train_batch_size train_batch_size train_micro_batch_size_per_gpu batch_size_per_device"
+    ),
     "eval_batch_size": "per_device_eval_batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation grad_accumulation_steps",
+    "gradient_accumulation_steps": "gradient_accumulation grad_accumulation_steps accumulation_steps",
     "base_model": "model_name_or_path model_name model_id model_path",
     "adapter": "finetuning_type train_type",
-    "lora_r": "lora_rank r",
-    "lora_target_modules": "lora_target target_modules",
+    "lora_r": "lora_rank r lora_dim",
+    "lora_target_modules": "lora_target target_modules lora_targets",
     "lora_modules_to_save": "modules_to_save additional_target",
     "peft_use_dora": "use_dora",
     "peft_use_rslora": "use_rslora",
-    "num_epochs": "num_train_epochs epochs",
-    "optimizer": "optim",
+    "num_epochs": "num_train_epochs epochs train_epochs n_epochs",
+    "optimizer": "optim optimiser",
     "learning_rate": "lr",
-    "lr_scheduler": "lr_scheduler_type",
+    "lr_scheduler": "lr_scheduler_type scheduler_type scheduler lr_schedule",
     "adam_epsilon": "adam_eps",
     "val_set_size": "val_size",
     "sample_packing": "packing neat_packing",
     "datasets": "dataset dataset_name",
-    "gradient_checkpointing": "use_gradient_checkpointing",
+    "gradient_checkpointing": "use_gradient_checkpointing grad_checkpointing",
     "load_best_model_at_end": "load_best_model",
     "rl_beta": "beta pref_beta",
+    "weight_decay": "adam_weight_decay wd",
+    "output_dir": "out_dir output_path save_dir",
+    "bf16": "use_bf16",
+    "max_grad_norm": "max_gradient_norm gradient_clipping grad_clip",
+    "attn_implementation": "attention_implementation attn_impl",
+    "load_in_4bit": "use_4bit",
+    "warmup_steps": "num_warmup_steps",
 }
 _FLASH: Schema = {"key": "attn_implementation", "value": "flash_attention_2"}
 ALIASES: dict[str, Schema] = {

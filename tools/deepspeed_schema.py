@@ -145,8 +145,48 @@ def zero() -> Schema:
     return schema  # `zero_optimization: true` (deprecated) is let through in formats/deepspeed/format.py
 
 
+# Arguments of DeepSpeed's optimizers (ops/*/*.py, runtime/fp16/onebit/*.py) and of torch.optim's, which
+# runtime/engine.py builds from `params`; others raise TypeError there. Only slips of these are reported: more
+# optimizers can be installed.
+OPTIMIZER_ARGUMENTS = """
+lr betas eps weight_decay bias_correction adam_w_mode adamw_mode torch_adam amsgrad set_grad_none fp32_optimizer_states
+momentum max_grad_norm max_coeff min_coeff eps_inside_sqrt freeze_step cuda_aware comm_backend_name var_freeze_step
+var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold muon_lr adam_lr
+ns_method nesterov ns_steps dampening lr_decay initial_accumulator_value alpha centered foreach fused maximize capturable
+differentiable decoupled_weight_decay use_nesterov clip_threshold decay_rate
+"""
+# lr_schedules.py, and torch.optim.lr_scheduler (runtime/engine.py:1926).
+SCHEDULES = [
+    *("LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
+    *("LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR"),
+    *("SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR", "OneCycleLR"),
+    *("CosineAnnealingWarmRestarts", "PolynomialLR"),
+]
+SCHEDULE_ARGUMENTS = """
+warmup_min_lr warmup_max_lr warmup_num_steps warmup_type last_batch_iteration total_num_steps warmup_min_ratio
+cos_min_ratio lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate lr_range_test_staircase cycle_min_lr
+cycle_max_lr decay_lr_rate cycle_first_step_size cycle_second_step_size cycle_first_stair_count
+cycle_second_stair_count decay_step_size cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate
+"""
+OPTIMIZER_ALIASES = {"wd": {"key": "weight_decay"}, "learning_rate": {"key": "lr"}, "epsilon": {"key": "eps"}}
+
+
+def arguments(names: str, aliases: Schema, **typed: Schema) -> Schema:
+    """The arguments of a class that the file names: only slips of known ones are reported."""
+    properties: Schema = {name: typed.get(name, {}) for name in names.split()}
+    known: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**known, "x-memlint-unknown": "near", "x-memlint-aliases": aliases}
+
+
 def optimizer() -> Schema:
-    return section(type=TEXT, params=OBJECT, legacy_fusion=FLAG)
+    """torch 2.13 optim/adamw.py:54 and the like: a negative rate or decay raises ValueError."""
+    least: Schema = {"anyOf": [{"type": "number", "minimum": 0}, AUTO]}
+    params = arguments(OPTIMIZER_ARGUMENTS, OPTIMIZER_ALIASES, lr=least, weight_decay=least, eps=least)
+    return section(type=TEXT, params=params, legacy_fusion=FLAG)
+
+
+def scheduler() -> Schema:
+    return section(type={"enum": SCHEDULES}, params=arguments(SCHEDULE_ARGUMENTS, {}))
 
 
 def top_level() -> dict[str, Schema]:
@@ -168,7 +208,7 @@ def top_level() -> dict[str, Schema]:
         "gradient_allreduce_op": {"enum": ["mean", "sum"], "default": "mean"},
         "gradient_clipping": {"anyOf": [{"type": "number", "minimum": 0}, AUTO], "default": 1.0},
         "optimizer": optimizer(),
-        "scheduler": section(type=TEXT, params=OBJECT),
+        "scheduler": scheduler(),
         "zero_allow_untested_optimizer": FLAG,
         "zero_force_ds_cpu_optimizer": {**FLAG, "default": True},
         "zero_optimization": zero(),

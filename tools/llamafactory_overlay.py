@@ -31,6 +31,9 @@ NULLABLE = {
 
 _TEXT_OR_LIST = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}]}
 
+# transformers utils/logging.py:44 and training_args.py (trainer_log_levels)
+LOG_LEVELS = ["detail", "debug", "info", "warning", "error", "critical", "passive"]
+
 # The whole schema of a key, where code accepts more or less than the annotation.
 OVERRIDES: dict[str, dict[str, Any]] = {
     "report_to": _TEXT_OR_LIST,  # training_args.py: "all", "none", a name, or a list
@@ -72,6 +75,8 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "evaluation_strategy": {"enum": ["no", "steps", "epoch"]},
     "logging_strategy": {"enum": ["no", "steps", "epoch"]},
     "save_strategy": {"enum": ["no", "steps", "epoch", "best"]},
+    "log_level": {"enum": LOG_LEVELS},
+    "log_level_replica": {"enum": LOG_LEVELS},
     "vllm_config": {"type": ["object", "string", "null"]},
     "sglang_config": {"type": ["object", "string", "null"]},
     "extra_config": {"type": ["object", "string", "null"]},

@@ -38,6 +38,24 @@ RENAMED = {
 # What the new key takes is no truth value: `train_sampling_strategy: group_by_length`.
 OTHER_VALUE = frozenset({"group_by_length", "use_flash_attention_2"})
 
+# What the annotation does not say. torch 2.13 optim/adamw.py:54-63 refuses a negative rate, epsilon or decay and a beta
+# outside of [0, 1); peft 0.21.2 tuners/lora/layer.py a rank below 1; torch nn/modules/dropout.py a share above 1;
+# numpy a seed outside of 32 bits.
+LIMITS: dict[str, Schema] = {
+    **{name: {"minimum": 0} for name in ("learning_rate", "adam_epsilon", "weight_decay")},
+    **{name: {"minimum": 0, "exclusiveMaximum": 1} for name in ("adam_beta1", "adam_beta2")},
+    "lora_dropout": {"minimum": 0, "maximum": 1},
+    "lora_r": {"minimum": 1},
+    "seed": {"minimum": 0, "maximum": 2**32 - 1},
+}
+LOG_LEVELS = ["detail", "debug", "info", "warning", "error", "critical", "passive", None]
+# transformers 5.23.0 utils/logging.py:44 and trainer_utils.py (IntervalStrategy); YAML 1.1 reads `no` as false.
+CHOICES: dict[str, Schema] = {
+    "log_level": {"enum": LOG_LEVELS},
+    "log_level_replica": {"enum": LOG_LEVELS},
+    "logging_strategy": {"enum": ["no", "steps", "epoch", False, None]},
+}
+
 LEFT = {"logging_dir": "transformers 5.15"}  # others that 5.23.0 lacks went with 5.0
 
 
@@ -191,6 +209,11 @@ def main(sources: Path) -> None:
     properties["lora_target_modules"] = {"anyOf": [{"type": "array"}, {"type": "string"}]}
     add(properties, "scale_rewards", {"type": "boolean"})  # grpo_config.py:__post_init__ takes both
     add(properties, "resume_from_checkpoint", {"type": "boolean"})  # trainer.py:train takes False and True as well
+    for name, limits in LIMITS.items():
+        properties[name] = {**properties[name], **limits}
+    for name, choice in CHOICES.items():
+        properties[name] = {**properties[name], **choice}
+        properties[name].pop("type", None)
     for name in SCRIPT_KEYS.split():
         properties.setdefault(name, {})
     for name, (since, new) in RENAMED.items():

@@ -1,7 +1,7 @@
 """Plausible mistakes: what people get wrong in a configuration, as changes of one that works.
 
-Each operator draws from a framework's own list of fields, so that it reaches keys that the originals do not have. Whether
-a change is a mistake is not decided here: the framework's judge says so.
+Each operator draws from a framework's own list of fields, so that it reaches keys that the originals do not have.
+Whether a change is a mistake is not decided here: the framework's judge says so.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ MODEL_VALUES: Mapping[str, tuple[Any, ...]] = {
     "lora_rank": (0, -8, "8x"),
     "freeze_trainable_modules": ("attention", "self_attention", "q_proj", "mlp,attn", "lm_heads"),
     "fsdp_transformer_layer_cls_to_wrap": (
-        *("LlamaDecoderLayers", "GPT2Block", "LlamaLayer", "LLamaDecoderLayer", "Qwen2Decoderlayer", "llama"),
-        *("QwenBlock", "LlamaDecoderLayer;Qwen2DecoderLayer", "transformer"),
+        *("LlamaDecoderLayers", "LlamaLayer", "LLamaDecoderLayer", "Qwen2Decoderlayer", "llama", "transformer"),
+        *("LlamaDecodeLayer", "LlamaDecoderLayer;Qwen2DecoderLayer", "Qwen2DecodrLayer", "DecoderLayer"),
     ),
     "learning_rate": (-1e-5, "2e-5x", -1, "fast"),
 }

@@ -1,9 +1,9 @@
 """Makes benchmarks/data/mistakes.jsonl: `python benchmarks/mistakes/generate.py SOURCES`.
 
 SOURCES holds the unpacked packages llamafactory-0.9.5, trl-1.16.0, axolotl-0.19.0 and deepspeed-0.19.8; transformers
-5.23.0, peft 0.21.2, accelerate 1.15.0 and torch must be installed. Every change of an original goes to the framework: one
-that it refuses, or whose key it drops, is a mistake. An original that its framework refuses ends the script. At most
-`MOST` mistakes of one kind, and two with the same words of refusal, are kept for each original.
+5.23.0, peft 0.21.2, accelerate 1.15.0 and torch must be installed. Every change of an original goes to the framework:
+one that it refuses, or whose key it drops, is a mistake. An original that its framework refuses ends the script. At
+most `MOST` mistakes of one kind, and two with the same words of refusal, are kept for each original.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ MOST = 9
 # The judges' transformers is newer than the one that LLaMA-Factory 0.9.5 asks for (5.6): what changed between them is
 # no mistake there. Paths and names of things outside of the file are not judged by memlint either.
 _NOT_JUDGED = ("warmup_ratio", "_n_gpu", "use_cpu", "no_cuda", "deepspeed", "fsdp", "mp_parameters", "use_mps_device")
+# Refusals that say what the judges' machine lacks.
+_OF_THIS_MACHINE = r"ImportError|ModuleNotFoundError|not installed|process group|socket|manually pass in"
 
 
 def main() -> None:
@@ -80,6 +82,8 @@ def _words(change: Change, original: Original, judge: Judge) -> str:
     if content == original.content:
         return ""
     answer: Answer = judge(content)
+    if re.search(_OF_THIS_MACHINE, answer.refusal):
+        return ""
     if answer.refusal:
         return answer.refusal
     written = {".".join(change.place), change.place[-1] if change.place else ""}

@@ -110,11 +110,11 @@ def tiny_checkpoint(family: str) -> str:
     return folder
 
 
-def _family(name: str) -> str:
-    return "qwen2" if "qwen" in name.lower() else "llama"
+def _family(name: str | None) -> str:
+    return "qwen2" if "qwen" in str(name).lower() else "llama"
 
 
-def _model(name: str, **options: Any) -> Any:
+def _model(name: str | None, **options: Any) -> Any:
     import transformers
 
     return transformers.AutoModelForCausalLM.from_pretrained(tiny_checkpoint(_family(name)), **options)
@@ -370,7 +370,8 @@ def _unread_by_accelerate(values: dict[str, Any]) -> tuple[str, ...]:
     known = set(vars(launch_command_parser().parse_args(["x.py"])))
     sections = ("fsdp_config", "deepspeed_config")
     found = [(name, key) for name in sections if isinstance(values.get(name), dict) for key in values[name]]
-    return tuple(f"{name}.{key}" for name, key in found if key not in known and key not in _TRANSLATED)
+    read = {name for name in found if {name[1], f"fsdp_{name[1]}"} & known or name[1] in _TRANSLATED}  # launch.py:1273
+    return tuple(f"{name}.{key}" for name, key in found if (name, key) not in read)
 
 
 _TRANSLATED = frozenset({"deepspeed_config_file", "deepspeed_multinode_launcher", "deepspeed_hostfile"})

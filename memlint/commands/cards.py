@@ -38,9 +38,8 @@ def _text(cards: Sequence[Gpu], by_card: Mapping[str, list[str]]) -> str:
     width = max(len(card.name) for card in cards)
     lines = [f"{'card':{width}}  {'GiB':>7}  machines (cards)"]
     for card in cards:
-        lines.append(
-            f"{card.name:{width}}  {gib(card.usable_bytes):>7}  {', '.join(by_card.get(card.name, ()))}".rstrip()
-        )
+        named = ", ".join(by_card.get(card.name, ()))
+        lines.append(f"{card.name:{width}}  {gib(card.usable_bytes):>7}  {named}".rstrip())
     return "\n".join([*lines, "", "A size alone is a card too: --gpu 24GiB"]) + "\n"
 
 

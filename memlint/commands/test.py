@@ -48,8 +48,10 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _rules(paths: list[str], own: tuple[str, ...]) -> list[tuple[Rule, Document]]:
-    """The rules in `paths`, or else in the folders `own` of the settings, with their documents. Raises UsageError for an
-    invalid rule or an id used twice."""
+    """The rules in `paths`, or else in the folders `own` of the settings, with their documents.
+
+    Raises UsageError for an invalid rule or an id used twice.
+    """
     try:
         found = list(_read(paths, own))
         ordered(rule for rule, _ in found)

@@ -24,8 +24,6 @@ def unknown_gpu(name: str) -> str:
     """The error message for a name that no card has, with suggestions."""
     near = suggestions(name)
     hint = (
-        f"did you mean {' or '.join(near[:3])}?"
-        if near
-        else "name a card (`memlint cards` lists them) or a size (24GiB)"
+        f"did you mean {' or '.join(near[:3])}?" if near else "`memlint cards` lists the cards; a size (24GiB) is one"
     )
     return f"unknown GPU {name!r}: {hint}"

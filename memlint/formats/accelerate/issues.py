@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlint.formats.accelerate.recognise import NAME, SCHEMA
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import Section, as_bool, as_int, interpolated, value_at
+from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import schema_issues
 
 # What may not stand beside a `deepspeed_config_file` (DeepSpeedPlugin._deepspeed_config_checks).
@@ -20,6 +23,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     kept = (issue for issue in found if issue.pointer != _INNER_PRECISION and not _unread(issue, section))
     issues = [_judged(issue, context) for issue in kept]
+    issues += [*_wrapped_classes(section), *_machines(section)]
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
         for key in _FILE_EXCLUDES:
@@ -54,3 +58,45 @@ def _unread(issue: Issue, section: Section) -> bool:
     second = as_int(fsdp.get("fsdp_version", fsdp.get("version"))) == 2
     strategy = str(issue.pointer[-1]).endswith("sharding_strategy")
     return section.value.get("distributed_type") != owner or (second and strategy)
+
+
+# Layer classes of transformers 5.23.0 that decoder models name in `_no_split_modules`.
+_LAYERS = (
+    *("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer"),
+    *("Qwen3MoeDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "GemmaDecoderLayer"),
+    *("Gemma2DecoderLayer", "Gemma3DecoderLayer", "PhiDecoderLayer", "Phi3DecoderLayer"),
+    *("DeepseekV2DecoderLayer", "DeepseekV3DecoderLayer", "GptOssDecoderLayer", "OlmoDecoderLayer"),
+    *("Olmo2DecoderLayer", "OPTDecoderLayer", "FalconDecoderLayer", "CohereDecoderLayer"),
+    *("Cohere2DecoderLayer", "GraniteDecoderLayer", "StableLmDecoderLayer", "GlmDecoderLayer"),
+    *("Glm4DecoderLayer", "Llama4TextDecoderLayer", "Qwen2VLDecoderLayer", "Starcoder2DecoderLayer"),
+    *("JambaAttentionDecoderLayer", "GPTNeoXLayer", "GPT2Block", "GPTJBlock", "GPTNeoBlock", "BloomBlock"),
+    *("MptBlock", "CodeGenBlock", "MambaBlock", "DbrxBlock", "T5Block"),
+)
+
+
+def _wrapped_classes(section: Section) -> Iterator[Issue]:
+    """Classes to wrap that are slips of a layer's name: accelerate looks each up among the model's modules and raises
+    ValueError for one that is not there (1.15 utils/dataclasses.py:2095)."""
+    config = section.below("fsdp_config")
+    key = next((name for name in _WRAP_KEYS if isinstance(config.value.get(name), str)), "")
+    if section.value.get("distributed_type") != "FSDP" or not key or interpolated(config.value[key]):
+        return
+    for name in (word.strip() for word in config.value[key].split(",")):
+        guess = "" if name in _LAYERS else nearest(name, _LAYERS)
+        slip = normal(guess) == normal(name) or distance(name, guess, 3) <= 2 if guess else False
+        if slip or not name.isidentifier() or not name[0].isupper():
+            hint = f": did you mean `{guess}`?" if slip else "; classes are divided by commas" if ";" in name else ""
+            message = f"`{key}: {name[:60]}` names no layer class, and accelerate raises ValueError when it wraps{hint}"
+            yield config.issue("bad-value", message, key, "warning", suggestion=guess if slip else "")
+
+
+_WRAP_KEYS = ("fsdp_transformer_layer_cls_to_wrap", "transformer_layer_cls_to_wrap")
+
+
+def _machines(section: Section) -> Iterator[Issue]:
+    """`launch` compares the number of machines with 1 (commands/launch.py:1258): text that is no number ends it."""
+    value = section.value.get("num_machines")
+    if isinstance(value, str) and as_int(value) is None and not interpolated(value):
+        yield section.issue(
+            "wrong-type", f"`num_machines` wants an integer, got the string {value[:40]!r}", "num_machines"
+        )

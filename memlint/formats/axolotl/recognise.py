@@ -17,17 +17,31 @@ _TELLING = frozenset(
         *("output_dir", "bf16", "gradient_checkpointing", "model_type"),
     }
 )
+# Keys that no other trainer has: five of them tell an Axolotl file whose `base_model` is misspelt or left out.
+_ALONE = frozenset(
+    {
+        *("micro_batch_size", "sequence_len", "sample_packing", "dataset_prepared_path", "val_set_size", "num_epochs"),
+        *("lora_target_linear", "train_on_inputs", "eval_sample_packing", "pad_to_sequence_len", "saves_per_epoch"),
+        *("evals_per_epoch", "special_tokens"),
+    }
+)
 # Tools with a `base_model` of their own (mergekit, Ludwig).
-_OTHERS = frozenset({"merge_method", "slices", "models", "input_features", "output_features"})
+_OTHERS = frozenset({"slices", "models", "input_features", "output_features"})
 
 
 def recognise(document: Document) -> Recognition:
-    """`base_model` with Axolotl's other keys."""
+    """`base_model` with Axolotl's other keys, or many that only Axolotl has."""
     value = document.value
-    if not isinstance(value, dict) or not isinstance(value.get("base_model"), str) or _OTHERS & value.keys():
+    if not isinstance(value, dict) or _OTHERS & value.keys() or isinstance(value.get("adapter"), dict):
         return Recognition("no")
     known = len(_TELLING & value.keys())
-    if known < 3 or isinstance(value.get("adapter"), dict):
+    if known < 3 or ("merge_method" in value and known < 6):
+        return Recognition("no")
+    if "base_model" not in value:
+        own = len(_ALONE & value.keys())
+        sure = own >= 5 and isinstance(value.get("datasets"), list) and 2 * known >= len(value)
+        return Recognition("likely", reason=f"{own} keys of Axolotl, no `base_model`") if sure else Recognition("no")
+    if not isinstance(value["base_model"], str):
         return Recognition("no")
     reason = f"`base_model` and {known} keys of Axolotl"
     return Recognition("certain" if known >= 6 and 3 * known >= len(value) else "likely", reason=reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.source.document import Document
 
@@ -14,7 +15,8 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     unresolved = (_interpolation(view, key, document.value[key]) for key in sorted(view.unresolved))
-    return (*(_with_severity(view, issue) for issue in found if not _is_declared(view, issue)), *unresolved)
+    judged = (_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
+    return (*judged, *unresolved, *template_issues(view))
 
 
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:

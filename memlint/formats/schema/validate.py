@@ -6,11 +6,12 @@ errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas ha
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
   another value than the old one had, so that renaming alone mends nothing;
-- on an object: `x-memlint-unknown` ("error", "warning", "ignore"): how bad a key is that it does not list
+- on an object: `x-memlint-unknown` ("error", "warning", "ignore"; "near": a warning for slips of a listed key alone):
+  how bad a key is that it does not list
   (with `additionalProperties: false`),
   and `x-memlint-checked-since` ("deepspeed 0.17.1"): older releases read the section without looking for errors;
-- at the root: `x-memlint-aliases`: what other frameworks call a key, {"max_seq_length": {"key": "cutoff_len"},
-  "load_in_4bit": {"key": "quantization_bit", "value": 4}}.
+- at the root, and on an object for its own keys: `x-memlint-aliases`: what other frameworks call a key,
+  {"max_seq_length": {"key": "cutoff_len"}, "load_in_4bit": {"key": "quantization_bit", "value": 4}}.
 
 A schema name may carry a fragment: "llamafactory.json#v1" is `$defs/v1` of that file.
 """

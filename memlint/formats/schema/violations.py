@@ -132,10 +132,13 @@ def _unknown_keys(compiled: CompiledSchema, owner: Schema, error: Any, path: str
     severity = owner.get("x-memlint-unknown", "error")
     if severity == "ignore":
         return
-    aliases = compiled.root.get("x-memlint-aliases", {}) if not pointer else {}
+    aliases = owner.get("x-memlint-aliases") or ({} if pointer else compiled.root.get("x-memlint-aliases", {}))
     known = owner.get("properties", {})
+    near, severity = severity == "near", "warning" if severity == "near" else severity
     for key in error.kind.unexpected[:MAX_ISSUES]:
         issue = messages.unknown_key(key, known, aliases, path, (*pointer, key), severity)
+        if near and not issue.suggestion:
+            continue
         moved = _misplaced(key, error.instance.get(key), known, compiled.root)
         if pointer and not moved and key in subschema(compiled, ()).get("properties", ()):
             moved = "it belongs to the top level of the file"

@@ -16,6 +16,7 @@ from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.meant import meant_issues, refused_text
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.versions import NO_EVIDENCE
 
@@ -32,7 +33,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     known = compiled_schema(SCHEMA).schema["properties"]
     judged = (_judged(issue, config) for issue in found)
-    kept = (*(issue for issue in judged if issue is not None), *_typos(config, known))
+    kept = _once((*(issue for issue in judged if issue is not None), *_typos(config, known), *meant_issues(config)))
     keys = any(issue.code in _OF_PARSERS for issue in kept)
     unread = keys and (is_record(section.value) or _is_read_by_a_script(config))
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if unread else kept
@@ -41,6 +42,12 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
 def _is_read_by_a_script(config: TrainerConfig) -> bool:
     """Whether a script of the repository loads the YAML itself, without a parser."""
     return config.section.document.syntax != "json" and config.context.loads_own_yaml()
+
+
+def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
+    """The first issue of each place: one key is one finding."""
+    first = {issue.pointer: issue for issue in reversed(issues)}
+    return tuple(issue for issue in issues if first[issue.pointer] is issue)
 
 
 def is_record(value: Any) -> bool:
@@ -58,7 +65,9 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if isinstance(value, str) and issue.code == "wrong-type":
-        return None if as_number(value) is None or _converts(config) else _text_for_number(issue, value, config)
+        if as_number(value) is None:
+            return refused_text(issue, value, config)
+        return None if _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue

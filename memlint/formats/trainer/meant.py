@@ -1,0 +1,152 @@
+"""What a Trainer or TRL file probably meant: keys that others use for an argument, and words that no library takes.
+
+TRL's own scripts drop keys that they do not know (trl 1.16.0 scripts/sft.py:144, `fail_with_unknown_args=False`), and
+HfArgumentParser refuses them. A script may have fields of its own, so a key that the repository's Python declares is
+left alone, and so is every key of a file where many belong to no known dataclass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import as_number, interpolated
+from memlint.formats.schema.suggest import distance, nearest, normal
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.recognise import SCHEMA
+
+# Arguments of transformers (training_args.py): no script has a field of its own for what they say.
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "per_device_train_batch_size": (
+        *("micro_batch_size", "train_batch_size", "batch_size", "per_gpu_batch_size", "micro_batch_size_per_gpu"),
+        "train_micro_batch_size_per_gpu",
+    ),
+    "gradient_accumulation_steps": (
+        *("grad_accumulation_steps", "accumulation_steps", "gradient_accumulation", "grad_accum_steps", "grad_accum"),
+    ),
+    "num_train_epochs": ("num_epochs", "epochs", "n_epochs", "train_epochs", "nb_epochs"),
+    "learning_rate": ("lr",),
+    "lr_scheduler_type": ("lr_scheduler", "scheduler", "lr_schedule", "scheduler_type"),
+    "optim": ("optimizer", "optimiser"),
+    "gradient_checkpointing": ("use_gradient_checkpointing", "grad_checkpointing", "gradient_checkpoint"),
+    "max_grad_norm": ("gradient_clipping", "grad_clip", "max_gradient_norm", "clip_grad"),
+    "output_dir": ("out_dir", "output_path", "save_dir"),
+    "warmup_steps": ("num_warmup_steps", "warm_up_steps", "lr_warmup_steps"),
+    "weight_decay": ("wd", "adam_weight_decay"),
+    "bf16": ("bfloat16", "use_bf16"),
+    "fp16": ("use_fp16",),
+}
+# Arguments of TRL's ModelConfig and of its trainers' configurations.
+_OF_TRL: Mapping[str, tuple[str, ...]] = {
+    "model_name_or_path": ("base_model", "model_name", "model_path", "model_id", "model"),
+    "max_length": ("max_len", "max_seq_len", "max_seq_length", "cutoff_len", "sequence_len", "model_max_length"),
+    "lora_r": ("lora_rank", "rank", "lora_dim"),
+    "lora_target_modules": ("target_modules", "lora_target", "lora_targets"),
+    "attn_implementation": (
+        *("attention_implementation", "attn_impl", "flash_attn", "use_flash_attention_2", "use_flash_attn"),
+    ),
+    "load_in_4bit": ("use_4bit", "load_4bit"),
+    "dtype": ("torch_dtype", "compute_dtype"),
+}
+# Names too short for a comparison by letters: whoever swaps or drops one letter of these means nothing else.
+_SHORT = ("seed", "optim")
+_MOST_UNKNOWN = 3  # a file with more keys that nobody knows is a script's own
+# torch's floating dtypes by name (transformers 5.23.0 modeling_utils.py asks torch for an attribute of that name).
+_DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", "half", "float", "double")
+_DTYPE_ALIASES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "torch.bfloat16": "bfloat16"}
+# transformers 5.23.0 modeling_utils.py:1845, get_correct_attn_implementation; a name with a slash is the hub's kernel.
+_ATTENTION = (
+    *("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention"),
+    *("paged|eager", "paged|sdpa", "paged|flash_attention_2", "paged|flash_attention_3", "auto"),
+)
+_ATTENTION_ALIASES = {
+    **dict.fromkeys(("fa2", "flash", "flash_attn", "flash_attention", "flash_attn_2"), "flash_attention_2"),
+    **dict.fromkeys(("fa3", "flash_attn_3"), "flash_attention_3"),
+    **dict.fromkeys(("xformers", "mem_efficient", "sdpa_attention"), "sdpa"),
+}
+# transformers 5.23.0 hf_argparser.py:32, string_to_bool
+_TRUTHS = frozenset(("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0"))
+
+
+def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
+    """Keys and words that nothing reads as they stand, each with what was probably meant."""
+    yield from _keys(config)
+    if config.trl:
+        yield from _word(config, "dtype", _DTYPES, _DTYPE_ALIASES)
+    yield from _word(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
+
+
+def _keys(config: TrainerConfig) -> Iterator[Issue]:
+    present, known = config.section.value, compiled_schema(SCHEMA).schema["properties"]
+    unknown = [key for key in present if isinstance(key, str) and key not in known]
+    if len(unknown) > _MOST_UNKNOWN:
+        return
+    names = {**_ARGUMENTS, **(_OF_TRL if config.trl else {})}
+    targets = {other: key for key, others in names.items() for other in others}
+    for key in present:
+        if not isinstance(key, str) or "x-memlint-removed-in" in known.get(key, ()):
+            continue
+        target = targets.get(key) or _respelt(key, known)
+        if target and target not in present and not config.context.field_annotations(key):
+            what = "TRL's scripts drop it" if config.trl else "HfArgumentParser refuses it"
+            message = f"unknown key `{key}`: did you mean `{target}`? {what}"
+            yield config.section.issue("unknown-key", message, key, "warning", on_key=True, suggestion=target)
+
+
+def _respelt(key: str, known: Mapping[str, Any]) -> str:
+    """The known key that `key` is, but for a hyphen or a slip in a short word."""
+    plain = normal(key)
+    if plain != key and plain in known and "-" in key:
+        return plain
+    short = (word for word in _SHORT if plain[:1] == word[0] and 2 < len(plain) <= len(word))
+    return next((word for word in short if distance(plain, word, 2) == 1), "")
+
+
+def _word(config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapping[str, str]) -> Iterator[Issue]:
+    """The value of `key`, where no library takes it."""
+    value = config.section.value.get(key)
+    if not isinstance(value, str) or value in known or not value or interpolated(value) or "/" in value:
+        return
+    if value.startswith("float8_") or config.context.field_annotations(key):
+        return
+    guess = aliases.get(value.lower()) or nearest(value, known)
+    hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known[:6])}"
+    message = f"`{key}: {value[:60]}` is none of the values that transformers takes{hint}"
+    severity = "error" if config.trl else "warning"
+    yield config.section.issue("bad-value", message, key, severity, suggestion=guess)
+
+
+def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
+    """Text where a number, a truth value or a mapping is wanted, and that spells none: TrlParser hands it to argparse,
+    which refuses it; HfArgumentParser passes it on, and a number fails where it is used."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    kinds = compiled_schema(SCHEMA).schema["properties"].get(key, {}).get("type", ())
+    if as_number(value) is not None or not value.strip():
+        return None
+    numeric = "integer" in kinds or "number" in kinds
+    truth = "boolean" in kinds and value.strip().lower() not in _TRUTHS
+    if not config.trl:
+        what = (
+            "any text counts as true" if truth else "HfArgumentParser passes it on, and the run fails where it is used"
+        )
+        message = f"{issue.message}: {what}"
+        return (
+            issue._replace(severity="warning", message=message)
+            if truth or (numeric and "boolean" not in kinds)
+            else None
+        )
+    mapping = "object" in kinds and "boolean" not in kinds and not _is_json(value)
+    if numeric or truth or mapping or key == "datasets":
+        return issue._replace(severity="warning", message=f"{issue.message}: TrlParser refuses it")
+    return None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
