@@ -149,11 +149,12 @@ def zero() -> Schema:
 # runtime/engine.py builds from `params`; others raise TypeError there. Only slips of these are reported: more
 # optimizers can be installed.
 OPTIMIZER_ARGUMENTS = """
-lr betas eps weight_decay bias_correction adam_w_mode adamw_mode torch_adam amsgrad set_grad_none fp32_optimizer_states
-momentum max_grad_norm max_coeff min_coeff eps_inside_sqrt freeze_step cuda_aware comm_backend_name var_freeze_step
-var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold muon_lr adam_lr
-ns_method nesterov ns_steps dampening lr_decay initial_accumulator_value alpha centered foreach fused maximize capturable
-differentiable decoupled_weight_decay use_nesterov clip_threshold decay_rate
+lr betas eps weight_decay bias_correction adam_w_mode adamw_mode torch_adam amsgrad set_grad_none
+fp32_optimizer_states momentum max_grad_norm max_coeff min_coeff eps_inside_sqrt freeze_step cuda_aware
+comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max
+factor_min factor_threshold muon_lr adam_lr ns_method nesterov ns_steps dampening lr_decay
+initial_accumulator_value alpha centered foreach fused maximize capturable differentiable
+decoupled_weight_decay use_nesterov clip_threshold decay_rate
 """
 # lr_schedules.py, and torch.optim.lr_scheduler (runtime/engine.py:1926).
 SCHEDULES = [

@@ -52,8 +52,9 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("-v", "--verbose", action="store_true", help="print each miss")
     arguments.add_argument("--framework", default="", help="this framework's alone")
+    arguments.add_argument("--records", type=Path, default=RECORDS, help="another file of generated mistakes")
     options = arguments.parse_args()
-    originals, mistakes = records()
+    originals, mistakes = records(options.records)
     engine = Engine(tuple(shipped()))
     sound = {name: said(engine, one["file"], one["content"]) for name, one in originals.items()}
     found = list(outcomes(engine, originals, mistakes, sound, options.framework))
@@ -66,9 +67,9 @@ def main() -> None:
     print(f"false alarms on {len(originals)} originals: {len(alarms)}", *alarms, sep="\n  ")
 
 
-def records() -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+def records(path: Path = RECORDS) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """The originals by name, and the mistakes."""
-    lines = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {line["original"]: line for line in lines if "original" in line}, [line for line in lines if "of" in line]
 
 

@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=RECORDS)
     words = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -49,7 +50,7 @@ def main() -> None:
         found = list(mistakes(name, original, known[original.framework], words.seed))
         print(f"{name}: {len(found)} mistakes", flush=True)
         lines.extend(found)
-    RECORDS.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    words.output.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
 
 def mistakes(name: str, original: Original, judge: Judge, seed: int) -> Iterator[dict[str, Any]]:

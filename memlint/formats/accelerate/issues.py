@@ -82,12 +82,19 @@ def _wrapped_classes(section: Section) -> Iterator[Issue]:
     if section.value.get("distributed_type") != "FSDP" or not key or interpolated(config.value[key]):
         return
     for name in (word.strip() for word in config.value[key].split(",")):
-        guess = "" if name in _LAYERS else nearest(name, _LAYERS)
-        slip = normal(guess) == normal(name) or distance(name, guess, 3) <= 2 if guess else False
-        if slip or not name.isidentifier() or not name[0].isupper():
-            hint = f": did you mean `{guess}`?" if slip else "; classes are divided by commas" if ";" in name else ""
+        guess = _meant_layer(name)
+        if guess or not name.isidentifier() or not name[0].isupper():
+            hint = f": did you mean `{guess}`?" if guess else "; classes are divided by commas" if ";" in name else ""
             message = f"`{key}: {name[:60]}` names no layer class, and accelerate raises ValueError when it wraps{hint}"
-            yield config.issue("bad-value", message, key, "warning", suggestion=guess if slip else "")
+            yield config.issue("bad-value", message, key, severity="warning", suggestion=guess)
+
+
+def _meant_layer(name: str) -> str:
+    """The layer class that `name` is a slip of; "" for one that may well exist: new models have new prefixes."""
+    guess = "" if name in _LAYERS else nearest(name, _LAYERS)
+    if not guess or normal(guess) == normal(name):
+        return guess
+    return "" if name.endswith(("DecoderLayer", "Block")) or distance(name, guess, 3) > 2 else guess
 
 
 _WRAP_KEYS = ("fsdp_transformer_layer_cls_to_wrap", "transformer_layer_cls_to_wrap")

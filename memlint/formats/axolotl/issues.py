@@ -19,9 +19,8 @@ def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     kept = (_judged(issue, config) for issue in found)
-    told = tuple(issue for issue in kept if issue is not None)
-    own = (*_placeholders(config), *_without_plugin(config), *_without_model(config, told))
-    return (*told, *own)
+    own = (*_placeholders(config), *_without_plugin(config))
+    return (*(issue for issue in kept if issue is not None), *own)
 
 
 _NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequence_len", "lora_r", "eval_batch_size"))
@@ -60,12 +59,3 @@ def _without_plugin(config: AxolotlConfig) -> Iterator[Issue]:
             name = f"axolotl.integrations.{'liger' if plugin == 'LigerPlugin' else 'cut_cross_entropy'}.{plugin}"
             message = f"`{key}` has no effect without its plug-in: add `{name}` to `plugins`"
             yield config.section.issue("ignored-key", message, key, severity="warning", on_key=True)
-
-
-def _without_model(config: AxolotlConfig, told: tuple[Issue, ...]) -> Iterator[Issue]:
-    """`base_model` is a required field (utils/schemas/model.py:17); said where no other key was meant for it."""
-    if "base_model" in config.section.value or any(issue.suggestion == "base_model" for issue in told):
-        return
-    if not config.context.model_name:
-        message = "`base_model` is missing: Axolotl refuses the file unless the command line gives `--base-model`"
-        yield Issue("missing-key", message, config.section.document.path, (), severity="warning")

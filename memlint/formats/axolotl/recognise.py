@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from memlint.formats.axolotl.releases import SCHEMA
 from memlint.formats.base import Recognition
+from memlint.formats.schema.suggest import distance, normal
+from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
 # Keys that Axolotl's files set; no other trainer has many of them beside `base_model`.
@@ -17,7 +20,7 @@ _TELLING = frozenset(
         *("output_dir", "bf16", "gradient_checkpointing", "model_type"),
     }
 )
-# Keys that no other trainer has: five of them tell an Axolotl file whose `base_model` is misspelt or left out.
+# Keys that no other trainer has: five of them tell an Axolotl file whose `base_model` is misspelt.
 _ALONE = frozenset(
     {
         *("micro_batch_size", "sequence_len", "sample_packing", "dataset_prepared_path", "val_set_size", "num_epochs"),
@@ -30,7 +33,7 @@ _OTHERS = frozenset({"slices", "models", "input_features", "output_features"})
 
 
 def recognise(document: Document) -> Recognition:
-    """`base_model` with Axolotl's other keys, or many that only Axolotl has."""
+    """`base_model` with Axolotl's other keys, or a slip of it with many that only Axolotl has."""
     value = document.value
     if not isinstance(value, dict) or _OTHERS & value.keys() or isinstance(value.get("adapter"), dict):
         return Recognition("no")
@@ -40,8 +43,15 @@ def recognise(document: Document) -> Recognition:
     if "base_model" not in value:
         own = len(_ALONE & value.keys())
         sure = own >= 5 and isinstance(value.get("datasets"), list) and 2 * known >= len(value)
-        return Recognition("likely", reason=f"{own} keys of Axolotl, no `base_model`") if sure else Recognition("no")
+        slip = next((key for key in value if isinstance(key, str) and _means_base_model(key)), "") if sure else ""
+        return Recognition("likely", reason=f"{own} keys of Axolotl; `{slip}`") if slip else Recognition("no")
     if not isinstance(value["base_model"], str):
         return Recognition("no")
     reason = f"`base_model` and {known} keys of Axolotl"
     return Recognition("certain" if known >= 6 and 3 * known >= len(value) else "likely", reason=reason)
+
+
+def _means_base_model(key: str) -> bool:
+    """Whether a key is a slip of `base_model`, or what others call it."""
+    alias = compiled_schema(SCHEMA).root["x-memlint-aliases"].get(key, {})
+    return alias.get("key") == "base_model" or distance(normal(key), "base_model", 3) <= 2

@@ -1,7 +1,8 @@
 """The chat templates that LLaMA-Factory registers, and what is said of a name that is none of them.
 
 `get_template_and_fix_tokenizer` raises ValueError for a name that is not registered (v0.9.5 data/template.py:639),
-after the tokenizer is loaded. A fork may register more, so the name is an error only where a release is stated.
+after the tokenizer is loaded. A fork may register more: where nobody states a release, only a slip of a known name is
+reported.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from memlint.formats.fields import interpolated
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.schema.suggest import nearest
 
-# Those of releases 0.9.0 to 0.9.5 (data/template.py, `register_template`) and what 0.8 called `empty`.
+# Those of releases 0.9.0 to 0.9.5 (data/template.py, `register_template`), of 0.8, and of the main branch.
 TEMPLATES = frozenset(
     {
+        *("gpt", "moss_vl"),
         *("aeva", "alpaca", "aquila", "atom", "baichuan", "baichuan2", "bailing", "bailing_v2", "belle"),
         *("bluelm", "breeze", "chatglm2", "chatglm3", "chatml", "chatml_de", "codegeex2", "codegeex4"),
         *("cohere", "cpm", "cpm3", "cpm4", "custom", "dbrx", "deepseek", "deepseek3", "deepseekcoder"),
@@ -51,8 +53,11 @@ def template_issues(view: LlamaFactoryConfig) -> Iterator[Issue]:
     if not isinstance(value, str) or not value or value in TEMPLATES or interpolated(value):
         return
     guess = _MEANT.get(value.lower()) or nearest(value, TEMPLATES)
+    release = view.context.versions.get("llamafactory", ())
+    is_stated = bool(release) and release <= _NEWEST
+    if not guess and not is_stated:
+        return
     hint = f": did you mean `{guess}`?" if guess else ""
     message = f"no release of LLaMA-Factory up to 0.9.5 has a template `{value[:60]}`{hint}"
-    release = view.context.versions.get("llamafactory", ())
-    severity = "error" if release and release <= _NEWEST else "warning"
-    yield view.section.issue("bad-value", message, "template", severity, suggestion=guess)
+    severity = "error" if is_stated else "warning"
+    yield view.section.issue("bad-value", message, "template", severity=severity, suggestion=guess)

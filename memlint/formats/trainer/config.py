@@ -35,6 +35,10 @@ class TrainerConfig(NamedTuple):
                 return value.strip(), name
         return "", key
 
+    def drops(self, key: str) -> bool:
+        """Whether the stated release of TRL drops the key (trl 0.29: ModelConfig has `dtype` alone)."""
+        return key == "torch_dtype" and bool(self.trl) and self.stated.get("trl", ()) >= (0, 29)
+
     def first(self, *keys: str) -> str:
         """The first of `keys` that is given (not null), else ""."""
         return next((key for key in keys if self.section.value.get(key) is not None), "")

@@ -94,6 +94,9 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
     if framework == "trl" and not config.trl:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
+    if config.drops(str(issue.pointer[0])):
+        message = f"{issue.message}; TRL drops it, and the weights load in float32 unless `dtype` says otherwise"
+        return issue._replace(message=message)
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
     scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE

@@ -90,10 +90,12 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         if not isinstance(key, str) or "x-memlint-removed-in" in known.get(key, ()):
             continue
         target = targets.get(key) or _respelt(key, known)
+        if key in known and target in _OF_TRL and "use_peft" not in present:
+            continue  # well-known scripts have `model_name` and `lora_rank` of their own
         if target and target not in present and not config.context.field_annotations(key):
             what = "TRL's scripts drop it" if config.trl else "HfArgumentParser refuses it"
             message = f"unknown key `{key}`: did you mean `{target}`? {what}"
-            yield config.section.issue("unknown-key", message, key, "warning", on_key=True, suggestion=target)
+            yield config.section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=target)
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:
@@ -116,7 +118,7 @@ def _word(config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapp
     hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known[:6])}"
     message = f"`{key}: {value[:60]}` is none of the values that transformers takes{hint}"
     severity = "error" if config.trl else "warning"
-    yield config.section.issue("bad-value", message, key, severity, suggestion=guess)
+    yield config.section.issue("bad-value", message, key, severity=severity, suggestion=guess)
 
 
 def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:

@@ -47,6 +47,8 @@ def _architecture(fields: Fields, config: TrainerConfig, name: str) -> None:
 def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
     """`dtype` / `torch_dtype`, else the loader's default: TRL's ModelConfig fp32, transformers 5 the checkpoint's."""
     word, key = config.text("dtype")
+    if config.drops(key):
+        word = ""
     if word.lower() in DTYPES:
         fields.put("model.weights_dtype", DTYPES[word.lower()], config.section.origin(key))
     elif word.lower() == "auto":

@@ -1,0 +1,121 @@
+"""What the verbs say of names: cards, rules in any case, files of the checked folder, rules of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memlint.cli import main
+
+TRAINING = """
+model_name_or_path: Qwen/Qwen2.5-1.5B
+output_dir: out
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+learning_rate: 1.0e-5
+num_train_epochs: 1
+bf16: true
+"""
+LAUNCH = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+fsdp_config:
+  fsdp_version: 2
+"""
+RULE = """
+id: OWN001
+name: own/long-sequences
+title: Sequences of our own
+severity: warning
+formats: [trainer]
+when: batch.micro_batch_size == 2
+at: [batch.micro_batch_size]
+message: the house takes one sequence
+why: The house decided so when it bought its first card.
+sources: [our handbook]
+examples:
+  - fails: |
+{fails}
+  - passes: |
+{passes}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.yaml").write_text(TRAINING)
+    (tmp_path / "launch.yaml").write_text(LAUNCH)
+    return tmp_path
+
+
+def test_a_launch_file_of_the_checked_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", ".", "--with", "launch.yaml", "--exit-zero"]) == 0
+    (folder / "memlint.yaml").write_text("with: launch.yaml\n")
+    assert main(["check", ".", "--exit-zero"]) == 0
+    capsys.readouterr()
+
+
+def test_a_launch_file_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", ".", "--with", "lunch.yaml"]) == 2
+    assert "lunch.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("selector", ["PRE010", "pre010", "Precision/Half-Weights-Without-Master", "pre"])
+def test_rules_are_named_in_any_case(folder: Path, selector: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "train.yaml", "--select", selector, "--exit-zero", "--format", "json"])
+    rules = {finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert rules == {"PRE010"}
+
+
+def test_an_unknown_card_gets_suggestions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "train.yaml", "--gpu", "H1000"]) == 2
+    assert "did you mean H100-80GB" in capsys.readouterr().err
+
+
+def test_cards_are_listed_with_their_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("A100-80GB ") and "p4de.24xlarge (8)" in line for line in lines)
+    assert main(["cards", "--format", "json"]) == 0
+    cards = json.loads(capsys.readouterr().out)["cards"]
+    assert {"name", "vendor", "nominal_bytes", "usable_bytes", "machines"} == cards[0].keys()
+
+
+def test_a_path_without_a_config_fails_where_that_is_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "notes.yaml").write_text("a: 1\n")
+    assert main(["check", "notes.yaml"]) == 0
+    assert main(["check", "notes.yaml", "train.yaml", "--strict-files", "--exit-zero"]) == 2
+    assert "notes.yaml: no config that memlint knows" in capsys.readouterr().err
+    assert main(["check", ".", "--strict-files", "--exit-zero"]) == 0
+
+
+def test_an_estimate_of_nothing_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "notes.yaml").write_text("a: 1\n")
+    assert main(["estimate", "notes.yaml"]) == 2
+    assert main(["estimate", "train.yaml"]) == 0
+    assert "nothing to estimate" in capsys.readouterr().out
+
+
+def test_rules_of_ones_own_are_explained_and_tested(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rules").mkdir()
+    fails = "".join(f"      {line}\n" for line in TRAINING.strip().splitlines())
+    passes = fails.replace("batch_size: 2", "batch_size: 1")
+    (folder / "rules" / "OWN001.yaml").write_text(RULE.format(fails=fails, passes=passes))
+    (folder / "memlint.yaml").write_text("rules_dirs: [rules]\n")
+    assert main(["explain", "own001"]) == 0
+    assert "Sequences of our own" in capsys.readouterr().out
+    assert main(["test"]) == 0
+    assert capsys.readouterr().out == "2 examples, 0 broken\n"
+
+
+def test_a_fix_that_is_passed_over_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "train.yaml").write_text(TRAINING.replace("gradient_accumulation_steps", "gradient_accumulation_step"))
+    main(["fix", "train.yaml", "--diff"])
+    said = capsys.readouterr().err
+    assert "CFG001 not fixed: its fix may change the training result, `--unsafe` applies it" in said

@@ -1,0 +1,98 @@
+"""What a Trainer or TRL file probably meant."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from memlint.formats.base import Issue
+from memlint.formats.trainer.format import parse
+from memlint.repository.workspace import in_memory
+
+TRAINER = {
+    "model_name_or_path": "Qwen/Qwen2.5-1.5B",
+    "output_dir": "out",
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "learning_rate": 1.0e-5,
+    "num_train_epochs": 1,
+    "bf16": True,
+}
+TRL = {**TRAINER, "use_peft": True, "lora_r": 16, "dataset_name": "trl-lib/Capybara", "max_length": 1024}
+
+
+def issues(
+    content: dict[str, object], python: str = "", versions: dict[str, tuple[int, ...]] | None = None
+) -> list[Issue]:
+    workspace = in_memory({"train.yaml": yaml.safe_dump(content), **({"train.py": python} if python else {})})
+    (document,) = workspace.documents("train.yaml")
+    return list(parse(document, workspace.context(versions=versions or {})).issues)
+
+
+def renamed(content: dict[str, object], old: str, new: str) -> dict[str, object]:
+    return {new if key == old else key: value for key, value in content.items()}
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("per_device_train_batch_size", "micro_batch_size"),
+        ("learning_rate", "lr"),
+        ("per_device_train_batch_size", "per-device_train_batch_size"),
+    ],
+)
+def test_anothers_key_is_named_with_the_one_that_was_meant(key: str, other: str) -> None:
+    (found,) = issues(renamed(TRAINER, key, other))
+    assert (found.code, found.suggestion, found.pointer) == ("unknown-key", key, (other,))
+
+
+@pytest.mark.parametrize(("key", "other"), [("max_length", "max_len"), ("lora_r", "lora_rank"), ("seed", "saed")])
+def test_a_key_of_trl_counts_where_the_file_is_trls(key: str, other: str) -> None:
+    assert [issue.suggestion for issue in issues(renamed({**TRL, "seed": 1}, key, other))] == [key]
+
+
+def test_nothing_is_said_where_the_key_that_was_meant_is_there() -> None:
+    assert not issues({**TRAINER, "lr": 1.0e-5})
+
+
+def test_nothing_is_said_of_a_file_with_many_keys_of_a_script() -> None:
+    own = {f"field_of_the_script_{number}": number for number in range(4)}
+    assert not issues({**renamed(TRAINER, "learning_rate", "lr"), **own})
+
+
+@pytest.mark.parametrize("value", ["flash_attn_2", "fa2", "flash-attention-3", "Sdpa"])
+def test_an_attention_that_transformers_does_not_know(value: str) -> None:
+    (found,) = issues({**TRL, "attn_implementation": value})
+    assert found.code == "bad-value"
+    assert found.suggestion in ("flash_attention_2", "flash_attention_3", "sdpa")
+
+
+@pytest.mark.parametrize(
+    "value", ["sdpa", "flash_attention_2", "kernels-community/flash-attn3", "paged|sdpa", "${ATTN}"]
+)
+def test_an_attention_that_may_well_run(value: str) -> None:
+    assert not issues({**TRL, "attn_implementation": value})
+
+
+def test_a_dtype_is_a_name_of_torch_for_trl_and_a_scripts_own_word_elsewhere() -> None:
+    (found,) = issues({**TRL, "dtype": "bf16"})
+    assert (found.code, found.severity, found.suggestion) == ("bad-value", "error", "bfloat16")
+    assert not issues({**TRAINER, "dtype": "bf16"})
+
+
+@pytest.mark.parametrize(("key", "value"), [("seed", "many"), ("max_steps", "auto"), ("use_peft", "maybe")])
+def test_text_that_spells_nothing_the_parser_takes(key: str, value: str) -> None:
+    (found,) = [issue for issue in issues({**TRL, key: value}) if issue.pointer == (key,)]
+    assert found.code == "wrong-type"
+    assert "TrlParser refuses it" in found.message
+
+
+def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
+    content = {**renamed(TRL, "lora_r", "lora_alpha"), "torch_dtype": "bfloat16"}
+    workspace = in_memory({"train.yaml": yaml.safe_dump(content)})
+    (document,) = workspace.documents("train.yaml")
+    new = parse(document, workspace.context(versions={"trl": (1, 16)}))
+    old = parse(document, workspace.context(versions={"trl": (0, 27)}))
+    assert [run.model.weights_dtype for run in (*new.runs, *old.runs)] == ["float32", "bfloat16"]
+    assert [issue.code for issue in new.issues] == ["renamed-key"]
+    assert not old.issues
