@@ -103,6 +103,8 @@ def main(folder: Path) -> None:
     properties["num_processes"] = {"type": ["integer", "null"], "minimum": -1}
     properties["downcast_bf16"] = {}
     properties["gpu_ids"] = {}
+    # Both are compared with numbers as they stand (commands/launch.py:1258, utils/other.py:is_port_in_use).
+    properties["num_machines"] = {"type": ["integer", "null"]}
     properties["main_process_port"] = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
     properties["fp16"] = {"deprecated": True}
     properties["dynamo_backend"] = {"deprecated": True}

@@ -23,7 +23,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     kept = (issue for issue in found if issue.pointer != _INNER_PRECISION and not _unread(issue, section))
     issues = [_judged(issue, context) for issue in kept]
-    issues += [*_wrapped_classes(section), *_machines(section)]
+    issues += _wrapped_classes(section)
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
         for key in _FILE_EXCLUDES:
@@ -98,12 +98,3 @@ def _meant_layer(name: str) -> str:
 
 
 _WRAP_KEYS = ("fsdp_transformer_layer_cls_to_wrap", "transformer_layer_cls_to_wrap")
-
-
-def _machines(section: Section) -> Iterator[Issue]:
-    """`launch` compares the number of machines with 1 (commands/launch.py:1258): text that is no number ends it."""
-    value = section.value.get("num_machines")
-    if isinstance(value, str) and as_int(value) is None and not interpolated(value):
-        yield section.issue(
-            "wrong-type", f"`num_machines` wants an integer, got the string {value[:40]!r}", "num_machines"
-        )
