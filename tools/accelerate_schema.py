@@ -25,6 +25,11 @@ PREFETCH_POLICY: Schema = {
     "x-memlint-removed-in": "accelerate 1.0",
     "x-memlint-renamed-to": "fsdp_backward_prefetch",
 }
+# utils/dataclasses.py, DeepSpeedPlugin: float() of what the launcher hands on as text.
+CLIPPING: Schema = {
+    "anyOf": [{"type": ["number", "null"]}, {"pattern": "^(auto|none|None|[0-9.eE+-]+)$"}],
+    "x-memlint-says": "a number or auto",
+}
 VERSION: Schema = {"enum": [1, 2, "1", "2", None]}
 # The plug-in's own names (utils/dataclasses.py:1783). A section holds launch options, so nothing reads them there.
 WRAP_ALIASES = {
@@ -125,7 +130,7 @@ def main(folder: Path) -> None:
     devices = ("offload_optimizer_device", "offload_param_device")
     typed = {name: {"enum": [*words_of(KEYS[f"deepspeed_config.{name}"]), None]} for name in devices}
     stage: Schema = {"enum": [*words_of(KEYS["deepspeed_config.zero_stage"])]}
-    properties["deepspeed_config"] = section(deepspeed, zero_stage=stage, **typed)
+    properties["deepspeed_config"] = section(deepspeed, zero_stage=stage, gradient_clipping=CLIPPING, **typed)
     prefix = "parallelism_config_"
     degrees = [f"{prefix}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")]
     typed = {name: {"type": ["integer", "string", "null"], "minimum": 1} for name in degrees}

@@ -227,7 +227,7 @@ _ELSEWHERE = {
         "max_seq_length max_seq_len cutoff_len seq_length sequence_length seq_len max_length model_max_length max_len"
     ),
     "micro_batch_size": (
-        "per_device_train_batch_size train_batch_size train_micro_batch_size_per_gpu batch_size_per_device"
+        "per_device_train_batch_size train_batch_size train_micro_batch_size_per_gpu train_micro_batch_size"
     ),
     "eval_batch_size": "per_device_eval_batch_size",
     "gradient_accumulation_steps": "gradient_accumulation grad_accumulation_steps accumulation_steps",

@@ -169,7 +169,8 @@ cos_min_ratio lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_ra
 cycle_max_lr decay_lr_rate cycle_first_step_size cycle_second_step_size cycle_first_stair_count
 cycle_second_stair_count decay_step_size cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate
 """
-OPTIMIZER_ALIASES = {"wd": {"key": "weight_decay"}, "learning_rate": {"key": "lr"}, "epsilon": {"key": "eps"}}
+_OPTIMIZER_WORDS = {"wd": "weight_decay", "adam_weight_decay": "weight_decay", "learning_rate": "lr", "epsilon": "eps"}
+OPTIMIZER_ALIASES = {name: {"key": key} for name, key in _OPTIMIZER_WORDS.items()}
 
 
 def arguments(names: str, aliases: Schema, **typed: Schema) -> Schema:

@@ -75,6 +75,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "evaluation_strategy": {"enum": ["no", "steps", "epoch"]},
     "logging_strategy": {"enum": ["no", "steps", "epoch"]},
     "save_strategy": {"enum": ["no", "steps", "epoch", "best"]},
+    "adam_beta1": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},  # torch 2.13 optim/adamw.py:54-63
+    "adam_beta2": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "adam_epsilon": {"type": "number", "minimum": 0},
+    "weight_decay": {"type": "number", "minimum": 0},
+    "seed": {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
     "log_level": {"enum": LOG_LEVELS},
     "log_level_replica": {"enum": LOG_LEVELS},
     "vllm_config": {"type": ["object", "string", "null"]},

@@ -55,7 +55,7 @@ def test_a_second_time_changes_nothing(examples: Path) -> None:
 
 def test_only_safe_fixes_unasked(examples: Path) -> None:
     told = memlint(examples, "fix", "llamafactory/llama3_8b_full_sft.yaml", *CARD).err
-    assert "PRE004" not in told
+    assert "PRE004 fixed" not in told
     assert "enable_liger_kernel: true" in (examples / "llamafactory/llama3_8b_full_sft.yaml").read_text()
 
 

@@ -29,7 +29,7 @@ _NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequen
 def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     """An issue of the schema with its severity. Without a known release, an older one may accept what the newest
     refuses or ignores."""
-    if issue.code == "unknown-key" and not issue.suggestion:
+    if issue.code == "unknown-key" and "did you mean" not in issue.message:
         return None
     if issue.code in ("removed-key", "renamed-key") and value_at(config.section.value, issue.pointer) is None:
         return None  # `debug:` alone says nothing to any release

@@ -52,7 +52,7 @@ _OF_TRL: Mapping[str, tuple[str, ...]] = {
     "dtype": ("torch_dtype", "compute_dtype"),
 }
 # Names too short for a comparison by letters: whoever swaps or drops one letter of these means nothing else.
-_SHORT = ("seed", "optim")
+_SHORT = ("seed", "optim", "bf16", "fp16")
 _MOST_UNKNOWN = 3  # a file with more keys that nobody knows is a script's own
 # torch's floating dtypes by name (transformers 5.23.0 modeling_utils.py asks torch for an attribute of that name).
 _DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", "half", "float", "double")
@@ -99,10 +99,13 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:
-    """The known key that `key` is, but for a hyphen or a slip in a short word."""
+    """The known key that `key` is, but for a hyphen, two first letters that changed places, or a slip of a short one."""
     plain = normal(key)
     if plain != key and plain in known and "-" in key:
         return plain
+    swapped = plain[1:2] + plain[:1] + plain[2:]
+    if swapped in known and len(plain) > 5:
+        return swapped
     short = (word for word in _SHORT if plain[:1] == word[0] and 2 < len(plain) <= len(word))
     return next((word for word in short if distance(plain, word, 2) == 1), "")
 
