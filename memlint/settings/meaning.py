@@ -98,7 +98,9 @@ def _gpu(file: SettingsFile, name: str) -> str:
     if find(name) is not None or instance(name) is not None:
         return ""
     near = suggestions(name)
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else "name a card (A100-80GB) or a size (24GiB)"
+    hint = (
+        f"did you mean {' or '.join(near[:3])}?" if near else "`memlint cards` lists the cards; a size (24GiB) is one"
+    )
     return f"unknown GPU {name!r}: {hint}"
 
 

@@ -88,7 +88,10 @@ REFUSED = {
     "a companion that is not there": (("train.yaml", "--with", "gone.yaml"), "--with gone.yaml: no file `gone.yaml`"),
     "a version that is none": (("--versions", "transformers=x"), "write a version behind the name: transformers=4.48"),
     "a package that is none": (("--versions", "transformer=4.48"), "did you mean transformers?"),
-    "a card that is none": (("--gpu", "B999"), "unknown GPU 'B999': `memlint cards` lists the cards; a size (24GiB) is one"),
+    "a card that is none": (
+        ("--gpu", "B999"),
+        "unknown GPU 'B999': `memlint cards` lists the cards; a size (24GiB) is one",
+    ),
     "fixing standard input": (("fix", "-"), "fix writes files: standard input is none"),
     "a measurement without a size": (("calibrate", "train.yaml"), "calibrate wants one file and --measured SIZE"),
     "a measurement of no size": (("calibrate", "train.yaml", "--measured", "lots", *CARD), "not a size: 'lots'"),

@@ -99,7 +99,7 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:
-    """The known key that `key` is, but for a hyphen, two first letters that changed places, or a slip of a short one."""
+    """The known key that `key` is, but for a hyphen, two swapped first letters, or a slip of a short one."""
     plain = normal(key)
     if plain != key and plain in known and "-" in key:
         return plain
