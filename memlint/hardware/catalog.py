@@ -60,7 +60,7 @@ def instance(name: str) -> tuple[Gpu, int] | None:
 
 def every() -> tuple[Gpu, ...]:
     """All listed cards and those of plug-ins, by vendor, then by size."""
-    cards = (*_gpus(), *extensions.gpus.values())
+    cards = (*_gpus(), *plugins.gpus.values())
     return tuple(sorted(cards, key=lambda gpu: (gpu.vendor != "nvidia", gpu.vendor, gpu.usable_bytes, gpu.name)))
 
 
