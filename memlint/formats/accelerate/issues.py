@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlint.formats.accelerate.families import meant_layer
 from memlint.formats.accelerate.recognise import NAME, SCHEMA
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import Section, as_bool, as_int, interpolated, value_at
-from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import schema_issues
 
 # What may not stand beside a `deepspeed_config_file` (DeepSpeedPlugin._deepspeed_config_checks).
@@ -60,20 +60,6 @@ def _unread(issue: Issue, section: Section) -> bool:
     return section.value.get("distributed_type") != owner or (second and strategy)
 
 
-# Layer classes of transformers 5.23.0 that decoder models name in `_no_split_modules`.
-_LAYERS = (
-    *("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer"),
-    *("Qwen3MoeDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "GemmaDecoderLayer"),
-    *("Gemma2DecoderLayer", "Gemma3DecoderLayer", "PhiDecoderLayer", "Phi3DecoderLayer"),
-    *("DeepseekV2DecoderLayer", "DeepseekV3DecoderLayer", "GptOssDecoderLayer", "OlmoDecoderLayer"),
-    *("Olmo2DecoderLayer", "OPTDecoderLayer", "FalconDecoderLayer", "CohereDecoderLayer"),
-    *("Cohere2DecoderLayer", "GraniteDecoderLayer", "StableLmDecoderLayer", "GlmDecoderLayer"),
-    *("Glm4DecoderLayer", "Llama4TextDecoderLayer", "Qwen2VLDecoderLayer", "Starcoder2DecoderLayer"),
-    *("JambaAttentionDecoderLayer", "GPTNeoXLayer", "GPT2Block", "GPTJBlock", "GPTNeoBlock", "BloomBlock"),
-    *("MptBlock", "CodeGenBlock", "MambaBlock", "DbrxBlock", "T5Block"),
-)
-
-
 def _wrapped_classes(section: Section) -> Iterator[Issue]:
     """Classes to wrap that are slips of a layer's name: accelerate looks each up among the model's modules and raises
     ValueError for one that is not there (1.15 utils/dataclasses.py:2095)."""
@@ -82,19 +68,11 @@ def _wrapped_classes(section: Section) -> Iterator[Issue]:
     if section.value.get("distributed_type") != "FSDP" or not key or interpolated(config.value[key]):
         return
     for name in (word.strip() for word in config.value[key].split(",")):
-        guess = _meant_layer(name)
+        guess = meant_layer(name)
         if guess or not name.isidentifier() or not name[0].isupper():
             hint = f": did you mean `{guess}`?" if guess else "; classes are divided by commas" if ";" in name else ""
             message = f"`{key}: {name[:60]}` names no layer class, and accelerate raises ValueError when it wraps{hint}"
             yield config.issue("bad-value", message, key, severity="warning", suggestion=guess)
-
-
-def _meant_layer(name: str) -> str:
-    """The layer class that `name` is a slip of; "" for one that may well exist: new models have new prefixes."""
-    guess = "" if name in _LAYERS else nearest(name, _LAYERS)
-    if not guess or normal(guess) == normal(name):
-        return guess
-    return "" if name.endswith(("DecoderLayer", "Block")) or distance(name, guess, 3) > 2 else guess
 
 
 _WRAP_KEYS = ("fsdp_transformer_layer_cls_to_wrap", "transformer_layer_cls_to_wrap")
