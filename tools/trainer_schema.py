@@ -48,7 +48,8 @@ LIMITS: dict[str, Schema] = {
     "lora_r": {"minimum": 1},
     "seed": {"minimum": 0, "maximum": 2**32 - 1},
 }
-LOG_LEVELS = ["detail", "debug", "info", "warning", "error", "critical", "passive", None]
+# The numbers are what a run writes down of its levels.
+LOG_LEVELS = ["detail", "debug", "info", "warning", "error", "critical", "passive", -1, 10, 20, 30, 40, 50, None]
 # transformers 5.23.0 utils/logging.py:44 and trainer_utils.py (IntervalStrategy); YAML 1.1 reads `no` as false.
 CHOICES: dict[str, Schema] = {
     "log_level": {"enum": LOG_LEVELS},

@@ -86,6 +86,8 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         return
     names = {**_ARGUMENTS, **(_OF_TRL if config.trl else {})}
     targets = {other: key for key, others in names.items() for other in others}
+    if config.stated.get("transformers", ()) >= (4, 46):
+        targets["evaluation_strategy"] = "eval_strategy"  # both names up to 4.45; unsaid, an older release may read it
     for key in present:
         if not isinstance(key, str) or "x-memlint-removed-in" in known.get(key, ()):
             continue

@@ -366,7 +366,7 @@ num_train_epochs: 1
         ("0.1", "dataset_kwarg: {add_special_tokens: false}", [("unknown-key", "warning")]),
         ("0.1", "dataset: a/b\ndevices: 4", []),  # a script's own
         ("0.1", "dataset: {path: a/b}", []),  # a script's own: `datasets` takes a list
-        ("0.1", "gradient_checkpoint: true", []),  # too far to be sure
+        ("0.1", "gradient_checkpoint: true", [("unknown-key", "warning")]),  # what others call it
         ("0.1", "my_own_script_key: 4\nlora_rank_2: 1\nmodel_tag: x", []),
         ("0.1", "eval_strategy: no\nsave_strategy: no", []),
         ("0.1", "bias: none\nmode: sft", []),  # short names of a script are no slips of `bits` and `model`
