@@ -311,13 +311,17 @@ class Parallelism(NamedTuple):
 
 
 class Offload(NamedTuple):
-    """Devices: none, cpu, nvme."""
+    """Devices: none, cpu, nvme. Host buffers under nvme are DeepSpeed's (0.19.8 runtime/zero/offload_config.py)."""
 
     optimizer: str = "none"
     optimizer_pinned: bool = False
     optimizer_ratio: float = 1.0
+    optimizer_buffer_count: int = 4  # of the largest sub-group each
     parameters: str = "none"
     parameters_pinned: bool = False
+    parameters_buffer_count: int = 5
+    parameters_buffer_size: int = 100_000_000  # elements of one buffer
+    parameters_max_in_cpu: int = 1_000_000_000  # trainable elements that stay in host memory
     activations: str = "none"
 
 
