@@ -303,7 +303,8 @@ class Parallelism(NamedTuple):
     context_parallel_size: int = 1
     sequence_parallel_size: int = 1  # Ulysses
     expert_parallel_size: int = 1
-    engine: str = "single"  # single, ddp, deepspeed, fsdp, megatron, device_map (naive model split)
+    # single, ddp, deepspeed, fsdp, megatron, device_map (whole layers on each card); of inference: vllm, sglang
+    engine: str = "single"
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
     ddp_bucket_view: bool = False
@@ -335,6 +336,16 @@ class Evaluation(NamedTuple):
     max_new_tokens: int = 0
     num_beams: int = 1
     samples: Maybe[int] = UNKNOWN
+
+
+SERVERS = ("vllm", "sglang")  # engines that fill a share of each card and answer many requests at once
+
+
+class Serving(NamedTuple):
+    """How a run that trains nothing answers requests."""
+
+    uses_cache: bool = True  # keys and values of earlier tokens are kept
+    memory_share: Maybe[float] = 0.0  # of each card, filled with weights and cache (vLLM, SGLang)
 
 
 class Saving(NamedTuple):
@@ -404,6 +415,7 @@ class Run(NamedTuple):
     offload: Offload = Offload()
     evaluation: Evaluation = Evaluation()
     saving: Saving = Saving()
+    serving: Serving = Serving()
     stack: Stack = Stack()
     hardware: Hardware = Hardware()
     planning: Planning = Planning()

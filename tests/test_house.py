@@ -90,7 +90,7 @@ ON_DEMAND = {
     "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "memory.estimate": (  # what few runs do
-        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference"),
+        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),

@@ -23,7 +23,7 @@ from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
-from memlint.run import UNKNOWN, Run, Unknown
+from memlint.run import SERVERS, UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ else:
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
 _WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
+_ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
@@ -111,7 +112,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     others = _frozen_models(run)
     state = _with_frozen_models(_with_reference_copy(run, units, state), others)
     if run.purpose == "inference":
-        return _inference(run, computed, state)
+        return _inference(run, computed, state)._replace(parameters=placed.parameters, trainable_parameters=0)
     step = training_step(run, computed, simulated)
     found, walked = phases(step, computed, state)
     if runs_reference_forward(run):
@@ -225,7 +226,7 @@ def _backward_passes(run: Run) -> int | Unknown:
 def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
-    if engine in ("single", "ddp"):
+    if engine in ("single", "ddp") or (run.purpose == "inference" and engine in _ENGINES_OF_INFERENCE):
         return single.place(run, units)
     if engine == "deepspeed":
         return zero.place(run, units)
@@ -235,15 +236,18 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
+    if run.parallelism.engine in SERVERS:
+        import memlint.memory.serving as serving
+
+        return serving.estimate(run, units, state)
     import memlint.memory.inference as inference
 
     found = inference.phases(run, units, state)
     peak = max(found, key=_allocated)
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
-    details |= {"weights_bytes": state.weights, "resident_bytes": state.weights, "whole_logits_bytes": 0}
-    return with_card_figures(run, found, peak, details)._replace(
-        parameters=parameters.total(units), trainable_parameters=0
-    )
+    weights = peak.components["weights"]
+    details |= {"weights_bytes": weights, "resident_bytes": weights, "whole_logits_bytes": 0}
+    return with_card_figures(run, found, peak, details)
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:

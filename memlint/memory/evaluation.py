@@ -26,9 +26,9 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     parts["logits"] = logits + collected_logits(run, step)
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
-        parts["activations"] += max(1, run.evaluation.num_beams) * cache_bytes(
-            step.architecture, batch, step.tokens.length + new, step.kernels.autocast_width or _HALF
-        )
+        sequences = batch * max(1, run.evaluation.num_beams)
+        width = step.kernels.autocast_width or _HALF
+        parts["kv_cache"] = cache_bytes(step.architecture, sequences, step.tokens.length + new, width)
     return phase("evaluation", parts)
 
 

@@ -30,8 +30,7 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | 
         whole = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
         moments = inference.phases(_asked(run, micro), units, whole)
         highest = max(moments, key=lambda moment: moment.allocated_bytes).components
-        for name in ("activations", "logits"):
-            parts[name] = highest[name]
+        parts |= {name: size for name, size in highest.items() if name in ("activations", "logits", "kv_cache")}
     parts["temporaries"] = gathered
     return phase("generation", parts)
 
@@ -53,5 +52,6 @@ def _asked(run: Run, micro: int) -> Run:
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     prompt = run.sequence.max_prompt_length
     sequence = run.sequence._replace(length=prompt if isinstance(prompt, int) and 0 < prompt < length else length)
-    evaluation = run.evaluation._replace(batch_size=micro * sequences_per_sample(run), num_beams=1)
-    return run._replace(sequence=sequence, evaluation=evaluation)
+    batch = run.batch._replace(micro_batch_size=micro * sequences_per_sample(run))
+    evaluation = run.evaluation._replace(enabled=False, num_beams=1)
+    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation)
