@@ -546,3 +546,36 @@ def test_adapters_bits_and_dtypes_are_said_in_trls_words(training: dict[str, Any
 def test_a_script_that_is_not_trls_has_no_such_words(changes: dict[str, Any]) -> None:
     parsed = parsed_of(PLAIN)
     assert trainer.edits(parsed, run_of(parsed), changes) is None
+
+
+EVALUATION = {
+    **{key: PLAIN[key] for key in ("model_name_or_path", "output_dir", "bf16") if key in PLAIN},
+    "do_eval": True,
+    "per_device_eval_batch_size": 16,
+    "dataloader_num_workers": 2,
+    "seed": 1,
+}
+
+
+def test_a_file_that_only_evaluates_trains_nothing() -> None:
+    for value in (EVALUATION, {**PLAIN, "do_train": False, "do_eval": True}):
+        (run,) = parsed_of(value).runs
+        assert (run.purpose, run.method.kind, run.evaluation.enabled) == ("inference", "none", True)
+    assert parsed_of(EVALUATION).runs[0].batch.micro_batch_size == 16
+
+
+def test_a_file_of_training_or_of_trl_trains_whatever_it_evaluates() -> None:
+    """TRL's scripts call `trainer.train()` without asking `do_train` (trl 1.16 scripts/sft.py)."""
+    for value in (
+        {**PLAIN, "do_eval": True},
+        {**TRL, "do_train": False, "do_eval": True},
+        {**PLAIN, "do_train": False},
+    ):
+        assert parsed_of(value).runs[0].purpose == "train"
+
+
+def test_prediction_keeps_the_logits() -> None:
+    """transformers 5.23 trainer.py, predict: `prediction_loss_only` is the argument's, not that of `evaluate`."""
+    (run,) = parsed_of({**EVALUATION, "do_eval": False, "do_predict": True}).runs
+    assert run.evaluation.keeps_logits is True
+    assert parsed_of(EVALUATION).runs[0].evaluation.keeps_logits is False
