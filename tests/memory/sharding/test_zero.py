@@ -186,6 +186,13 @@ def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
     assert found.load_peak == sum(t.stored_bytes * u.repeat for u in with_adapter(packed) for t in u.tensors)
 
 
+def test_ranks_that_share_a_sequence_share_the_states_too() -> None:
+    """accelerate 1.15 accelerator.py:2394-2450 hands DeepSpeed no groups: it divides by all ranks."""
+    ring = {"parallelism.data_parallel_size": 2, "parallelism.context_parallel_size": 4}
+    for stage in (1, 2, 3):
+        assert place(replace(zero_run(stage, 8), ring)).optimizer_states == place(zero_run(stage, 8)).optimizer_states
+
+
 def test_what_is_not_known_is_said() -> None:
     for field in ("parallelism.zero.stage", "parallelism.zero.reduce_bucket_size"):
         with pytest.raises(MissingValue) as caught:
