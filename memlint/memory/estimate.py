@@ -107,12 +107,12 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
         field = UnknownField(missing.field, missing.reason)
         floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
-        return unknown(field, allocated_low_bytes=floor, parameters=placed.parameters)
+        return _counted(unknown(field, allocated_low_bytes=floor), placed)._replace(trainable_parameters=None)
     alone = state.weights
     others = _frozen_models(run)
     state = _with_frozen_models(_with_reference_copy(run, units, state), others)
     if run.purpose == "inference":
-        return _inference(run, computed, state)._replace(parameters=placed.parameters, trainable_parameters=0)
+        return _counted(_inference(run, computed, state), placed)
     step = training_step(run, computed, simulated)
     found, walked = phases(step, computed, state)
     if runs_reference_forward(run):
@@ -137,13 +137,19 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
 
         details["doubtful_logits_bytes"] = unsloth.doubtful_logits(step)
     waiting = _waiting_checkpoints(step, computed) if run.checkpointing.offload else 0
-    return with_card_figures(run, found, peak, details)._replace(
+    estimated = with_card_figures(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + waiting,
-        parameters=placed.parameters,
-        trainable_parameters=placed.trainable,
     )
+    return _counted(estimated, placed)
+
+
+def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
+    """The estimate with the model's parameters, and those on one GPU where they are fewer."""
+    divided = placed.on_one_gpu != placed.parameters
+    details = {**found.details, "parameters_per_gpu": placed.on_one_gpu} if divided else found.details
+    return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
 
 
 def _waiting_checkpoints(shared: TrainingStep, units: tuple[Unit, ...]) -> int:
@@ -181,13 +187,14 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase |
 
 
 class PlacedModel(NamedTuple):
-    """A run's model state, which does not depend on lengths and batches. Counts are per GPU."""
+    """A run's model state, which does not depend on lengths and batches."""
 
     units: tuple[Unit, ...]
     computed: tuple[Unit, ...]  # as operations see them
     state: ModelState
-    parameters: int
+    parameters: int  # of the whole model
     trainable: int
+    on_one_gpu: int  # parameters that tensor or expert parallelism leaves on a GPU, before ZeRO or FSDP divide them
 
 
 _PLACED = EstimateCache(64)
@@ -212,8 +219,9 @@ def _placed(run: Run) -> PlacedModel:
 
 
 def _place(run: Run) -> PlacedModel:
-    units = parallel.shard_units(run, parameters.units(run))
-    counted = parameters.total(units), parameters.total(units, trainable=True)
+    whole = parameters.units(run)
+    units = parallel.shard_units(run, whole)
+    counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
     return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
 
 

@@ -52,7 +52,9 @@ def _model_line(run: RunReport) -> str:
         share = 100 * model.trainable_parameters / model.parameters
         trained = f", {count(model.trainable_parameters)} train ({share:.3g} %)"
     name = one_line(model.id or "model not named")
-    known = f"{name}: {count(model.parameters)} parameters{trained}" if model.parameters else name
+    here = run.estimate.details.get("parameters_per_gpu")
+    each = f" ({count(here)} per GPU)" if here else ""
+    known = f"{name}: {count(model.parameters)} parameters{each}{trained}" if model.parameters else name
     card = f"{hardware.gpus or '?'} x {hardware.gpu}" if hardware.gpu else "no GPU named"
     return "; ".join(part for part in (known, one_line(run.summary), card) if part)
 
