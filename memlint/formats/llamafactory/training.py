@@ -259,7 +259,7 @@ _SERVERS = {"vllm": "vllm_gpu_util", "sglang": "sglang_mem_fraction"}
 
 def answers_requests(config: LlamaFactoryConfig) -> bool:
     """Whether chat, API or `llamafactory-cli eval` runs, not the Trainer's evaluation loop."""
-    return config.role == "inference" and not (config.hf.flag("do_predict") or config.hf.flag("do_eval"))
+    return not (config.training or config.hf.flag("do_predict") or config.hf.flag("do_eval"))
 
 
 def served_by(server: str) -> When:
