@@ -179,6 +179,7 @@ class Sequence(NamedTuple):
     image_max_pixels: Maybe[int] = 0
     video_max_pixels: Maybe[int] = 0
     video_max_length: int = 0  # frames
+    images: Maybe[int] = UNKNOWN  # in a sample; UNKNOWN: between none and as many as the sequence holds
     # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False

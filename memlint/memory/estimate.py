@@ -18,7 +18,7 @@ from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import phases
+from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
 from memlint.memory.storage import BYTES
@@ -115,6 +115,8 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         return _counted(_inference(run, computed, state), placed)
     step = training_step(run, computed, simulated)
     found, walked = phases(step, computed, state)
+    if run.model.architecture.towers:
+        found = _with_images(run, simulated, computed, state, found)
     if runs_reference_forward(run):
         load, forward, *rest = found
         forward = _with_reference_forward(forward, walked.saved_activations, step, computed, state, others)
@@ -128,7 +130,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         found += (generated,)
     peak = max(found, key=_allocated)
     details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
-    details |= _overhead_inputs(found, computed, state)
+    details |= _overhead_inputs(found, computed, state) | _image_details(run, computed)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, others, found)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
@@ -176,6 +178,32 @@ def _bounds(
     held = _with_frozen_models(_with_reference_copy(certain, bare.units, bare.state), others)
     least, _ = phases(training_step(certain, bare.computed), bare.computed, held)
     return min(low, max(map(_allocated, least))), high
+
+
+def _with_images(
+    run: Run, simulated: bool, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]
+) -> tuple[Phase, ...]:
+    """The phases with the images that the central figure stands for."""
+    count = interval.images_counted(run, units)
+    if not count:
+        return found
+    seen = run._replace(sequence=run.sequence._replace(images=count))
+    shown = phases_with_images(training_step(seen, units, simulated), units, state)
+    return shown + found[len(shown) :]
+
+
+def _image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
+    """How many images, and tokens of them, the central figure and the upper end stand for in each sample."""
+    architecture: Architecture = run.model.architecture
+    tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
+    if tower is None or not isinstance(run.sequence.length, int):
+        return {}
+    import memlint.memory.vision.images as images
+
+    most = images.encoded_tokens(run, tower, run.sequence.length)
+    each = images.tokens_of_image(run, tower, run.sequence.length)
+    counted = interval.images_counted(run, units)
+    return {"images": counted, "image_tokens": counted * each, "most_image_tokens": most, "tokens_per_image": each}
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:

@@ -197,7 +197,8 @@ class _UnitBuilder:
     ) -> tuple[Tensor, ...]:
         """All tensors that `weights` become: base, adapter branches, trainable copies."""
         method = self.run.method
-        adapts = self.adapts and (not prefix or index >= 0 or not method.freeze_vision_tower)
+        frozen = method.freeze_language_model if index >= 0 else prefix != "" and method.freeze_vision_tower
+        adapts = self.adapts and not frozen
         found: list[Tensor] = []
         for weight in weights:
             trained = self._trained(weight, trains, prefix, index) if self.picks else trains

@@ -111,10 +111,22 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits":
         yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
+    if "most_image_tokens" in estimate.details:
+        yield f"  {_seen(estimate.details)}"
     if "cache_tokens" in estimate.details:
         yield f"  {_served(estimate.details)}"
     if estimate.host_bytes:
         yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
+
+
+def _seen(details: Mapping[str, int]) -> str:
+    """How many images the figures stand for: "images in a sample: 1 of 784 tokens, at most 2,048 tokens of images"."""
+    counted, each = details["images"], details["tokens_per_image"]
+    central = f"{counted} of {each:,} tokens each" if counted else "none"
+    if details["image_tokens"] == details["most_image_tokens"]:
+        return f"images in a sample: {central}"
+    most = f"{details['most_image_tokens']:,} tokens of images at the upper end"
+    return f"images in a sample: {central} in the table, {most}; --images N fixes their number"
 
 
 def _served(details: Mapping[str, int]) -> str:

@@ -39,10 +39,23 @@ def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
     import memlint.memory.vision.towers as towers
 
     architecture: Architecture = run.model.architecture
-    if not towers.are_modelled(architecture):
+    if not towers.are_modelled(architecture):  # a known number of images counts in `max_image_bytes`
         return deviations.bounds(run, found)[1] + images.max_image_bytes(run)
+    if run.sequence.images == 0:
+        return 0
     most = phases_with_images(training_step(run, units), units, state)
     return deviations.bounds(run, most + found[len(most) :])[1]
+
+
+def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
+    """Images in each sample that the central figure stands for: as many as are stated, else one where a tower or a
+    projector trains, which no sample without an image does, else none."""
+    import memlint.memory.vision.towers as towers
+
+    if not towers.are_modelled(run.model.architecture):
+        return 0
+    stated = run.sequence.images
+    return stated if isinstance(stated, int) else int(towers.trains(units))
 
 
 def without_images(run: Run) -> Run | None:
@@ -51,7 +64,7 @@ def without_images(run: Run) -> Run | None:
     A tower without images gets no gradients, so that the optimizer makes no states for it; nor does it for a tower that
     a script froze.
     """
-    if run.sequence.always_has_images:
+    if run.sequence.always_has_images or isinstance(run.sequence.images, int):
         return None
     return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
 
