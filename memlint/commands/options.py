@@ -178,17 +178,7 @@ def fill_defaults(given: Options) -> None:
     blank: dict[str, Any] = {"paths": [], "companions": [], "select": [], "ignore": [], "isolated": False}
     blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
     blank |= {"exclude": [], "force_exclude": False, "hook": False, "preview": False, "list_files": False}
-    names = (
-        "images",
-        "gpu",
-        "gpus",
-        "gpus_per_node",
-        "model",
-        "settings",
-        "show_settings",
-        "profile",
-        "stdin_filename",
-    )
+    names = ("gpu", "gpus", "gpus_per_node", "model", "settings", "show_settings", "profile", "stdin_filename")
     blank |= {"images": None, **dict.fromkeys(names)}
     for name, value in blank.items():
         if not hasattr(given, name):
