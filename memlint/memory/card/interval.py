@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.step import training_step
@@ -26,6 +27,10 @@ def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
+    if families.of(run.model.architecture).attention.eager_at_first and run.attention.implementation == "sdpa":
+        eager = replace(run, {"attention.implementation": "eager"})
+        most, _ = phases(training_step(eager, units), units, state)
+        high = max(high, deviations.bounds(eager, most + found[len(most) :])[1])
     softer = _least_memory_variant(run)
     if softer is not None:
         least, _ = phases(training_step(softer, units), units, state)
