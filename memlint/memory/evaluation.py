@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
-from memlint.memory.loss import loss_kind
+from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
 from memlint.memory.values import ModelState, Phase, Unit
@@ -81,7 +81,7 @@ def with_reference_forward(step: TrainingStep, forward: Phase, held: int, refere
     `held`: activations alive when the policy's forward ends. `reference`: the peak of the reference's forward.
     """
     parts = dict(forward.components)
-    parts["logits"] = 4 * step.counts["logits"]
+    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else 4 * step.counts["logits"]
     parts["activations"] = held + reference + inputs_bytes(step)
     parts["temporaries"] = 0
     found = phase("forward", parts)

@@ -579,3 +579,28 @@ def test_prediction_keeps_the_logits() -> None:
     (run,) = parsed_of({**EVALUATION, "do_eval": False, "do_predict": True}).runs
     assert run.evaluation.keeps_logits is True
     assert parsed_of(EVALUATION).runs[0].evaluation.keeps_logits is False
+
+
+@pytest.mark.parametrize(
+    ("stage", "key", "trl", "kind"),
+    [
+        ("dpo", "use_liger_loss", (0, 17), "plain"),
+        ("dpo", "use_liger_loss", (0, 19), "liger"),
+        ("dpo", "use_liger_kernel", (0, 19), "plain"),
+        ("dpo", "use_liger_kernel", (0, 29), "liger"),
+        ("dpo", "use_liger_kernel", (1, 16), "chunked"),
+        ("kto", "use_liger_loss", (0, 22), "liger"),
+        ("kto", "use_liger_kernel", (0, 29), "plain"),
+        ("grpo", "use_liger_loss", (0, 17), "liger"),
+        ("grpo", "use_liger_kernel", (1, 0), "liger"),
+    ],
+)
+def test_liger_s_preference_losses_by_release(stage: str, key: str, trl: tuple[int, ...], kind: str) -> None:
+    """trl 0.17.0, 0.18.2, 0.19.1, 0.22.2, 0.26.2, 0.29.0, 1.0.0 and 1.9.0 trainer/{dpo,kto,grpo}_trainer.py."""
+    grpo = {"num_generations": 8, "max_completion_length": 256}
+    own = {"dpo": DPO, "kto": {"desirable_weight": 1.0}, "grpo": grpo}[stage]
+    lengths = {"max_length": 1024, "max_prompt_length": 512}
+    (run,) = parsed_of({**TRL, **own, **lengths, key: True}, versions={"trl": trl}).runs
+    assert (run.method.stage, run.loss.kind) == (stage, kind)
+    if kind == "liger":  # one pair, one sequence, one completion at a time
+        assert run.loss.chunk_tokens == {"dpo": 2048, "kto": 1024, "grpo": 256}[stage]
