@@ -91,7 +91,7 @@ ON_DEMAND = {
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
-        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
+        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),

@@ -88,8 +88,8 @@ def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
         shared = {"parallelism.tensor_parallel_size": count} if engine in SERVERS else {}
         after = estimator(replace(run, {"parallelism.world_size": count, **shared}))
         if after.verdict == "fits":
-            high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
-            yield Fix(f"use {count} of these cards", peak_before=high, peak_after=low, verdict_after="fits")
+            title = f"use {count} of these cards"
+            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits")
             return
 
 

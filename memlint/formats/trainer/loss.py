@@ -19,7 +19,7 @@ _SKIPS_LOGITS = (5, 15)
 _SFT_SKIPS_LOGITS = (0, 29)
 
 
-# Stage -> (key, first release, first release without it) of Liger's loss over the hidden states, LigerFusedLinearDPOLoss
+# Stage -> (key, first release, first release without it) of Liger's loss over hidden states, LigerFusedLinearDPOLoss
 # and its like: trl 0.17.0, 0.18.2, 0.19.1, 0.22.2, 0.26.2 and 1.9.0, trainer/{dpo,kto,grpo}_trainer.py.
 _LIGER_LOSSES = {
     "dpo": (("use_liger_loss", (0, 19), (0, 27)), ("use_liger_kernel", (0, 26), _SINCE_FUSED_HEAD)),
