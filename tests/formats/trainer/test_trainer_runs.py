@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memlint.formats import recognise
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
+from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 
@@ -604,3 +605,12 @@ def test_liger_s_preference_losses_by_release(stage: str, key: str, trl: tuple[i
     assert (run.method.stage, run.loss.kind) == (stage, kind)
     if kind == "liger":  # one pair, one sequence, one completion at a time
         assert run.loss.chunk_tokens == {"dpo": 2048, "kto": 1024, "grpo": 256}[stage]
+
+
+def test_ppo_trains_a_second_model_that_is_not_counted() -> None:
+    """trl 0.15 trainer/ppo_trainer.py: `PolicyAndValueWrapper(self.policy_model, self.value_model)`."""
+    ppo = {**TRL, "reward_model_path": "r", "max_length": 512, "response_length": 53}
+    (run,) = parsed_of(ppo).runs
+    assert run.method.stage == "ppo" and "value model" in run.stack.unmodelled
+    assert estimate(run).allocated_bytes is None
+    assert parsed_of(DPO).runs[0].stack.unmodelled == ""
