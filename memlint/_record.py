@@ -70,7 +70,8 @@ else:
                 raise TypeError(f"{name}: a field without a default follows one with a default")
             defaults = tuple(map(body.pop, given))
             body.update(zip(fields, _getters(count)))
-            code = CONSTRUCTORS[count].__code__.replace(co_varnames=("_cls", *fields), co_name="__new__", **_told(name))
+            code = CONSTRUCTORS[count].__code__
+            code = code.replace(co_varnames=("_cls", *fields), co_name="__new__", **_qualified_name(name))
             body["__new__"] = _FUNCTION(code, globals(), "__new__", defaults)
             body["__slots__"] = ()
             body["__match_args__"] = body["_fields"] = fields
@@ -78,8 +79,8 @@ else:
             body["_places"] = dict(zip(fields, range(count)))
             return type.__new__(type, name, (_Record,), body)
 
-    def _told(name):
-        """What Python 3.11 and later say of a wrong call."""
+    def _qualified_name(name):
+        """The name that Python 3.11 and later show in errors of a wrong call."""
         return {"co_qualname": f"{name}.__new__"} if _QUALNAMES else {}
 
     def _getters(count):

@@ -1,9 +1,8 @@
 """The normalized schema: one training (or inference) run on one kind of GPU.
 
-Every format turns its files into a `Run`; the estimator, the rules and the planner read nothing
-else. Values are plain; where each came from stands beside them in `Run.origins`, keyed by the
-dotted name that rules use (`"batch.micro_batch_size"`). A value that cannot be known is `UNKNOWN`,
-never a guess.
+Every format turns its files into a `Run`. The estimator, the rules and the planner read nothing
+else. Values are plain. `Run.origins` says where each came from, keyed by the dotted name that rules
+use (`"batch.micro_batch_size"`). A value that cannot be known is `UNKNOWN`, never a guess.
 
 All values here are `typing.NamedTuple`: frozen, typed, picklable, and 6 times cheaper to define
 at start-up than frozen dataclasses (0.08 against 0.5 ms a class), which is what a cold start pays.
@@ -57,7 +56,7 @@ class Origin(NamedTuple):
     detail: str = ""
 
 
-LAUNCH = "launch"  # in `Run.origins`: the repository's command that the run was read with, where one was
+LAUNCH = "launch"  # key of `Run.origins`: the launch command in the repository that the run was read with
 
 
 class Quantization(NamedTuple):
@@ -74,14 +73,16 @@ class Quantization(NamedTuple):
     storage_dtype: str = "uint8"
     prequantized: bool = False
     group_size: int = 0
-    stacked_experts: bool = False  # experts held in one tensor are quantised as well (Axolotl)
-    experts_on_load: bool = False  # those are, as they load, and unpacked whole while their layer runs (Axolotl)
-    skipped: tuple[str, ...] = ()  # modules left as they are; whoever names some does not leave out the head
+    stacked_experts: bool = False  # experts in one 3-D tensor are quantised as well (Axolotl)
+    experts_on_load: bool = False  # quantised as they load, and dequantised while their layer runs (Axolotl)
+    skipped: tuple[str, ...] = ()  # modules not quantised; a config that names some must name the head too
     upcast_rest_to_fp32: bool = False  # peft.prepare_model_for_kbit_training
-    vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16, after the former: embeddings and head
+    vocabulary_to_bf16: bool = False  # embeddings and head, after that: trl's peft_module_casting_to_bf16
 
 
 class Model(NamedTuple):
+    """The model, its shapes and how its frozen weights are loaded."""
+
     name: str | Unknown = UNKNOWN
     architecture: Any = UNKNOWN  # architectures.model.Architecture
     weights_dtype: Maybe[str] = UNKNOWN  # of frozen weights as loaded: float32, bfloat16, float16
@@ -119,22 +120,22 @@ class Method(NamedTuple):
     freeze_language_model: bool = False
     reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named
     reward_model: str = "none"  # none, lora, full, api
-    # What reads the hidden states in stage rm: "score", a linear layer in the head's place that gives one number for a
-    # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head
-    # beside the language model's (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
+    # The head in stage rm: "score", a linear layer that replaces the language-model head and gives one number per
+    # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head in
+    # addition to the language-model head (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
     reward_head: str = "score"
-    # "all" linear layers are a list of names that the framework made itself, of modules whose class is some `Linear`
-    # (LLaMA-Factory 0.9.5 model/model_utils/misc.py:28, find_all_linear_modules). PEFT then leaves experts alone that
-    # are stacked in one parameter, which its own "all-linear" reaches.
+    # The framework lists "all" linear layers itself: the modules whose class is some `Linear` (LLaMA-Factory 0.9.5
+    # model/model_utils/misc.py:28, find_all_linear_modules). PEFT then adds no adapter to experts that are stacked in
+    # one parameter; its own "all-linear" does.
     targets_linear_only: bool = False
     num_generations: int = 1
-    # Models loaded frozen beside the trained one, as `Model` values: the reference first where one is named, then the
-    # reward model where it is a model of its own. A copy of the trained model or an adapter is none.
+    # Frozen models that are loaded as well, as `Model` values: first a named reference model, then a full reward model.
+    # A copy of the trained model and an adapter are not among them.
     extra_models: tuple[Any, ...] = ()
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
-    generator: str = ""  # who writes completions while training (ppo, grpo): model, vllm (elsewhere), vllm_colocate
-    generator_share: float = 0.0  # of the card, held by an inference engine that shares it
+    generator: str = ""  # what generates completions (ppo, grpo): model, vllm (on other GPUs), vllm_colocate
+    generator_share: float = 0.0  # share of the card that an inference engine on it reserves
 
 
 class Precision(NamedTuple):
@@ -160,6 +161,8 @@ class Precision(NamedTuple):
 
 
 class Batch(NamedTuple):
+    """`auto_find`: the Trainer lowers the batch size after an out-of-memory error."""
+
     micro_batch_size: Maybe[int] = UNKNOWN  # sequences per GPU and forward
     gradient_accumulation_steps: Maybe[int] = UNKNOWN
     auto_find: bool = False
@@ -173,14 +176,14 @@ class Sequence(NamedTuple):
     neat_packing: bool = False  # packed with block-diagonal attention
     max_prompt_length: Maybe[int] = UNKNOWN
     max_new_tokens: int = 0
-    # The framework scales an image (or a video's frame) down to so many pixels before the processor sees it, and cuts
-    # tokens afterwards: an image goes whole through the tower (LLaMA-Factory 0.9.5 data/mm_plugin.py:219,
+    # The framework scales an image (or a video's frame) down to this many pixels before the processor, and truncates
+    # tokens afterwards, so that the tower encodes the whole image (LLaMA-Factory 0.9.5 data/mm_plugin.py:219,
     # data/collator.py). 0: no such scaling.
     image_max_pixels: Maybe[int] = 0
     video_max_pixels: Maybe[int] = 0
     video_max_length: int = 0  # frames
     images: Maybe[int] = UNKNOWN  # in a sample; UNKNOWN: between none and as many as the sequence holds
-    # Batches without an image get a dummy one, so that a tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
+    # Batches without an image get a dummy one, so that the tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False
     shift_attention: bool = False  # LongLoRA
@@ -201,15 +204,15 @@ class Checkpointing(NamedTuple):
     reentrant: bool = True
     offload: bool = False  # layer inputs kept in host memory
     every: int = 1
-    # Only layers with trainable parameters are checkpointed, and each asks for a gradient of its own input: frozen
-    # layers run plainly, and no hook makes the embeddings' output ask (LLaMA-Factory 0.9.5
-    # model/model_utils/checkpointing.py:98). Else as transformers does (5.23 modeling_utils.py:2150): every layer, and
-    # the outputs of the input embeddings ask, those of a vision tower too.
+    # Only layers with trainable parameters are checkpointed, and each makes its own input require a gradient. Frozen
+    # layers run without checkpointing, and no hook makes the embeddings' output require a gradient (LLaMA-Factory 0.9.5
+    # model/model_utils/checkpointing.py:98). Else as in transformers (5.23 modeling_utils.py:2150): every layer is
+    # checkpointed, and the outputs of all input embeddings require a gradient, a vision tower's too.
     skips_frozen_layers: bool = False
-    # Under Unsloth checkpoints wait in host memory, whatever the file says (LLaMA-Factory 0.9.5
+    # Under Unsloth checkpoints are offloaded to host memory, whatever the file says (LLaMA-Factory 0.9.5
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
-    mlp_tiles: int = 0  # MLPs run slice by slice, and again in the backward: at most so many slices
+    mlp_tiles: int = 0  # MLPs run in at most this many slices of the sequence, and again in the backward
 
 
 class Loss(NamedTuple):
@@ -224,9 +227,9 @@ class Loss(NamedTuple):
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
     liger_kernels: bool = False  # other Liger kernels (norms, SwiGLU, rope) are patched in
-    in_chunks: bool = False  # the logits are whole, and a plain loss goes through them in chunks
+    in_chunks: bool = False  # a plain loss over whole logits, computed in chunks
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
-    fallback_reason: str = ""  # why a fused loss that was asked for is not in force
+    fallback_reason: str = ""  # why a fused loss in the config has no effect
 
 
 class Optimizer(NamedTuple):
@@ -244,8 +247,8 @@ class Optimizer(NamedTuple):
     engine: str = "torch"  # torch, deepspeed (its own implementation), bitsandbytes, torchao
     weight_decay: float = 0.0
     projection: str = ""  # APOLLO: random, svd; "" = random
-    # Told to project every linear layer, GaLore and APOLLO take the head as well (transformers 5.23
-    # trainer_optimizer.py:130-152); LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
+    # With "all linear layers" as targets, GaLore and APOLLO project the head as well (transformers 5.23
+    # trainer_optimizer.py:130-152). LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
     projects_head: bool = True
 
 
@@ -274,6 +277,8 @@ class Zero(NamedTuple):
 
 
 class Fsdp(NamedTuple):
+    """PyTorch FSDP, version 1 or 2, as accelerate sets it up."""
+
     version: int = 0  # 0: no FSDP
     strategy: str = "FULL_SHARD"  # FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, HYBRID_SHARD_ZERO2, NO_SHARD
     reshard_after_forward: bool = True
@@ -328,12 +333,14 @@ class Offload(NamedTuple):
 
 
 class Evaluation(NamedTuple):
+    """Evaluation between training steps. In a run with purpose "inference": the generation itself."""
+
     enabled: Maybe[bool] = False
     batch_size: Maybe[int] = UNKNOWN
     accumulation_steps: int | None = None
     predict_with_generate: bool = False
     keeps_logits: bool = True  # prediction_loss_only false and metrics computed
-    fused_loss: bool = False  # the trainer has Liger's models skip the logits here too
+    fused_loss: bool = False  # Liger's models skip the logits in evaluation too
     max_new_tokens: int = 0
     num_beams: int = 1
     samples: Maybe[int] = UNKNOWN
@@ -350,6 +357,8 @@ class Serving(NamedTuple):
 
 
 class Saving(NamedTuple):
+    """`only_model`: checkpoints without optimizer states. `gathers_full_weights`: weights are gathered to be saved."""
+
     enabled: bool = True
     only_model: bool = False
     gathers_full_weights: bool = False
@@ -371,12 +380,12 @@ class Stack(NamedTuple):
     unsloth: tuple[int, ...] = ()  # empty = any release
     use_ktransformers: bool = False
     compile: bool = False
-    unmodelled: str = ""  # a feature whose memory nobody here has counted, and what it does
+    unmodelled: str = ""  # a feature whose memory is not modelled, and what it does
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
 
 class Hardware(NamedTuple):
-    """The card as asked for. `gpu` is a hardware.Gpu or None when nobody said which."""
+    """The card that the run is estimated for. `gpu` is a hardware.Gpu, None where no card is known."""
 
     gpu: Any = None
     memory_budget_bytes: int = 0  # 0 = the card's usable memory
@@ -384,23 +393,28 @@ class Hardware(NamedTuple):
 
 
 class Planning(NamedTuple):
-    """What a change of the config does, or can say, under this framework. For the planner: no estimate reads it."""
+    """What the planner must know of the framework: effects of its options, and what its config can express.
 
-    # How checkpoints come to wait in host memory: "layer_inputs" (transformers 5.23 modeling_utils.py:3151,
+    No estimate reads it.
+    """
+
+    # How activation checkpoints are offloaded to host memory: "layer_inputs" (transformers 5.23 modeling_utils.py:3151,
     # `save_on_cpu`; Axolotl 0.19 docs/gradient_checkpointing.qmd, `hidden_states`), "unsloth" (LLaMA-Factory 0.9.5
     # model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), "saved_tensors" (trl 1.16
     # trainer/sft_config.py:291, `activation_offloading`).
     checkpoint_offload: str = "layer_inputs"
     # What starts DeepSpeed on one GPU; "" where nothing is needed (transformers docs/source/en/deepspeed.md).
     single_gpu_launch: str = "start it with torchrun, deepspeed or accelerate launch"
-    lora_dropout: float = 0.0  # of adapters that a change adds, where it says none
-    liger_kernels_apart: bool = False  # Liger's loss and its other kernels have switches of their own
+    lora_dropout: float = 0.0  # default dropout of adapters that a change adds
+    liger_kernels_apart: bool = False  # Liger's loss and its other kernels have separate options
     freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
     stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
     pins_transformers: bool = False  # the framework's release decides the release of transformers
 
 
 class Run(NamedTuple):
+    """One run. `related`: paths of other files that took part. `origins`: where values came from, by dotted name."""
+
     format: str
     path: str
     model: Model = Model()
@@ -426,7 +440,7 @@ class Run(NamedTuple):
 
 
 def stack_name(run: Run) -> str:
-    """What runs the config, for labels: a framework, or the format where no framework is known (a DeepSpeed JSON)."""
+    """A label for what runs the config: the framework, or the format where none is known (a DeepSpeed JSON)."""
     return run.stack.framework or run.format
 
 
@@ -439,7 +453,7 @@ def get(run: Run, name: str) -> Any:
 
 
 def replace(run: Run, changes: Mapping[str, object]) -> Run:
-    """A copy of `run` with the dotted names in `changes` set; nothing else moves, `run` stays as it is."""
+    """A copy of `run` with the fields in `changes` (dotted names) set."""
     for name, value in changes.items():
         run = _replace(run, name.split("."), value)
     return run

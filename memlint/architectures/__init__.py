@@ -1,4 +1,4 @@
-"""Which model a name means, and every parameter tensor of it."""
+"""From a model's name to its layers and every parameter tensor."""
 
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig

@@ -1,4 +1,4 @@
-"""Decoder layers and what stands around them, put together as an Architecture."""
+"""An Architecture from its decoder layers, embeddings, final norm and head."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def decoder(
     extra: Weights = (),
     **traits: Any,
 ) -> Architecture:
-    """An Architecture whose layer i is `make(keys[i])`; equal keys share one kind.
+    """An Architecture whose layer i is `make(keys[i])`; equal keys share one layer type.
 
-    `final_norm` "" means that there is none (or that it is in `extra`, with all else that stands outside).
+    `final_norm` "": there is none, or it is in `extra`, with the other weights outside of the layers.
     """
     keys = [None] * c.layers() if keys is None else keys
-    kinds, pattern = _distinct(keys, make)
+    layer_types, layer_type_ids = _distinct(keys, make)
     hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
     tied = c.flag("tie_word_embeddings") if tied is None else tied
-    outside = (Weight(f"{prefix}{embedding}.weight", (vocabulary, hidden), "embedding"), *extra)
+    non_layer_weights = (Weight(f"{prefix}{embedding}.weight", (vocabulary, hidden), "embedding"), *extra)
     if final_norm:
-        outside += norm(prefix + final_norm, hidden, final_bias)
+        non_layer_weights += norm(prefix + final_norm, hidden, final_bias)
     if not tied:
-        outside += linear(head, vocabulary, hidden, head_bias, "head")
+        non_layer_weights += linear(head, vocabulary, hidden, head_bias, "head")
     elif head_bias:
-        outside += (Weight(f"{head}.bias", (vocabulary,), "bias"),)
+        non_layer_weights += (Weight(f"{head}.bias", (vocabulary,), "bias"),)
     return Architecture(
         family=c.family,
         class_name=class_name,
         hidden_size=hidden,
         vocab_size=vocabulary,
-        layer_types=kinds,
-        layer_type_ids=pattern,
-        non_layer_weights=outside,
+        layer_types=layer_types,
+        layer_type_ids=layer_type_ids,
+        non_layer_weights=non_layer_weights,
         tied_embeddings=tied,
         max_positions=positions(c),
         **traits,

@@ -1,4 +1,4 @@
-"""The embedded catalog: catalog.jsonl, one configuration a line with all the ids that share it.
+"""The embedded catalog: catalog.jsonl, one configuration per line with all ids that share it.
 
 A line is found by searching the file's bytes for the id or key, so that one look-up parses one line.
 """
@@ -57,13 +57,13 @@ def _by_id(identifier: str) -> CatalogEntry | None:
     wanted = identifier.lower()
     listed = [one for one in row["ids"] if one.lower() == wanted]
     if listed:
-        return CatalogEntry(listed[0], row["config"], _unread(listed[0], row))
+        return CatalogEntry(listed[0], row["config"], _uncertainty(listed[0], row))
     tuned = [one for one in row.get("tuned", ()) if one.lower() == wanted]
     return CatalogEntry(row["ids"][0], row["config"], f"`{tuned[0]}` is tuned from {row['ids'][0]}") if tuned else None
 
 
-def _unread(identifier: str, row: Mapping[str, Any]) -> str:
-    """Rows that nobody could hold against a config.json say so, and lower what is said of their runs."""
+def _uncertainty(identifier: str, row: Mapping[str, Any]) -> str:
+    """Why a row is uncertain: its config.json was not read. "" for other rows."""
     if not row["source"].startswith("not read"):
         return ""
     return f"no config.json of {identifier} was read: its dimensions are those that give the published parameter count"

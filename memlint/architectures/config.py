@@ -14,10 +14,10 @@ class UnsupportedConfig(Exception):
 
 
 class ModelConfig:
-    """A model configuration with the defaults of its transformers class behind it.
+    """A model configuration, with the defaults of its transformers class for keys that it leaves out.
 
-    `values` is what the file says; a key that it does not have falls back to `defaults`, a key that
-    is null does not (as in transformers). `aliases` are the class's other names for a key.
+    `values`: the file's. A key that is absent takes its value from `defaults`, a key that is null does
+    not (as in transformers). `aliases` are the class's other names for a key.
     """
 
     __slots__ = ("aliases", "defaults", "family", "values")
@@ -47,7 +47,7 @@ class ModelConfig:
         return otherwise
 
     def has(self, name: str) -> bool:
-        """Whether the file itself says `name` (null counts as not saying it)."""
+        """Whether the file itself has `name`, with a value other than null."""
         return any(self.values.get(key) is not None for key in self._names(name))
 
     def _names(self, name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One line out of a data file of one JSON object a line, without parsing the others."""
+"""One line of a JSON-lines data file, without parsing the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def text(name: str) -> bytes:
-    """The bytes of a file beside this module, read once; a newline stands before the first line too."""
+    """The bytes of a file beside this module, read once, with a newline before the first line."""
     with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
         return b"\n" + file.read()
 

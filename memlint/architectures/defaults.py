@@ -1,4 +1,4 @@
-"""What a configuration means where it is silent: the defaults of transformers' classes (defaults.jsonl)."""
+"""The defaults of transformers' configuration classes, for keys that a config.json leaves out (defaults.jsonl)."""
 
 from __future__ import annotations
 

@@ -24,15 +24,17 @@ def count(config: Mapping[str, Any]) -> Architecture:
     """The architecture of `config`. Raises UnsupportedConfig where transformers does not build it."""
     model = _meta_model(config)
     prefix, layers = _decoder_layers(model)
-    kinds: dict[tuple[Weight, ...], int] = {}
+    type_ids: dict[tuple[Weight, ...], int] = {}
     classes: dict[int, str] = {}
-    pattern = []
-    seen: set[int] = set()  # some models share whole blocks between layers (Zamba)
+    layer_type_ids = []
+    counted: set[int] = set()  # some models share whole blocks between layers (Zamba)
     for layer in layers:
-        index = kinds.setdefault(_weights(layer, seen), len(kinds))
+        index = type_ids.setdefault(_weights(layer, counted), len(type_ids))
         classes.setdefault(index, type(layer).__name__)
-        pattern.append(index)
-    outside = tuple(weight for weight in _weights(model, set()) if not _inside(weight.name, prefix, len(layers)))
+        layer_type_ids.append(index)
+    non_layer_weights = tuple(
+        weight for weight in _weights(model, set()) if not _is_in_layer(weight.name, prefix, len(layers))
+    )
     text = model.config.get_text_config()
     return Architecture(
         family=str(config.get("model_type")),
@@ -41,10 +43,10 @@ def count(config: Mapping[str, Any]) -> Architecture:
         vocab_size=int(getattr(text, "vocab_size", 0) or 0),
         layer_types=tuple(
             DecoderLayer(TokenMixer("none"), Mlp("none"), class_name=classes[index], weights=weights)
-            for weights, index in kinds.items()
+            for weights, index in type_ids.items()
         ),
-        layer_type_ids=tuple(pattern),
-        non_layer_weights=outside,
+        layer_type_ids=tuple(layer_type_ids),
+        non_layer_weights=non_layer_weights,
         dtype=weights_dtype(config),
         stored=stored_weights(config),
         unmodelled=UNMODELLED,
@@ -85,7 +87,7 @@ def _decoder_layers(model: Any) -> tuple[str, list[Any]]:
     return largest, lists[largest]
 
 
-def _inside(name: str, prefix: str, layers: int) -> bool:
+def _is_in_layer(name: str, prefix: str, layers: int) -> bool:
     return layers > 0 and name.startswith(prefix + ".") and name[len(prefix) + 1 :].split(".")[0].isdigit()
 
 

@@ -1,4 +1,4 @@
-"""The config.json of a model on the Hugging Face hub, fetched only when somebody asked for it (`--hub`).
+"""The config.json of a model on the Hugging Face hub, fetched with `--hub` only.
 
 Nothing but config.json is downloaded and no remote code is ever run.
 """
@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 10
 
 
 class HubError(Exception):
-    """Why there is no config; `str()` tells missing, gated, offline and not installed apart."""
+    """Why there is no config; `str()` says whether it is missing, gated, offline or not installed."""
 
 
 def fetch(name: str) -> tuple[str, Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""How many tokens of the language model's sequence an image, a video or a sound takes, per family.
+"""How many tokens an image, a video or a sound takes in the language model's sequence, by family.
 
 Each rule is the one of the family's processor in transformers 5.23; the arguments are pixels after LLaMA-Factory's
 own resizing to `image_max_pixels` (data/mm_plugin.py:219), where it has one.
@@ -22,7 +22,7 @@ _QWEN_LEAST_PIXELS = 56 * 56
 
 
 class ImageTokens(NamedTuple):
-    """What one image becomes: `tokens` in the sequence, `patches` that go through the tower."""
+    """One image: `tokens` in the sequence, `patches` that the tower encodes."""
 
     tokens: int
     patches: int

@@ -1,6 +1,6 @@
-"""What the estimator must know of a model: its layers as building blocks, and every parameter tensor.
+"""The description of a model for the estimator: its layers as building blocks, and every parameter tensor.
 
-A model is `layer_type_ids`, a list of indexes into `layer_types` (its distinct decoder layers), plus what stands
+A model is `layer_type_ids`, a list of indexes into `layer_types` (its distinct decoder layers), plus the weights
 outside of the layers and any vision or audio towers. Counts are exact: the sum over `Weight`s is
 what transformers counts for the same configuration.
 """
@@ -52,7 +52,7 @@ class TokenMixer(NamedTuple):
     chunk_size: int = 0
     values_are_keys: bool = False  # no value projection: the keys before their norm are the values (Gemma 4)
     value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
-    gated_norm: bool = True  # what Mamba 2's scan gives is normed as it is gated
+    gated_norm: bool = True  # the output of Mamba 2's scan is normed and gated together
 
 
 class Mlp(NamedTuple):
@@ -67,14 +67,14 @@ class Mlp(NamedTuple):
     experts_per_token: int = 0
     expert_intermediate_size: int = 0
     expert_kind: str = "gated"
-    expert_hidden_size: int = 0  # what experts read and write where it is not the layer's width (Nemotron 3)
+    expert_hidden_size: int = 0  # the hidden size of experts where it is not the layer's (Nemotron 3)
     shared_intermediate_size: int = 0  # shared expert(s), 0 = none
-    parallel_experts: bool = (
-        False  # experts beside a dense MLP of `intermediate_size`, each with norms of its own (Gemma 4)
-    )
+    parallel_experts: bool = False  # experts in addition to a dense MLP, each with its own norms (Gemma 4)
 
 
 class DecoderLayer(NamedTuple):
+    """One type of decoder layer. `weights`: its tensors, with names relative to the layer."""
+
     attention: TokenMixer
     mlp: Mlp
     norm: str = "rms"  # rms, rms_gemma ((1 + w) in fp32), layer, layer_no_affine
@@ -107,7 +107,7 @@ class Tower(NamedTuple):
     projector_weights: tuple[Weight, ...] = ()
     tower_prefix: str = "visual"
     projector_prefix: str = "visual.merger"
-    layer_class: str = ""  # the transformers class whose code its layers run; "" = nobody has read it
+    layer_class: str = ""  # the transformers class whose code its layers run; "" = not modelled
     activation: str = "gelu"
     window: int = 0  # patches that attend to each other in layers not in `full_layers`; 0 = all of an image
     full_layers: tuple[int, ...] = ()
@@ -125,6 +125,8 @@ class StoredWeights(NamedTuple):
 
 
 class Architecture(NamedTuple):
+    """A whole model."""
+
     family: str  # transformers model_type
     class_name: str  # LlamaForCausalLM
     hidden_size: int
@@ -150,10 +152,10 @@ class Architecture(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """An answer to "which model is this?".
+    """The model that a name means.
 
     `source`: config (a config.json), settings, catalog, cache, hub, unknown. `name` is the canonical id.
-    `inferred` is empty for an exact match, else the rule that led there, in words.
+    `inferred`: "" for an exact match, else the rule that matched, in words.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The rules by which a model name is compared with the catalog. Nothing here is fuzzy: equal keys or no match.
 
 A name becomes a key by dropping what does not change a model's shape: the owner, case, separators and
-suffixes such as "-Instruct" or "-GPTQ-Int4". A suffix that says how weights are stored is given back.
+suffixes such as "-Instruct" or "-GPTQ-Int4". A suffix that says how weights are stored is returned with it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ QUANTIZED: tuple[tuple[str, StoredWeights], ...] = (
     ("-8bit", _BNB8),
 )
 # Suffixes that say which data a model saw, or how its file is stored, never how large it is.
-# Text: compiling it costs a millisecond, and a name that the catalog lists needs it for nothing.
+# A string, compiled on first use: compiling costs a millisecond, and names in the catalog do not need it.
 _SUFFIX = (
     r"[-_.](?:instruct|chat|base|it|hf|sft|dpo|orpo|kto|rlhf|rl|grpo|rm|reward|thinking|reasoning|pt|lora|qlora|full|"
     r"merged|bf16|fp16|bfloat16|float16|dequantized|linearized|finetuned?|finetune|lora-finetune|alignment|python|ms|"
     r"preview|pro-preview|deduped|v0|\d{8}|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-20\d\d|(?:0[1-9]|1[0-2])2[3-6])$"
 )
-_WHOLE = r"[-_.](?:bf16|fp16|bfloat16|float16|dequantized)$"  # a checkpoint that was stored otherwise, unpacked
+_WHOLE = r"[-_.](?:bf16|fp16|bfloat16|float16|dequantized)$"  # a dequantised copy of a quantised checkpoint
 _PREFIX = re.compile(r"^(?:meta|nvidia|mistralai|qwen_|models?)[-_](?=[a-z])")
 _COUNTED_FOLDERS = frozenset(("checkpoint", "step", "epoch", "global_step", "iter", "ckpt", "snapshot"))
 _FOLDERS = frozenset(
@@ -65,7 +65,7 @@ _SIZE = r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])"
 _NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
 
 
-# Words after which a model has another shape than the one whose name it begins with.
+# Words that mean another shape than that of the model whose name comes before them.
 _RESHAPING = frozenset(
     {"pro", "expanded", "vision", "vl", "llava", "omni", "audio", "moe", "pruned", "width", "depth", "upscaled"}
     | {"deep", "embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
@@ -74,7 +74,7 @@ _RESHAPING = frozenset(
 )
 
 
-# Beginnings of words that say that a language model is only a part, or that it is none of attention.
+# Prefixes of words for models of which a language model is only a part, or without attention.
 _OTHER_KINDS = ("internvl", "blip", "instructblip", "minigpt", "llava", "vila", "cogvlm", "openvla", "mamba", "video")
 
 
@@ -95,7 +95,7 @@ def components(name: str) -> list[str]:
 
 
 def _is_plain_folder(part: str) -> bool:
-    """Whether a folder's name (in lower case) says where something lies and not what it is."""
+    """Whether a folder's name (in lower case) names no model: "checkpoint-500", "output"."""
     bare = part.rstrip("0123456789")
     if bare.endswith(("-", "_")):
         bare = bare[:-1]
@@ -132,7 +132,7 @@ def unquantized(name: str) -> tuple[str, StoredWeights] | None:
 
 
 def spellings(part: str) -> Iterator[Spelling]:
-    """The readings of one path component, the most literal first, each worked out when it is asked for."""
+    """The readings of one path component, the most literal first, computed lazily."""
     return (spelling for spelling in _spellings(part) if len(spelling.key) >= 3)
 
 
@@ -156,7 +156,7 @@ _LAST_WORDS = frozenset({"instruct", "chat", "it"})
 
 
 def _beginnings(part: str) -> list[str]:
-    """`part` with its last words left out, longest first; nothing where a word left out changes the shape."""
+    """`part` without its last words, longest first; empty where such a word changes the shape."""
     words = re.split(r"([-_])", part)
     found = []
     while len(words) > 2:

@@ -1,4 +1,4 @@
-"""GPUs by the names people, drivers and cloud providers give them. Data: gpus.json, instances.json."""
+"""GPUs by the names that people, drivers and cloud providers use. Data: gpus.json, instances.json."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import memlint.plugin_registry as extensions
+import memlint.plugin_registry as plugins
 from memlint.hardware.model import Gpu
 
 GIB = 1 << 30
 MIB = 1 << 20
-# Drivers keep 1 to 2 % of a card back (A100-80GB 79.15 of 80, RTX 3090 23.68 of 24), cards with ECC up to 8 %.
+# Drivers reserve 1 to 2 % of a card (A100-80GB 79.15 of 80, RTX 3090 23.68 of 24), cards with ECC up to 8 %.
 GENERIC_USABLE = 0.98
 GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
 
@@ -28,12 +28,12 @@ def find(name: str) -> Gpu | None:
 
     None where no card has this name, or where cards of several sizes do ("A100"): `suggestions` lists them.
     """
-    if name.lower() in extensions.gpus:
-        added: Gpu = extensions.gpus[name.lower()]
-        return added
-    listed = _listed().get(name.lower())
-    if listed is not None:
-        return _gpu(listed)
+    if name.lower() in plugins.gpus:
+        from_plugin: Gpu = plugins.gpus[name.lower()]
+        return from_plugin
+    row = _rows_by_alias().get(name.lower())
+    if row is not None:
+        return _gpu(row)
     size = re.fullmatch(_SIZE, name, re.IGNORECASE)
     if size:
         return _generic(float(size[1]))
@@ -41,12 +41,12 @@ def find(name: str) -> Gpu | None:
 
 
 def suggestions(name: str) -> tuple[str, ...]:
-    """Canonical names that `name` may have meant: those that contain it, else those that are spelled most alike."""
-    key = _key(name)
+    """Canonical names that `name` may mean: those that contain it, else those with the same number. At most 8."""
+    key = _normalized(name)
     if not key:
         return ()
-    inside = [gpu.name for gpu in _gpus() if key in _key(gpu.name)]
-    return tuple(inside[:8] or _alike(key))
+    inside = [gpu.name for gpu in _gpus() if key in _normalized(gpu.name)]
+    return tuple(inside[:8] or _same_number(key))
 
 
 def instance(name: str) -> tuple[Gpu, int] | None:
@@ -54,7 +54,7 @@ def instance(name: str) -> tuple[Gpu, int] | None:
     found = _instances().get(name.strip().lower().removeprefix("ml."))
     if found is None:
         return None
-    gpu = _names()[_key(found[0])]
+    gpu = _names()[_normalized(found[0])]
     return gpu, found[1]
 
 
@@ -76,13 +76,13 @@ def _generic(gib: float) -> Gpu | None:
     )
 
 
-def _key(name: str) -> str:
+def _normalized(name: str) -> str:
     return re.sub(_NOISE, "", name.lower())
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Ways to look `name` up: as it is, with "80G" or "80" read as "80GB", and without the form factor (SXM4, PCIe)."""
-    key = _key(name[:200])
+    """Keys to look `name` up with: as it is, "80G" or "80" read as "80GB", without the form factor (SXM4, PCIe)."""
+    key = _normalized(name[:200])
     sized = re.sub(r"(\d)g(?:ib)?$", r"\1gb", key)
     bare = re.sub(_FORM, "", sized)
     return key, sized, key + "gb", bare, bare + "gb"
@@ -100,8 +100,8 @@ def _rows() -> list[dict[str, Any]]:
 
 
 @cache
-def _listed() -> Mapping[str, Mapping[str, Any]]:
-    """Rows by the names that are written out in the list: most files use one, and a start need not know the rest."""
+def _rows_by_alias() -> Mapping[str, Mapping[str, Any]]:
+    """Rows by name and alias in lower case. Most configs use one of these, so other spellings are not built."""
     names: dict[str, Mapping[str, Any]] = {}
     for row in _rows():
         for alias in (row["name"], *row.get("aliases", ())):
@@ -114,7 +114,7 @@ def _names() -> Mapping[str, Gpu]:
     names: dict[str, Gpu] = {}
     for row, gpu in zip(_rows(), _gpus()):
         for alias in (row["name"], *row.get("aliases", ())):
-            names.setdefault(_key(alias), gpu)
+            names.setdefault(_normalized(alias), gpu)
     return names
 
 
@@ -154,8 +154,8 @@ def _flash_attention(capability: tuple[int, ...]) -> int:
     return 3 if capability[0] == 9 else 2
 
 
-def _alike(key: str) -> list[str]:
-    """Names that share the longest beginning, or the same digits, with `key`."""
-    digits = re.findall(r"\d+", key)
-    same = [gpu.name for gpu in _gpus() if digits and digits[0] in re.findall(r"\d+", _key(gpu.name))]
-    return same[:8]
+def _same_number(normalized: str) -> list[str]:
+    """Names that contain the first number of a normalized name. At most 8."""
+    digits = re.findall(r"\d+", normalized)
+    found = [gpu.name for gpu in _gpus() if digits and digits[0] in re.findall(r"\d+", _normalized(gpu.name))]
+    return found[:8]

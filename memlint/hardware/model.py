@@ -1,4 +1,4 @@
-"""A GPU as memlint knows it."""
+"""The description of a GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """`nominal_bytes` is the marketing size, `usable_bytes` what a process can get (driver and ECC taken off)."""
+    """`nominal_bytes` is the marketing size, `usable_bytes` what a process can get (without driver and ECC)."""
 
     name: str  # canonical: "A100-80GB"
     nominal_bytes: int
@@ -18,4 +18,4 @@ class Gpu(NamedTuple):
     flash_attention: int = 2  # highest FlashAttention major version that runs on it, 0 = none
     fp8: bool = False
     generic: bool = False  # made from a size such as "24GiB"
-    class_rank: int = 0  # order of commonness for `fits_on`; 0 = not listed there
+    class_rank: int = 0  # order among cards of equal memory in `fits_on`; 0 = not listed there

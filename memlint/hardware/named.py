@@ -1,4 +1,4 @@
-"""What `--gpu`, a setting or a comment names: a card, a size, or a cloud machine with several cards."""
+"""The card that `--gpu`, a setting or a comment names: by name, by size, or as a cloud machine with several."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
 
 
 def unknown_gpu(name: str) -> str:
+    """The error message for a name that no card has, with suggestions."""
     near = suggestions(name)
     hint = f"did you mean {' or '.join(near[:3])}?" if near else "name a card (A100-80GB) or a size (24GiB)"
     return f"unknown GPU {name!r}: {hint}"

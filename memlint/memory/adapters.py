@@ -11,29 +11,32 @@ LORA_KINDS = ("lora", "dora")
 PER_WEIGHT_KINDS = ("lora", "dora", "oft", "boft", "ia3")
 
 
-class Branch(NamedTuple):
-    """One adapter tensor beside a base weight."""
+class AdapterTensor(NamedTuple):
+    """One tensor that an adapter adds to a base weight: the suffix of its name, and its shape."""
 
     suffix: str
     shape: tuple[int, ...]
 
 
-def converted(run: Run) -> Method:
-    """The method with expert projections as PEFT targets them in stacked form."""
+def with_stacked_experts(run: Run) -> Method:
+    """The method as PEFT applies it where experts are stacked: target modules that name an expert projection become
+    target parameters (peft 0.21.2 utils/transformers_weight_conversion.py:333)."""
     method, architecture = run.method, run.model.architecture
-    moved = families.of(architecture).experts.peft_moves
-    linears = () < run.stack.transformers < (5,) or () < run.stack.peft < (0, 19)
-    if not moved or method.kind not in LORA_KINDS or linears:
+    expert_names = families.of(architecture).experts.peft_stacked_targets
+    holds_linears = () < run.stack.transformers < (5,) or () < run.stack.peft < (0, 19)
+    if not expert_names or method.kind not in LORA_KINDS or holds_linears:
         return method
-    everything = method.targets == ("all-linear",)
-    if everything and method.targets_linear_only:
+    all_linear = method.targets == ("all-linear",)
+    if all_linear and method.targets_linear_only:
         return method
-    asked = [name for name in moved if everything or any(target.split(".")[-1] == name for target in method.targets)]
-    if not asked:
+    targeted = [
+        name for name in expert_names if all_linear or any(target.split(".")[-1] == name for target in method.targets)
+    ]
+    if not targeted:
         return method
-    parameters = tuple(_STACKED[name] for name in asked)
+    parameters = tuple(_STACKED[name] for name in targeted)
     return method._replace(
-        exclude_modules=method.exclude_modules + tuple(asked),
+        exclude_modules=method.exclude_modules + tuple(targeted),
         target_parameters=method.target_parameters + parameters,
     )
 
@@ -89,8 +92,8 @@ def rank_of(module: str, method: Method) -> int:
     return method.rank
 
 
-def branches(weight: Weight, method: Method) -> tuple[Branch, ...]:
-    """The adapter tensors on one base weight; empty when its method adds none there."""
+def branches(weight: Weight, method: Method) -> tuple[AdapterTensor, ...]:
+    """The adapter tensors of one base weight; empty where the method adds none."""
     if len(weight.shape) < 2:
         return ()
     if method.kind in LORA_KINDS:
@@ -98,42 +101,42 @@ def branches(weight: Weight, method: Method) -> tuple[Branch, ...]:
     if method.kind in ("oft", "boft"):
         return _oft(weight, method)
     if method.kind == "ia3":
-        return (Branch("ia3_l", (weight.shape[0],)),)
+        return (AdapterTensor("ia3_l", (weight.shape[0],)),)
     return ()
 
 
-def _lora(weight: Weight, method: Method) -> tuple[Branch, ...]:
+def _lora(weight: Weight, method: Method) -> tuple[AdapterTensor, ...]:
     outputs, inputs = weight.shape[0], weight.shape[1]
     rank = rank_of(weight.name[: -len(".weight")], method)
     if weight.kind == "experts":  # target_parameters: one pair for every expert, peft 0.21.2 tuners/lora/layer.py
         experts, rows, columns = weight.shape[0], weight.shape[1], weight.shape[2]
         rank *= 2 if weight.name.endswith("gate_up_proj") else 1  # two projections in one
-        return Branch("lora_A", (rank * experts, columns)), Branch("lora_B", (rows, rank * experts))
-    pair = Branch("lora_A", (rank, inputs)), Branch("lora_B", (outputs, rank))
+        return AdapterTensor("lora_A", (rank * experts, columns)), AdapterTensor("lora_B", (rows, rank * experts))
+    pair = AdapterTensor("lora_A", (rank, inputs)), AdapterTensor("lora_B", (outputs, rank))
     if method.use_dora or method.kind == "dora":
-        return pair + (Branch("lora_magnitude_vector", (outputs,)),)
+        return pair + (AdapterTensor("lora_magnitude_vector", (outputs,)),)
     return pair
 
 
-def _oft(weight: Weight, method: Method) -> tuple[Branch, ...]:
+def _oft(weight: Weight, method: Method) -> tuple[AdapterTensor, ...]:
     """One skew-symmetric block per slice of the input: r blocks of n x (n - 1) / 2 numbers."""
     inputs = weight.shape[1]
     block = method.oft_block_size
     if block:
-        block = _dividing(inputs, block)
+        block = _nearest_divisor(inputs, block)
     elif method.rank:
-        block = inputs // _dividing(inputs, method.rank)
+        block = inputs // _nearest_divisor(inputs, method.rank)
     if not block:
         return ()
-    return (Branch("oft_R", (inputs // block, block * (block - 1) // 2)),)
+    return (AdapterTensor("oft_R", (inputs // block, block * (block - 1) // 2)),)
 
 
-def _dividing(inputs: int, wanted: int) -> int:
-    """The nearest number that divides the input, the smaller of two (peft 0.21.2 tuners/oft/layer.py,
+def _nearest_divisor(inputs: int, target: int) -> int:
+    """The divisor of `inputs` that is nearest to `target`, the smaller one of two (peft 0.21.2 tuners/oft/layer.py,
     adjust_oft_parameters)."""
-    lower = higher = max(1, min(wanted, inputs))
+    lower = higher = max(1, min(target, inputs))
     while inputs % higher:
         higher += 1
     while inputs % lower:
         lower -= 1
-    return lower if wanted - lower <= higher - wanted else higher
+    return lower if target - lower <= higher - target else higher

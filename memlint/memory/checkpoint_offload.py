@@ -1,4 +1,4 @@
-"""Activation checkpoints (inputs of recomputed layers) that are offloaded to host memory until the backward."""
+"""Host memory of offloaded activation checkpoints: the inputs of recomputed layers, kept there until the backward."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from memlint.memory.step import TrainingStep
 from memlint.memory.values import Unit
 
 
-def checkpoints_there(step: TrainingStep, units: tuple[Unit, ...]) -> int:
-    """Host bytes of one node. They are pinned, as non-blocking copies are (torch 2.13
+def offloaded_checkpoint_bytes(step: TrainingStep, units: tuple[Unit, ...]) -> int:
+    """Bytes of host memory on one node. The copies are pinned, as non-blocking ones are (torch 2.13
     aten/src/ATen/native/TensorConversions.cpp, `pin_out`; unsloth_zoo 2025.9.14 gradient_checkpointing.py:438)."""
     run = step.run
     if run.checkpointing.mode in ("none", "selective"):

@@ -10,7 +10,7 @@ import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
 import memlint.memory.parameters as parameters
 import memlint.memory.sharding.model_parallel as parallel
-import memlint.memory.sharding.unsharded as single
+import memlint.memory.sharding.unsharded as unsharded
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
@@ -34,12 +34,12 @@ else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
-_WRITES_COMPLETIONS = ("ppo", "grpo")  # stages
+_GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps
 _ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
-# The fields of a run that an estimate depends on beside the model: all but the format, the paths and the origins.
+# An estimate depends on the model and on these fields of a run: not on the format, the paths and the origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 
@@ -56,14 +56,15 @@ def _is_known(found: Estimate) -> bool:
 
 
 def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
-    """The estimate, computed anew. `simulated`: as a step on fake tensors shows it, without kernels' own memory."""
+    """The estimate without the cache. `simulated`: as a step on fake tensors shows it, without the memory that CUDA
+    kernels allocate for themselves."""
     try:
-        return _estimate(with_effective_attention(_as_patched(run)), simulated)
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated)
     except MissingValue as missing:
         return unknown(UnknownField(missing.field, _reason(run, missing)))
 
 
-def _as_patched(run: Run) -> Run:
+def _patched_by_unsloth(run: Run) -> Run:
     if not run.stack.use_unsloth:
         return run
     import memlint.memory.unsloth as unsloth
@@ -72,7 +73,7 @@ def _as_patched(run: Run) -> Run:
 
 
 def with_effective_attention(run: Run) -> Run:
-    """The run with eager attention where its transformers had no sdpa for its model."""
+    """The run with eager attention where this release of transformers has no sdpa for the model."""
     has_sdpa = families.of(run.model.architecture).attention.sdpa
     if run.attention.implementation != "sdpa" or has_sdpa.include(run.stack.transformers):
         return run
@@ -80,69 +81,45 @@ def with_effective_attention(run: Run) -> Run:
 
 
 def _reason(run: Run, missing: MissingValue) -> str:
-    """Why the value is missing: as the format says it, else as the estimator does."""
+    """Why the value is missing: the format's reason where it gives one, else the estimator's."""
     origin = run.origins.get(missing.field)
     return origin.detail if origin is not None and origin.kind == "unknown" and origin.detail else missing.reason
 
 
 def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
-    """An estimate without figures. `fields`: what is missing."""
+    """An estimate without figures. `fields`: what is missing, with reasons."""
     return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=fields, **facts)
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
-    if run.parallelism.pipeline_parallel_size > 1:
-        raise MissingValue(
-            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
-        )
-    if run.optimizer.badam_mode == "ratio":
-        raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
-    if run.stack.use_ktransformers:
-        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
-    placed = _placed(run)
-    units, computed, state = placed.units, placed.computed, placed.state
+    _refuse_unplaceable(run)
+    placed = _placed_model(run)
+    units = placed.computed
     try:
-        refuse_unmodelled(run, computed)
+        refuse_unmodelled(run, units)
     except MissingValue as missing:
-        certain = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
-        field = UnknownField(missing.field, missing.reason)
-        floor = None if run.stack.unmodelled else certain  # experts quantised as they load, layers that come and go
-        return _counted(unknown(field, allocated_low_bytes=floor), placed)._replace(trainable_parameters=None)
-    alone = state.weights
-    others = _frozen_models(run)
-    state = _with_frozen_models(_with_reference_copy(run, units, state), others)
+        return _without_activations(run, placed, missing)
+    frozen = _frozen_models(run)
+    state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), frozen)
     if run.purpose == "inference":
-        return _counted(_inference(run, computed, state), placed)
-    step = training_step(run, computed, simulated)
-    found, walked = phases(step, computed, state)
-    if run.model.architecture.towers:
-        found = _with_images(run, simulated, computed, state, found)
-    if runs_reference_forward(run):
-        load, forward, *rest = found
-        forward = _with_reference_forward(forward, walked.saved_activations, step, computed, state, others)
-        found = (load, forward, *rest)
-    if run.evaluation.enabled is True:
-        from memlint.memory.evaluation import evaluation
-
-        found += (evaluation(run, computed, state, simulated),)
-    generated = _generation(run, computed, state)
-    if generated is not None:
-        found += (generated,)
+        return _counted(_inference(run, units, state), placed)
+    step = training_step(run, units, simulated)
+    found, walk = _training_phases(step, units, state, frozen, simulated)
     peak = max(found, key=_allocated)
-    details = {**_details(run, state, walked, peak), "other_models_bytes": state.weights - alone}
-    details |= _overhead_inputs(found, computed, state) | _image_details(run, computed)
-    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, others, found)
+    low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, frozen, found)
+    details = {**_details(run, state, walk, peak), "other_models_bytes": state.weights - placed.state.weights}
+    details |= _overhead_inputs(found, units, state) | _image_details(run, units)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
-        details["doubtful_logits_bytes"] = unsloth.doubtful_logits(step)
-    waiting = _waiting_checkpoints(step, computed) if run.checkpointing.offload else 0
+        details["doubtful_logits_bytes"] = unsloth.possible_logits(step)
+    offloaded = _offloaded_checkpoints(step, units) if run.checkpointing.offload else 0
     estimated = with_card_figures(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
-        host_bytes=state.host_bytes + waiting,
+        host_bytes=state.host_bytes + offloaded,
     )
     return _counted(estimated, placed)
 
@@ -154,30 +131,79 @@ def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
     return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
 
 
-def _waiting_checkpoints(shared: TrainingStep, units: tuple[Unit, ...]) -> int:
-    """Bytes of host memory under checkpoints that are offloaded."""
-    from memlint.memory.checkpoint_offload import checkpoints_there
+def _refuse_unplaceable(run: Run) -> None:
+    """Raises `MissingValue` where not even the model state is modelled."""
+    if run.parallelism.pipeline_parallel_size > 1:
+        raise MissingValue(
+            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
+        )
+    if run.optimizer.badam_mode == "ratio":
+        raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
+    if run.stack.use_ktransformers:
+        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
 
-    return checkpoints_there(shared, units)
+
+def _without_activations(run: Run, placed: PlacedModel, missing: MissingValue) -> Estimate:
+    """An estimate of the model state alone: a lower bound, where activations are not modelled."""
+    state = placed.state
+    bound = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
+    field = UnknownField(missing.field, missing.reason)
+    # A feature that is not modelled may change the model state as well (experts quantised on load, layers that are
+    # swapped in): no lower bound then.
+    low = None if run.stack.unmodelled else bound
+    return _counted(unknown(field, allocated_low_bytes=low), placed)._replace(trainable_parameters=None)
+
+
+def _training_phases(
+    step: TrainingStep,
+    units: tuple[Unit, ...],
+    state: ModelState,
+    frozen: tuple[FrozenModel, ...],
+    simulated: bool,
+) -> tuple[tuple[Phase, ...], Walk]:
+    """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
+    run = step.run
+    found, walk = phases(step, units, state)
+    if run.model.architecture.towers:
+        found = _with_images(run, simulated, units, state, found)
+    if runs_reference_forward(run):
+        from memlint.memory.evaluation import with_reference_forward
+
+        load, forward, *rest = found
+        reference = _reference_forward(run, step, units, state, frozen)
+        found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
+    if run.evaluation.enabled is True:
+        from memlint.memory.evaluation import evaluation
+
+        found += (evaluation(run, units, state, simulated),)
+    generated = _generation(run, units, state)
+    return found if generated is None else (*found, generated), walk
+
+
+def _offloaded_checkpoints(shared: TrainingStep, units: tuple[Unit, ...]) -> int:
+    """Bytes of host memory that offloaded activation checkpoints take."""
+    from memlint.memory.checkpoint_offload import offloaded_checkpoint_bytes
+
+    return offloaded_checkpoint_bytes(shared, units)
 
 
 def _bounds(
-    run: Run, placed: PlacedModel, state: ModelState, others: tuple[FrozenModel, ...], found: tuple[Phase, ...]
+    run: Run, placed: PlacedModel, state: ModelState, frozen: tuple[FrozenModel, ...], found: tuple[Phase, ...]
 ) -> tuple[int, int]:
-    """The lowest and the highest peak, bytes, of the runs that the file may stand for."""
-    low, high = interval.of_features(run, placed.computed, state, found)
+    """The lowest and the highest peak, bytes, among the runs that the file may describe."""
+    low, high = interval.peak_interval(run, placed.computed, state, found)
     if not run.model.architecture.towers:
         return low, high
     import memlint.memory.vision.towers as towers
 
-    high = max(high, interval.with_images(run, placed.computed, state, found))
-    certain = interval.without_images(run)
-    if certain is None or not towers.trains(placed.units):
+    high = max(high, interval.peak_with_images(run, placed.computed, state, found))
+    without_images = interval.without_images(run)
+    if without_images is None or not towers.trains(placed.units):
         return low, high
-    bare = _placed(certain)
-    held = _with_frozen_models(_with_reference_copy(certain, bare.units, bare.state), others)
-    least, _ = phases(training_step(certain, bare.computed), bare.computed, held)
-    return min(low, max(map(_allocated, least))), high
+    text_only = _placed_model(without_images)
+    text_state = _with_frozen_models(_with_reference_copy(without_images, text_only.units, text_only.state), frozen)
+    lowest, _ = phases(training_step(without_images, text_only.computed), text_only.computed, text_state)
+    return min(low, max(map(_allocated, lowest))), high
 
 
 def _with_images(
@@ -207,7 +233,7 @@ def _image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    if run.method.stage not in _WRITES_COMPLETIONS:
+    if run.method.stage not in _GENERATING_STAGES:
         return None
     from memlint.memory.generation import generation
 
@@ -218,17 +244,17 @@ class PlacedModel(NamedTuple):
     """A run's model state, which does not depend on lengths and batches."""
 
     units: tuple[Unit, ...]
-    computed: tuple[Unit, ...]  # as operations see them
+    computed: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
     parameters: int  # of the whole model
     trainable: int
     on_one_gpu: int  # parameters that tensor or expert parallelism leaves on a GPU, before ZeRO or FSDP divide them
 
 
-_PLACED = EstimateCache(64)
+_PLACED_MODELS = EstimateCache(64)
 
 
-def _placed(run: Run) -> PlacedModel:
+def _placed_model(run: Run) -> PlacedModel:
     """The model state of `run`, cached: runs that differ in lengths and batches alone share it."""
     key = (
         run.method,
@@ -242,11 +268,11 @@ def _placed(run: Run) -> PlacedModel:
         run.purpose,
         _backward_passes(run),
     )
-    found: PlacedModel = _PLACED.get(run.model, key, lambda: _place(run))
+    found: PlacedModel = _PLACED_MODELS.get(run.model, key, lambda: _place_model(run))
     return found
 
 
-def _place(run: Run) -> PlacedModel:
+def _place_model(run: Run) -> PlacedModel:
     whole = parameters.units(run)
     units = parallel.shard_units(run, whole)
     counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
@@ -263,7 +289,7 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
     if engine in ("single", "ddp") or (run.purpose == "inference" and engine in _ENGINES_OF_INFERENCE):
-        return single.place(run, units)
+        return unsharded.place(run, units)
     if engine == "deepspeed":
         return zero.place(run, units)
     if engine == "fsdp":
@@ -287,7 +313,7 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
-    """The models beside the trained one that have an architecture of their own, placed by the run's engine."""
+    """The frozen models that the run loads as well, placed by its engine."""
     if not run.method.extra_models:
         return ()
     from memlint.memory.frozen_models import frozen_models
@@ -296,40 +322,30 @@ def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
 
 
 def _with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> ModelState:
-    """The state with the weights of other models beside it."""
+    """The state plus the weights of the frozen models."""
     if not models:
         return state
-    held = sum(one.state.weights + one.state.communication for one in models)
-    there = sum(one.state.host_bytes for one in models)
-    return state._replace(weights=state.weights + held, host_bytes=state.host_bytes + there)
+    weights = sum(model.state.weights + model.state.communication for model in models)
+    on_host = sum(model.state.host_bytes for model in models)
+    return state._replace(weights=state.weights + weights, host_bytes=state.host_bytes + on_host)
 
 
-def _with_reference_forward(
-    forward: Phase,
-    held: int,
-    step: TrainingStep,
-    units: tuple[Unit, ...],
-    state: ModelState,
-    others: tuple[FrozenModel, ...],
-) -> Phase:
-    """The forward phase with that of the reference: of the named reference model, else of the policy's own layers.
-
-    `held`: activations alive when the policy's forward ends, bytes.
-    """
-    import memlint.memory.evaluation as evaluation
-
-    if step.run.method.reference_model == "named" and others:
+def _reference_forward(
+    run: Run, step: TrainingStep, units: tuple[Unit, ...], state: ModelState, frozen: tuple[FrozenModel, ...]
+) -> int:
+    """Peak of the reference model's forward, bytes. Without a named reference it runs the policy's own layers."""
+    if run.method.reference_model == "named" and frozen:
         from memlint.memory.frozen_models import forward_bytes
 
-        refuse_unmodelled(others[0].run, others[0].units)
-        reference = forward_bytes(others[0]._replace(run=with_effective_attention(others[0].run)))
-    else:
-        reference, _ = evaluation.forward_without_gradients(step, units, state, head=False)
-    return evaluation.with_reference_forward(step, forward, held, reference)
+        refuse_unmodelled(frozen[0].run, frozen[0].units)
+        return forward_bytes(frozen[0]._replace(run=with_effective_attention(frozen[0].run)))
+    from memlint.memory.evaluation import forward_without_gradients
+
+    return forward_without_gradients(step, units, state, head=False)[0]
 
 
 def _with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
-    """The state with the weights of a reference model that is a copy of the trained one, in the frozen dtype.
+    """The state plus a reference model's weights where that is a copy of the trained model, in the frozen dtype.
 
     ZeRO-3 and FSDP shard the copy as well.
     """
@@ -349,7 +365,7 @@ def _with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -
 
 
 def _overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
-    """Inputs of the allocator's overhead beside the peak, bytes; see `device.card`."""
+    """What the allocator's overhead depends on besides the peak, bytes; see `device.card`."""
     layers = [sum(t.numel * t.copies for t in unit.tensors if t.kind != "adapter") for unit in units]
     others = [phase.allocated_bytes for phase in found if phase.name not in ("forward", "optimizer_step")]
     forward = next(phase for phase in found if phase.name == "forward")
@@ -366,8 +382,8 @@ def _overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: M
 def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
     """The estimate for the card that the run names: interval, verdict, and the common cards that it fits on."""
     allocated = peak.allocated_bytes
-    steady = device.steady_state(allocated, run, details)
-    card = steady.on_card(run, device.constants())
+    steady_state = device.steady_state(allocated, run, details)
+    card = steady_state.on_card(run, device.constants())
     usable = device.usable_bytes(run)
     return Estimate(
         found,
@@ -380,14 +396,14 @@ def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: 
         None,
         device.verdict(card.low, card.high, usable),
         budget_bytes=usable,
-        fits_on=device.cards_that_fit(steady, run, hardware.common()),
+        fits_on=device.cards_that_fit(steady_state, run, hardware.common()),
         details=details,
         device_unclamped_high_bytes=card.unclamped_high,
     )
 
 
-_MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
-# Adapters that no framework's keys reach here but a PEFT configuration can name; parameters and states are counted.
+_MODELLED_MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
+# Adapters that only a PEFT configuration can name. Their parameters and optimizer states are counted.
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
 
 
@@ -399,7 +415,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         unsloth.refuse(run)
     if run.stack.unmodelled:
         raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
-    if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears keep what bf16 ones keep
+    if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears save what bf16 ones save
         raise MissingValue("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
     if run.method.kind in _UNMODELLED_METHODS:
         raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
@@ -413,7 +429,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
     if architecture.unmodelled:
         raise MissingValue("model.architecture", architecture.unmodelled)
     for layer in architecture.layer_types:
-        if layer.attention.kind not in _MIXERS:
+        if layer.attention.kind not in _MODELLED_MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
             raise MissingValue("model.architecture", reason)
 
@@ -422,7 +438,7 @@ def _allocated(phase: Phase) -> int:
     return phase.allocated_bytes
 
 
-def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str, int]:
+def _details(run: Run, state: ModelState, walk: Walk, peak: Phase) -> dict[str, int]:
     """Named terms for rules and for `explain`, bytes. `activations_bytes` and `logits_bytes` are the peak's, as in the
     table. `kept_activations_bytes`: saved between forward and backward. `whole_logits_bytes`: one fp32 tensor of all
     logits."""
@@ -433,8 +449,8 @@ def _details(run: Run, state: ModelState, walked: Walk, peak: Phase) -> dict[str
         "gradients_bytes": state.gradients_at_step,
         "activations_bytes": peak.components["activations"],
         "logits_bytes": peak.components["logits"],
-        "kept_activations_bytes": walked.saved_activations,
-        "whole_logits_bytes": 0 if loss_kind(run) in FUSED_LOSSES else walked.logits,
-        "attention_scores_bytes": walked.scores if run.attention.implementation == "eager" else 0,
+        "kept_activations_bytes": walk.saved_activations,
+        "whole_logits_bytes": 0 if loss_kind(run) in FUSED_LOSSES else walk.logits,
+        "attention_scores_bytes": walk.scores if run.attention.implementation == "eager" else 0,
         "optimizer_step_temporary_bytes": state.step_temporaries,
     }

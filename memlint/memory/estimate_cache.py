@@ -1,8 +1,8 @@
-"""A cache of estimates, and of the part of an estimate that lengths and batches do not change, keyed by values.
+"""A cache of estimates, and of their part that does not depend on lengths and batch sizes. Keys are values.
 
-Most runs that are estimated differ from an earlier one only in the places of their values: a fix that changes the
-learning rate, a plan read back from the file it was written to, other versions that do not matter. Equal values have
-equal estimates. Of a repository's files many train one model in one way, with other lengths and batches.
+Most runs equal an earlier one in every value that matters: a fix changes the learning rate, a plan is read back from
+the file it was written to, a version differs that changes nothing. Equal values have equal estimates. Many files of a
+repository train one model in one way and differ in lengths and batch sizes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ARCHITECTURE = Model._fields.index("architecture")
 
 
 class EstimateCache:
-    """Results by the values that they depend on; emptied when there are more than `size`.
+    """Results by the values that they depend on. Emptied when it holds more than `size`.
 
-    An architecture is part of the key by its identity, as hashing one costs more than the rest.
+    An architecture is part of the key by its identity: hashing one costs more than all the rest.
     """
 
     __slots__ = ("_known", "_size")
@@ -32,15 +32,15 @@ class EstimateCache:
         return len(self._known)
 
     def get(
-        self, model: Model, others: tuple[Any, ...], make: Callable[[], Any], keeps: Callable[[Any], bool] = bool
+        self, model: Model, others: tuple[Any, ...], make: Callable[[], Any], should_keep: Callable[[Any], bool] = bool
     ) -> Any:
-        """The result of `make()` for an equal model and equal `others`; cached if `keeps(result)` is true."""
+        """The result of `make()` for an equal model and equal `others`; cached if `should_keep(result)` is true."""
         key = (id(model.architecture), *model[:_ARCHITECTURE], *model[_ARCHITECTURE + 1 :], *others)
         try:
-            kept = self._known.setdefault(key, [None, None])
+            entry = self._known.setdefault(key, [None, None])
         except TypeError:  # a value that cannot be compared
             return make()
-        if kept[0] is None:
+        if entry[0] is None:
             try:
                 found = make()
             except BaseException:
@@ -48,8 +48,8 @@ class EstimateCache:
                 raise
             if len(self._known) > self._size:
                 self._known.clear()
-            if not keeps(found):
+            if not should_keep(found):
                 self._known.pop(key, None)
                 return found
-            kept[:] = found, model
-        return kept[0]
+            entry[:] = found, model
+        return entry[0]

@@ -1,4 +1,4 @@
-"""Forwards without gradients: evaluation between steps, reference models, the key-value cache. All in bytes."""
+"""Forwards without gradients: evaluation between steps and reference models; the KV cache. All in bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
 DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args.py
-_HALF = 2
+_HALF_BYTES = 2
 
 
 def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase:
@@ -27,7 +27,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
         sequences = batch * max(1, run.evaluation.num_beams)
-        width = step.kernels.autocast_width or _HALF
+        width = step.kernels.autocast_width or _HALF_BYTES
         parts["kv_cache"] = cache_bytes(step.architecture, sequences, step.tokens.length + new, width)
     return phase("evaluation", parts)
 
@@ -53,7 +53,7 @@ def collected_logits(run: Run, step: TrainingStep) -> int:
     samples = run.evaluation.samples
     if run.evaluation.accumulation_steps is None and isinstance(samples, int):
         batches = -(-samples // step.tokens.sequences)
-    return batches * step.counts["logits"] * (4 if run.precision.outputs_to_fp32 else _HALF)
+    return batches * step.counts["logits"] * (4 if run.precision.outputs_to_fp32 else _HALF_BYTES)
 
 
 def forward_without_gradients(
@@ -63,33 +63,33 @@ def forward_without_gradients(
     run = step.run
     no_grad_run = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
     peak = retained = logits = 0
-    found = segments(step._replace(run=no_grad_run), units, state)
-    for part in found if head else found[:-1]:
-        own = part.sizes.peak(part.profile.forward)
-        if retained + own + part.gathered_forward > peak:
-            peak = retained + own + part.gathered_forward
-            logits = part.sizes.peak_components(part.profile.forward)["logits"]
-        hidden = part.sizes.of("hidden", step.width)
-        retained += part.repeat * max(0, part.sizes.peak(part.profile.live_in_forward) - hidden)
+    forward_segments = segments(step._replace(run=no_grad_run), units, state)
+    for segment in forward_segments if head else forward_segments[:-1]:
+        segment_peak = segment.sizes.peak(segment.profile.forward)
+        if retained + segment_peak + segment.gathered_forward > peak:
+            peak = retained + segment_peak + segment.gathered_forward
+            logits = segment.sizes.peak_components(segment.profile.forward)["logits"]
+        hidden = segment.sizes.of("hidden", step.width)
+        retained += segment.repeat * max(0, segment.sizes.peak(segment.profile.live_in_forward) - hidden)
     return peak, logits
 
 
-def with_reference_forward(step: TrainingStep, forward: Phase, held: int, reference: int) -> Phase:
+def with_reference_forward(step: TrainingStep, forward: Phase, activations: int, reference_peak: int) -> Phase:
     """The forward phase where a reference model runs while the policy's graph and fp32 logits are alive (LLaMA-Factory
-    0.9.5 train/dpo/trainer.py:215-260). The reference's logits are counted with the loss; its layers may need more.
+    0.9.5 train/dpo/trainer.py:215-260). Its logits are counted with the loss. Returns `forward` where that is higher.
 
-    `held`: activations alive when the policy's forward ends. `reference`: the peak of the reference's forward.
+    `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """
     parts = dict(forward.components)
     parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else 4 * step.counts["logits"]
-    parts["activations"] = held + reference + inputs_bytes(step)
+    parts["activations"] = activations + reference_peak + inputs_bytes(step)
     parts["temporaries"] = 0
     found = phase("forward", parts)
     return found if found.allocated_bytes > forward.allocated_bytes else forward
 
 
 def cache_bytes(architecture: Architecture, sequences: int, length: int, width: int) -> int:
-    """Bytes of the key-value cache of `sequences` sequences of `length` tokens. `width`: bytes of an element."""
+    """Bytes of the KV cache of `sequences` sequences of `length` tokens. `width`: bytes of an element."""
     return (
         sequences
         * sum(_layer_cache(architecture.layer_types[kind], length) for kind in architecture.layer_type_ids)
@@ -98,9 +98,9 @@ def cache_bytes(architecture: Architecture, sequences: int, length: int, width: 
 
 
 def _layer_cache(layer: DecoderLayer, length: int) -> int:
-    """Elements one sequence caches in a layer: keys and values, a window of them, or MLA's latent."""
-    beside = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
-    return _mixer_cache(layer.attention, length) + beside
+    """Elements that one sequence caches in a layer: keys and values (of a sliding window), MLA's latent, or a state."""
+    ssm_state = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
+    return _mixer_cache(layer.attention, length) + ssm_state
 
 
 def _mixer_cache(shape: TokenMixer, length: int) -> int:
@@ -111,10 +111,10 @@ def _mixer_cache(shape: TokenMixer, length: int) -> int:
     if shape.kind == "mamba2":
         channels = shape.heads * shape.head_dim + 2 * shape.kv_heads * shape.state_size
         return 2 * shape.heads * shape.head_dim * shape.state_size + shape.conv_kernel * channels
-    if shape.kind == "gated_delta":  # one fp32 state a head, and what the convolution looks back at
+    if shape.kind == "gated_delta":  # one fp32 state per head, and the convolution's history
         channels = 2 * shape.kv_heads * shape.head_dim + shape.heads * shape.value_head_dim
         return 2 * shape.heads * shape.head_dim * shape.value_head_dim + shape.conv_kernel * channels
     if shape.kind == "mla":
         return length * (shape.kv_lora_rank + shape.rope_head_dim)
-    kept = min(length, shape.sliding_window) if shape.sliding_window else length
-    return kept * shape.kv_heads * (shape.head_dim + (shape.value_head_dim or shape.head_dim))
+    positions = min(length, shape.sliding_window) if shape.sliding_window else length
+    return positions * shape.kv_heads * (shape.head_dim + (shape.value_head_dim or shape.head_dim))

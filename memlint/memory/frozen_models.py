@@ -1,4 +1,4 @@
-"""Frozen models beside the trained one, with an architecture of their own: a reference model, a reward model.
+"""Frozen models that a run loads as well, each with its own architecture: a reference model, a reward model.
 
 Each is loaded in its own dtype or quantisation and placed by the run's engine. LLaMA-Factory 0.9.5 loads them in
 train/trainer_utils.py (create_ref_model:116, create_reward_model:151) and prepares them in train/dpo/trainer.py:89-102,
@@ -24,10 +24,10 @@ Place = Callable[[Run, tuple[Unit, ...]], ModelState]
 
 
 class FrozenModel(NamedTuple):
-    """A model that computes without gradients. `run`: the run as if it were about this model alone."""
+    """A model that computes without gradients. `run`: the run as if this were its only model."""
 
     run: Run
-    units: tuple[Unit, ...]  # as operations see them
+    units: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
 
 
@@ -44,19 +44,19 @@ def forward_bytes(model: FrozenModel) -> int:
     return forward_without_gradients(training_step(model.run, model.units), model.units, model.state, head=False)[0]
 
 
-def _frozen(run: Run, model: Model, place: Place) -> FrozenModel:
-    """The model as a run of its own in which nothing trains."""
+def _frozen(run: Run, model: Model, place_sharded: Place) -> FrozenModel:
+    """The model, placed as in a run of its own that trains nothing."""
     precision = run.precision._replace(embeddings_dtype="")
     method = Method(kind="none", stage=run.method.stage, num_generations=run.method.num_generations)
-    alone = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
+    own_run = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
     try:
-        units = parallel.shard_units(alone, parameters.units(alone))
+        units = parallel.shard_units(own_run, parameters.units(own_run))
     except MissingValue as missing:
         raise MissingValue(
             "method.extra_models", f"`{model.name}`, which is loaded as well: {missing.reason}"
         ) from missing
-    put = place if _is_sharded(alone) else unsharded.place
-    return FrozenModel(alone, parallel.in_compute_dtype(alone, units), put(alone, units))
+    place_weights = place_sharded if _is_sharded(own_run) else unsharded.place
+    return FrozenModel(own_run, parallel.in_compute_dtype(own_run, units), place_weights(own_run, units))
 
 
 def _is_sharded(run: Run) -> bool:

@@ -55,8 +55,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         return _fused_loss(context, loss, normed)
     logits = _capped_and_scaled(tape, loss, project(context, "head", normed, "logits"))
     if loss.upcasts_logits:
-        autocast_width, logits = logits, ops.cast(tape, logits, FP32_BYTES)
-        tape.drop(autocast_width)
+        half_logits, logits = logits, ops.cast(tape, logits, FP32_BYTES)
+        tape.drop(half_logits)
     if loss.label_smoothing:
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
@@ -66,12 +66,12 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         tape.drop(normed)
         return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
     found = _cross_entropy(context, loss, logits)
-    tape.drop(normed)  # the base model's output lives until the forward returns
+    tape.drop(normed)  # Python holds the base model's output until the forward returns
     return _finish(tape, loss, logits, found)
 
 
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked")
-_KEEPS_HALF_LOGITS = (4, 46)  # before, the model's logits were fp32 ones
+_LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
 
 
 def loss_kind(run: Run) -> str:
@@ -82,21 +82,23 @@ def loss_kind(run: Run) -> str:
 
 
 def keeps_logits_dtype(run: Run) -> bool:
-    """Whether the model's own loss makes no fp32 copy of the logits: cross entropy reads them in their dtype, and
-    autocast alone makes it fp32."""
-    own = families.of(run.model.architecture).loss.in_own_dtype
-    return own.include(run.stack.transformers) and run.loss.kind == "plain"
+    """Whether the model's own loss makes no fp32 copy of the logits: cross entropy reads them in their dtype, and only
+    autocast converts them to fp32."""
+    releases = families.of(run.model.architecture).loss.in_own_dtype
+    return releases.include(run.stack.transformers) and run.loss.kind == "plain"
 
 
 def copies_shifted_logits(run: Run) -> bool:
-    """Whether this release's loss makes fp32 logits and then a contiguous copy of the shifted ones."""
-    older = families.of(run.model.architecture).loss.copies_logits
-    return older.include(run.stack.transformers) and run.loss.upcast_logits is not False and not keeps_logits_dtype(run)
+    """Whether this release's loss converts the logits to fp32 and then makes a contiguous copy of the shifted ones."""
+    releases = families.of(run.model.architecture).loss.copies_logits
+    return (
+        releases.include(run.stack.transformers) and run.loss.upcast_logits is not False and not keeps_logits_dtype(run)
+    )
 
 
 def upcasts_logits(run: Run) -> bool:
     """Whether the model itself converts its logits to fp32."""
-    return copies_shifted_logits(run) and run.stack.transformers < _KEEPS_HALF_LOGITS
+    return copies_shifted_logits(run) and run.stack.transformers < _LOGITS_STAY_HALF_SINCE
 
 
 def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
@@ -116,10 +118,10 @@ def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
     if loss.softcap:
         divided = ops.scale(tape, logits)
         tape.drop(logits)
-        bounded = ops.unary_by_result(tape, divided)
+        capped = ops.unary_by_result(tape, divided)
         tape.drop(divided)
-        logits = ops.scale(tape, bounded)
-        tape.drop(bounded)
+        logits = ops.scale(tape, capped)
+        tape.drop(capped)
     if loss.scales_logits:
         scaled = ops.scale(tape, logits)
         tape.drop(logits)
@@ -151,11 +153,11 @@ def _cross_entropy_in_logits_dtype(context: LayerContext, logits: Value) -> Valu
     """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
     tape = context.tape
     shifted = _shifted(tape, logits)
-    read = ops.cast(tape, shifted, FP32_BYTES if context.kernels.autocast_width else shifted.width)
-    log_probabilities = ops.unary_by_result(tape, read)
+    loss_input = ops.cast(tape, shifted, FP32_BYTES if context.kernels.autocast_width else shifted.width)
+    log_probabilities = ops.unary_by_result(tape, loss_input)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
-    tape.drop(log_probabilities, read, shifted)
+    tape.drop(log_probabilities, loss_input, shifted)
     return found
 
 
@@ -179,16 +181,16 @@ def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]
     the last, its log-softmax and that negated, both saved. In half precision the sum's gradient is a tensor of its own;
     on fake tensors the gather's is scattered out of place."""
     width = FP32_BYTES if loss.outputs_to_fp32 else logits.width
-    output = ops.cast(tape, logits, width)
+    converted = ops.cast(tape, logits, width)
     tape.drop(logits)
-    shifted = _shifted(tape, output)
+    shifted = _shifted(tape, converted)
     log_probabilities = ops.unary_by_result(tape, shifted)
     negated = ops.scale(tape, log_probabilities)
     found = tape.new("scalar", FP32_BYTES)
-    beside = (("logits", width),) * ((width < FP32_BYTES) + (not tape.in_place))
-    tape.node((found,), (negated,), (negated,), beside)
+    backward_temporaries = (("logits", width),) * ((width < FP32_BYTES) + (not tape.in_place))
+    tape.node((found,), (negated,), (negated,), backward_temporaries)
     tape.drop(shifted, log_probabilities, negated)
-    return output, found
+    return converted, found
 
 
 def _shifted(tape: Tape, in_fp32: Value) -> Value:
@@ -206,13 +208,13 @@ def _gradient_over_logits(tape: Tape, logits: Value) -> Value:
 
 
 def _finish(
-    tape: Tape, loss: LossShape, logits: Value, found: Value, forward_gradients: tuple[Value, ...] = ()
+    tape: Tape, loss: LossShape, logits: Value, result: Value, forward_gradients: tuple[Value, ...] = ()
 ) -> Profile:
     """The end of the forward and the backward: autocast ends, accelerate converts the outputs, the Trainer drops them.
 
     `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on.
     """
-    in_autocast = tape.live_now(minus=found)
+    live_in_forward = tape.live_now(minus=result)
     tape.end_autocast()
     if loss.outputs_to_fp32 and not loss.stage:
         converted = ops.cast(tape, logits, FP32_BYTES)
@@ -221,20 +223,20 @@ def _finish(
     forward = tape.take_peaks()
     if not loss.keeps_logits:
         tape.drop(logits)
-    held = tape.live_now(minus=found)
+    live_until_backward = tape.live_now(minus=result)
     tape.drop(*forward_gradients)
     tape.take_peaks()
-    tape.backward(found)
+    tape.backward(result)
     if loss.keeps_logits:
         tape.drop(logits)
-    tape.drop(found)
-    return Profile(forward, in_autocast, held, tape.take_peaks(), tape.live_now())
+    tape.drop(result)
+    return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 
 def _fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
-    """Loss and output projection together, a chunk of tokens at a time: the logits never exist whole.
+    """Loss and output projection together, one chunk of tokens at a time: the whole logits never exist.
 
-    Liger makes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
+    Liger computes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
     """
     tape, autocast_width = context.tape, context.kernels.autocast_width
@@ -242,27 +244,29 @@ def _fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profil
     copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
     if loss.kind != "chunked":
         copies += (("logits_chunk", autocast_width or normed.width),)
-    inside = copies + (((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ())
+    chunk_temporaries = copies + (
+        ((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ()
+    )
     forward_gradients: list[Value] = []
     gradients: tuple[ParameterGradient, ...] = ()
     if head.trainable:
-        inside += ((head.extent, autocast_width or head.width),)
+        chunk_temporaries += ((head.extent, autocast_width or head.width),)
         gradients = (ParameterGradient(head.extent, head.width, head.width),)
     if loss.kind != "chunked":
         forward_gradients.append(tape.new("hidden", normed.width))
         if head.trainable:
             forward_gradients.append(tape.new(head.extent, head.width))
-    tape.spike(*inside)
+    tape.spike(*chunk_temporaries)
     found = tape.new("scalar", FP32_BYTES)
-    again = inside if loss.kind == "chunked" else ()
-    tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), again, weights=gradients)
+    recomputed = chunk_temporaries if loss.kind == "chunked" else ()
+    tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), recomputed, weights=gradients)
     tape.drop(normed)
     return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(forward_gradients))
 
 
 def _value_head(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
-    """One number a token. A value head stands beside a language-model head whose fp32 logits are made and thrown away
-    (trl 0.19 models/modeling_value_head.py:165-190, which LLaMA-Factory uses); a score head takes the place of the head
+    """One number per token. A value head is added to a language-model head, whose fp32 logits are computed and thrown
+    away (trl 0.19 models/modeling_value_head.py:165-190, which LLaMA-Factory uses). A score head replaces the head
     (trl 1.16 reward_trainer.py: AutoModelForSequenceClassification)."""
     tape = context.tape
     if loss.stage == "value":

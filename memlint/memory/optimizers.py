@@ -1,6 +1,6 @@
 """States and step temporaries of optimizers, bytes.
 
-optimizers.json has one entry for each optimizer, with its source:
+optimizers.json has one entry per optimizer, with its source:
 
 states: one entry per state tensor of a parameter:
   param     the parameter's dtype
@@ -21,16 +21,17 @@ states: one entry per state tensor of a parameter:
   matrix    the parameter's dtype for matrices inside layers; vectors, embedding and head have two (AdamW)
   precond   SOAP, Shampoo: two square fp32 matrices per side of a matrix up to 10000
 foreach: multiples of all trainable bytes that a multi-tensor step allocates.
-What a step that goes tensor by tensor allocates, for the tensor that needs most:
+Temporaries of a step that goes tensor by tensor, for the tensor that needs most:
   single, half_single, single32, half_single32: multiples of the tensor in its own dtype or in fp32; `half_` for
             half-precision tensors where they differ
   low       multiples of the targeted matrices' low-rank gradient;  svd: the singular value decomposition of a refresh
   newton    Muon's Newton-Schulz iteration on matrices inside layers
-Where `foreach` and `single` both stand, `optimizer.foreach` decides.
+Where an entry has both `foreach` and `single`, the run's `optimizer.foreach` decides.
 step: the step counter is a GPU tensor. paged: states over 1e5 elements are managed memory, outside of PyTorch's
-  allocator (their absmax is not). layerwise: the step runs inside backward, gradients go at once. host: states and
-  step are on the CPU. rank: the projection rank where nobody says it.
-aliases: other names of the same thing. All figures were counted on the real classes (tests/memory/test_optimizers.py).
+  allocator (their absmax is not). layerwise: the step runs inside the backward and frees each gradient at once.
+  host: states and step are on the CPU. rank: the projection rank where the run sets none.
+aliases: other names of the same optimizer.
+All figures were counted on the real classes (tests/memory/test_optimizers.py).
 """
 
 from __future__ import annotations
@@ -41,22 +42,24 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import memlint.plugin_registry as extensions
+import memlint.plugin_registry as plugins
 from memlint._record import NamedTuple
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Optimizer, Run
 
-_PAGED_FROM = 100_000  # elements, bitsandbytes 0.50.2 optim/optimizer.py:383
-_SMALL = 4096  # `min_8bit_size`, bitsandbytes 0.50.2 optim/optimizer.py:414; torchao the same
-_CODES = {"ao8": 4 * 256, "ao4": 4 * 16, "aofp8": 0}  # torchao's code tables, one per state (subclass_8bit.py: qmap)
-_WIDEST_PRECONDITIONED = 10_000
+_MIN_PAGED_SIZE = 100_000  # elements, bitsandbytes 0.50.2 optim/optimizer.py:383
+_MIN_8BIT_SIZE = 4096  # `min_8bit_size`, bitsandbytes 0.50.2 optim/optimizer.py:414; torchao the same
+# torchao's code tables, one per state (subclass_8bit.py: qmap).
+_CODE_TABLE_BYTES = {"ao8": 4 * 256, "ao4": 4 * 16, "aofp8": 0}
+_MAX_PRECONDITIONED_SIDE = 10_000
 _HALF = ("bfloat16", "float16")
 
 
 class OptimizerMemory(NamedTuple):
-    """Bytes for the tensors of one GPU. `managed`: states in memory that CUDA may move to the host."""
+    """Bytes for the tensors of one GPU. `managed`: states in CUDA managed memory, which may move to the host. `host`:
+    states in host memory."""
 
     states: int
     step_temporaries: int
@@ -64,14 +67,14 @@ class OptimizerMemory(NamedTuple):
     host: int = 0
 
 
-class _Kind(NamedTuple):
-    """An optimizer as one run uses it: its table entry, and which matrices are projected."""
+class _ConfiguredOptimizer(NamedTuple):
+    """An optimizer with a run's settings: its table entry, the projection rank, and what it treats apart."""
 
     entry: Mapping[str, Any]
     optimizer: Optimizer
     rank: int
-    embeddings_wide: bool  # 8-bit states of embeddings stay in 32 bits
-    head_projected: bool
+    embeddings_in_32_bits: bool  # an 8-bit optimizer keeps the states of embeddings in 32 bits
+    projects_head: bool
 
 
 @lru_cache(maxsize=1)
@@ -82,7 +85,7 @@ def table() -> Mapping[str, Mapping[str, Any]]:
     for entry in list(entries.values()):
         for alias in entry.get("aliases", ()):
             entries.setdefault(alias, entry)
-    return {**entries, **extensions.optimizers}
+    return {**entries, **plugins.optimizers}
 
 
 def entry_of(optimizer: Optimizer) -> Mapping[str, Any]:
@@ -100,118 +103,124 @@ def entry_of(optimizer: Optimizer) -> Mapping[str, Any]:
 
 
 def is_layerwise(run: Run) -> bool:
-    """Whether the step runs inside backward and gradients go at once."""
+    """Whether the step runs inside the backward and frees each gradient at once."""
     return run.optimizer.layerwise or bool(entry_of(run.optimizer).get("layerwise"))
 
 
 def step_lags_one_gradient(run: Run) -> bool:
-    """Whether a layer-wise step happens one gradient late (LOMO's hooks see the parameters before)."""
+    """Whether a layer-wise step updates a parameter when the next gradient arrives, as LOMO's hooks do."""
     return bool(entry_of(run.optimizer).get("step_lags_one_gradient"))
 
 
 def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
-    """States and temporaries for every trainable tensor in `units` (a shard's tensors under sharding)."""
-    trained = list(_trained(units))
-    if not trained:
+    """States and step temporaries for every trainable tensor in `units`. Under sharding `units` holds a rank's shards.
+
+    Raises `MissingValue` for an unknown optimizer, and for Muon on sharded matrices.
+    """
+    tensors = list(_trainable_tensors(units))
+    if not tensors:
         return OptimizerMemory(0, 0)
-    kind = _kind(run)
-    entry = kind.entry
+    configured = _configured(run)
+    entry = configured.entry
     if entry.get("newton") and run.parallelism.engine in ("deepspeed", "fsdp"):
         raise MissingValue("optimizer.name", "Muon on sharded matrices is not modelled")
     names = list(entry["states"])
     if entry.get("momentum") and run.optimizer.momentum:
         names.append("param")
     states = managed = 0
-    distinct = [(name, names.count(name)) for name in dict.fromkeys(names)]
-    for tensor, number in trained:
-        own = 0
-        for name, times in distinct:
-            own += times * _state_bytes(name, tensor, kind)
-        if entry.get("paged") and tensor.numel >= _PAGED_FROM:
-            stays = sum(_unpaged_bytes(name, tensor, kind) for name in names)
-            managed += (own - stays) * number
-            states += stays * number
+    state_counts = [(name, names.count(name)) for name in dict.fromkeys(names)]
+    for tensor, number in tensors:
+        tensor_bytes = 0
+        for name, times in state_counts:
+            tensor_bytes += times * _state_bytes(name, tensor, configured)
+        if entry.get("paged") and tensor.numel >= _MIN_PAGED_SIZE:
+            unpaged = sum(_unpaged_bytes(name, tensor, configured) for name in names)
+            managed += (tensor_bytes - unpaged) * number
+            states += unpaged * number
             continue
-        states += (own + (ALIGNMENT if entry.get("step") else 0)) * number
+        states += (tensor_bytes + (ALIGNMENT if entry.get("step") else 0)) * number
     if entry.get("host"):
         return OptimizerMemory(0, 0, 0, states)
-    return OptimizerMemory(states, _temporaries(kind, trained), managed)
+    return OptimizerMemory(states, _step_temporaries(configured, tensors), managed)
 
 
-def _kind(run: Run) -> _Kind:
-    """8-bit optimizers leave `nn.Embedding` weights in 32 bits where the Trainer tells them so: its condition compared
-    with a class name that it never used until transformers 4.52 (5.23 trainer.py:1328; 4.51 trainer.py)."""
+def _configured(run: Run) -> _ConfiguredOptimizer:
+    """The run's optimizer. The Trainer has 8-bit optimizers keep the states of `nn.Embedding` in 32 bits since
+    transformers 4.52 (5.23 trainer.py:1328); before, its condition was never true (4.51 trainer.py)."""
     entry = entry_of(run.optimizer)
     version = run.stack.transformers
-    told = any(name.startswith("bnb8") for name in entry["states"]) and (not version or version >= (4, 52))
+    embeddings_in_32_bits = any(name.startswith("bnb8") for name in entry["states"]) and (
+        not version or version >= (4, 52)
+    )
     rank = run.optimizer.rank or int(entry.get("rank", 0))
-    return _Kind(entry, run.optimizer, rank, told, run.optimizer.projects_head)
+    return _ConfiguredOptimizer(entry, run.optimizer, rank, embeddings_in_32_bits, run.optimizer.projects_head)
 
 
-def _trained(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
+def _trainable_tensors(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
     for unit in units:
         for tensor in unit.tensors:
             if tensor.trainable:
                 yield tensor, tensor.copies * unit.repeat
 
 
-def _temporaries(kind: _Kind, trained: list[tuple[Tensor, int]]) -> int:
-    """What the step allocates beyond states and gradients."""
-    entry, optimizer = kind.entry, kind.optimizer
+def _step_temporaries(configured: _ConfiguredOptimizer, tensors: list[tuple[Tensor, int]]) -> int:
+    """Bytes that the step allocates beyond states and gradients."""
+    entry, optimizer = configured.entry, configured.optimizer
     decayed = entry.get("decayed", 0) if optimizer.weight_decay else 0
     if "foreach" in entry and optimizer.foreach is not False:
         times = entry["foreach"] + decayed
-        every = sum(rounded(tensor.numel * BYTES[tensor.dtype]) * number for tensor, number in trained)
-        return int(times * every)
-    return max(one_step(kind, tensor) for tensor, _ in trained)
+        trainable_bytes = sum(rounded(tensor.numel * BYTES[tensor.dtype]) * number for tensor, number in tensors)
+        return int(times * trainable_bytes)
+    return max(tensor_step(configured, tensor) for tensor, _ in tensors)
 
 
-def largest_step(run: Run, tensors: tuple[Tensor, ...]) -> int:
-    """Temporaries of a step that goes tensor by tensor, for the one of `tensors` that needs most; 0 for none."""
-    kind = _kind(run)
-    return max((one_step(kind, tensor) for tensor in tensors if tensor.trainable), default=0)
+def largest_tensor_step(run: Run, tensors: tuple[Tensor, ...]) -> int:
+    """Bytes of temporaries of a step that goes tensor by tensor: those of the tensor that needs most, 0 without any."""
+    configured = _configured(run)
+    return max((tensor_step(configured, tensor) for tensor in tensors if tensor.trainable), default=0)
 
 
-def one_step(kind: _Kind, tensor: Tensor) -> int:
-    """What the update of one tensor allocates."""
-    entry = kind.entry
-    half = tensor.dtype in _HALF
-    single = entry.get("half_single" if half and "half_single" in entry else "single", 0)
-    wide = entry.get("half_single32" if half and "half_single32" in entry else "single32", 0)
-    own, width = rounded(tensor.numel * BYTES[tensor.dtype]), BYTES[tensor.dtype]
-    found = single * own + wide * rounded(4 * tensor.numel)
-    if entry.get("newton") and _inside(tensor):
-        short = min(tensor.shape[-2:])
-        return own + 8 * tensor.numel + 4 * short * short  # four bf16 matrices, two bf16 Gram matrices
-    if "low" in entry and _projected(tensor, kind):
-        low = rounded(kind.rank * max(tensor.shape) * (4 if wide else width))
-        return max(int(found + entry["low"] * low), _decomposition(tensor, width) if entry.get("svd") else 0)
+def tensor_step(configured: _ConfiguredOptimizer, tensor: Tensor) -> int:
+    """Bytes that the update of one tensor allocates."""
+    entry = configured.entry
+    is_half = tensor.dtype in _HALF
+    multiples = entry.get("half_single" if is_half and "half_single" in entry else "single", 0)
+    multiples_in_fp32 = entry.get("half_single32" if is_half and "half_single32" in entry else "single32", 0)
+    tensor_bytes, width = rounded(tensor.numel * BYTES[tensor.dtype]), BYTES[tensor.dtype]
+    found = multiples * tensor_bytes + multiples_in_fp32 * rounded(4 * tensor.numel)
+    if entry.get("newton") and _is_layer_matrix(tensor):
+        shorter_side = min(tensor.shape[-2:])
+        # Four bf16 matrices and two bf16 Gram matrices.
+        return tensor_bytes + 8 * tensor.numel + 4 * shorter_side * shorter_side
+    if "low" in entry and _projected(tensor, configured):
+        low = rounded(configured.rank * max(tensor.shape) * (4 if multiples_in_fp32 else width))
+        return max(int(found + entry["low"] * low), _svd_bytes(tensor, width) if entry.get("svd") else 0)
     return int(found)
 
 
-def _decomposition(tensor: Tensor, width: int) -> int:
+def _svd_bytes(tensor: Tensor, width: int) -> int:
     """A refresh of GaLore's projection: the fp32 gradient (a copy where it is half), the copy that the solver destroys,
     and the singular vectors of both sides (galore_torch 1.0 galore_projector.py:84)."""
-    short, long = sorted(tensor.shape)
-    return rounded(4 * tensor.numel) * (1 if width == 4 else 2) + 4 * short * short + rounded(4 * short * long)
+    shorter, longer = sorted(tensor.shape)
+    return rounded(4 * tensor.numel) * (1 if width == 4 else 2) + 4 * shorter * shorter + rounded(4 * shorter * longer)
 
 
-def _state_bytes(name: str, tensor: Tensor, kind: _Kind) -> int:
+def _state_bytes(name: str, tensor: Tensor, configured: _ConfiguredOptimizer) -> int:
     """Bytes of one state of one tensor."""
     count = tensor.numel
-    if not count:  # an adapter of rank 0: an error of its own, which PEFT raises
+    if not count:  # an adapter of rank 0, which PEFT refuses
         return 0
-    width = BYTES[kind.optimizer.state_dtype or tensor.dtype]
+    width = BYTES[configured.optimizer.state_dtype or tensor.dtype]
     if name == "param":
         return rounded(count * width)
     if name in ("float32", "bfloat16"):
         return rounded(count * BYTES[name])
     if name in _LOW_RANK:
-        return _low_rank_bytes(name, tensor, kind, width)
+        return _low_rank_bytes(name, tensor, configured, width)
     if name.startswith("bnb8"):
-        own = rounded(4 * count) if _is_wide(tensor, kind) else _bnb_bytes(count)
-        return own * (2 if name == "bnb8_double" else 1)
-    if name in _CODES:
+        state_bytes = rounded(4 * count) if _keeps_32_bits(tensor, configured) else _bnb_bytes(count)
+        return state_bytes * (2 if name == "bnb8_double" else 1)
+    if name in _CODE_TABLE_BYTES:
         return _torchao_bytes(name, count, width)
     return _shaped_bytes(name, tensor, width)
 
@@ -220,7 +229,7 @@ _LOW_RANK = ("low_rank", "low_bnb8", "low_factored", "projector", "projector_flo
 
 
 def _bnb_bytes(count: int) -> int:
-    if count < _SMALL:
+    if count < _MIN_8BIT_SIZE:
         return rounded(4 * count)
     return rounded(count) + _absmax_bytes(count)
 
@@ -229,53 +238,59 @@ def _absmax_bytes(count: int) -> int:
     return rounded(4 * -(-count // 256))
 
 
-def _is_wide(tensor: Tensor, kind: _Kind) -> bool:
-    return kind.embeddings_wide and tensor.kind in ("embedding", "position")
+def _keeps_32_bits(tensor: Tensor, configured: _ConfiguredOptimizer) -> bool:
+    return configured.embeddings_in_32_bits and tensor.kind in ("embedding", "position")
 
 
-def _unpaged_bytes(name: str, tensor: Tensor, kind: _Kind) -> int:
+def _unpaged_bytes(name: str, tensor: Tensor, configured: _ConfiguredOptimizer) -> int:
     """The absmax of a paged 8-bit state is an ordinary tensor (bitsandbytes 0.50.2 optim/optimizer.py:521-525)."""
-    if not name.startswith("bnb8") or _is_wide(tensor, kind):
+    if not name.startswith("bnb8") or _keeps_32_bits(tensor, configured):
         return 0
     return _absmax_bytes(tensor.numel) * (2 if name == "bnb8_double" else 1)
 
 
 def _torchao_bytes(name: str, count: int, width: int) -> int:
     block = 128 if name == "ao4" else 256
-    if count < _SMALL or count % block:
+    if count < _MIN_8BIT_SIZE or count % block:
         return rounded(count * width)
-    return rounded(count // 2 if name == "ao4" else count) + rounded(4 * (count // block)) + rounded(_CODES[name])
+    return (
+        rounded(count // 2 if name == "ao4" else count)
+        + rounded(4 * (count // block))
+        + rounded(_CODE_TABLE_BYTES[name])
+    )
 
 
-def _projected(tensor: Tensor, kind: _Kind) -> bool:
+def _projected(tensor: Tensor, configured: _ConfiguredOptimizer) -> bool:
     """Whether GaLore or APOLLO projects this parameter: the weight of a linear layer whose name holds a target
     (transformers 5.23 trainer_optimizer.py:130-152; LLaMA-Factory 0.9.5 train/trainer_utils.py:186-197)."""
-    if len(tensor.shape) != 2 or not kind.rank:
+    if len(tensor.shape) != 2 or not configured.rank:
         return False
-    targets = kind.optimizer.targets
+    targets = configured.optimizer.targets
     if not targets or targets in (("all-linear",), ("all_linear",)):
-        return tensor.kind == "linear" or (tensor.kind == "head" and bool(targets) and kind.head_projected)
+        return tensor.kind == "linear" or (tensor.kind == "head" and bool(targets) and configured.projects_head)
     return tensor.kind in ("linear", "head") and any(target in tensor.name for target in targets)
 
 
-def _low_rank_bytes(name: str, tensor: Tensor, kind: _Kind, width: int) -> int:
+def _low_rank_bytes(name: str, tensor: Tensor, configured: _ConfiguredOptimizer, width: int) -> int:
     """Projected: states of (rank, longer side) and a projection of the shorter side."""
-    if not _projected(tensor, kind):
+    if not _projected(tensor, configured):
         if name == "low_bnb8":
             return _bnb_bytes(tensor.numel)
         if name == "low_factored":
             return _factored_bytes(tensor.shape)
         return rounded(tensor.numel * width) if name == "low_rank" else 0
-    short, long = sorted(tensor.shape)
+    shorter, longer = sorted(tensor.shape)
     if name == "low_bnb8":
-        return _bnb_bytes(kind.rank * long)
+        return _bnb_bytes(configured.rank * longer)
     if name == "low_factored":
-        return _factored_bytes((kind.rank, long))
+        return _factored_bytes((configured.rank, longer))
     if name == "low_rank":
-        return rounded(kind.rank * long * width)
-    if name == "random" and kind.optimizer.projection != "svd":
-        return rounded(kind.rank * short * width)
-    return rounded(4 * short * short if width == 4 or name == "projector_float" else kind.rank * short * width)
+        return rounded(configured.rank * longer * width)
+    if name == "random" and configured.optimizer.projection != "svd":
+        return rounded(configured.rank * shorter * width)
+    return rounded(
+        4 * shorter * shorter if width == 4 or name == "projector_float" else configured.rank * shorter * width
+    )
 
 
 def _factored_bytes(shape: tuple[int, ...]) -> int:
@@ -286,8 +301,8 @@ def _factored_bytes(shape: tuple[int, ...]) -> int:
     return rounded(4 * count // shape[-1]) + rounded(4 * count // shape[-2])
 
 
-def _inside(tensor: Tensor) -> bool:
-    """A matrix of a layer: Muon's share; AdamW takes the others."""
+def _is_layer_matrix(tensor: Tensor) -> bool:
+    """Whether a tensor is a matrix of a layer. Muon updates those; AdamW updates all others."""
     return len(tensor.shape) == 2 and tensor.kind not in ("embedding", "head", "position")
 
 
@@ -301,7 +316,7 @@ def _shaped_bytes(name: str, tensor: Tensor, width: int) -> int:
     if name == "rows":
         return rounded(width * shape[0]) if len(shape) > 1 else ALIGNMENT
     if name == "matrix":
-        return rounded(tensor.numel * width) * (1 if _inside(tensor) else 2)
+        return rounded(tensor.numel * width) * (1 if _is_layer_matrix(tensor) else 2)
     if len(shape) < 2:  # precond
         return 0
-    return sum(2 * rounded(4 * side * side) for side in shape[-2:] if side <= _WIDEST_PRECONDITIONED)
+    return sum(2 * rounded(4 * side * side) for side in shape[-2:] if side <= _MAX_PRECONDITIONED_SIDE)

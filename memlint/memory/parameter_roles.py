@@ -1,4 +1,4 @@
-"""Which parameter plays which part in a layer, and how this run holds it."""
+"""The part of each parameter in its layer (query, gate, ...), with its adapter, bias and dtype."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor
 
-# Last part of a module's name -> its part in the block. Names of transformers 5.23 models.
+# The last component of a module's name -> its part in the block. Names of transformers 5.23 models.
 _PARTS = {
     "q_proj": "query",
     "k_proj": "key",
@@ -56,13 +56,13 @@ _PARTS = {
     "x_proj": "x_projection",
     "dt_proj": "dt_projection",
 }
-# Names that mean something else in the attention than in the MLP.
+# Names with one meaning in attention and another one in the MLP.
 _AMBIGUOUS = {"dense": ("output", "down"), "c_proj": ("output", "down"), "proj": ("output", "down")}
 _PROJECTIONS = ("linear", "head", "embedding")
 _ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
 
 
-_EXPERT = "expert_"
+_EXPERT_PREFIX = "expert_"
 _HEAD_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "query_layernorm", "key_layernorm")
 
 
@@ -76,13 +76,13 @@ class Linear(NamedTuple):
     up: Parameter | None = None  # lora_B
     dropout: bool = False
     magnitude: Parameter | None = None  # DoRA
-    casts: bool = True  # the adapter's input takes the adapter's dtype, also under autocast
+    casts: bool = True  # the adapter's input is cast to the adapter's dtype, also under autocast
     rotation: Parameter | None = None  # OFT
     fused: bool = False  # one op with its adapter (blocks/fused_adapter.py)
 
 
 class Roles(NamedTuple):
-    """A layer's projections by part, and its norms' weight."""
+    """A layer's projections by part, and its other parameters. Layers with equal roles run the same code."""
 
     linears: tuple[tuple[str, Linear], ...]
     norm: Parameter | None
@@ -90,69 +90,69 @@ class Roles(NamedTuple):
     experts: tuple[tuple[str, Parameter], ...] = ()
     router: Parameter | None = None
     convolution: Parameter | None = None
-    scale: Parameter | None = None  # a vector over what attention and MLP add (`lambda_1`)
+    scale: Parameter | None = None  # LayerScale: a vector that multiplies the output of attention and MLP (`lambda_1`)
 
 
 def part_of(name: str) -> str:
-    """The part that a weight named `name` ("self_attn.q_proj.weight") plays."""
-    pieces = name.split(".")
-    bare = pieces[-1] not in ("weight", "bias")  # stacked experts are parameters of their own
-    last = pieces[-1] if bare or len(pieces) == 1 else pieces[-2]
-    shared = "shared_" if any("shared" in piece for piece in pieces) else ""
-    found = _PARTS.get(last)
-    if found is None and last in _AMBIGUOUS:
-        found = _AMBIGUOUS[last][0 if pieces[0] in _ATTENTION_OWNERS else 1]
-    return shared + (found or last)
+    """The part of a weight in its layer: "query" for "self_attn.q_proj.weight"."""
+    names = name.split(".")
+    is_parameter = names[-1] not in ("weight", "bias")  # stacked experts are parameters of their own
+    module = names[-1] if is_parameter or len(names) == 1 else names[-2]
+    shared = "shared_" if any("shared" in piece for piece in names) else ""
+    found = _PARTS.get(module)
+    if found is None and module in _AMBIGUOUS:
+        found = _AMBIGUOUS[module][0 if names[0] in _ATTENTION_OWNERS else 1]
+    return shared + (found or module)
 
 
 _MAGNITUDE = ".lora_magnitude_vector"
 _ROTATION = ".oft_R"
 # PEFT's layers over these cast the input without autocast only; over dense and GPTQ ones always (peft 0.21.2
 # tuners/lora/bnb.py:543, awq.py:70, aqlm.py:71, hqq.py:172, eetq.py:80; layer.py:1100, gptq.py:93).
-_CASTS = ("gptq",)
-_KEYS = IdentityCache(16)
-_ROLES = IdentityCache(16)
+_ALWAYS_CASTS = ("gptq",)
+_PART_CACHE = IdentityCache(16)
+_ROLE_CACHE = IdentityCache(16)
 
 
-def keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
-    """The part of each tensor, adapters by the weight they stand beside."""
-    known: tuple[str, ...] | None = _KEYS.get(tensors)
-    return known if known is not None else _KEYS.put(_named(_structure(tensors), tensors), tensors)
+def part_names(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """The part of each tensor; an adapter's tensors have the part of their base weight as a prefix."""
+    known: tuple[str, ...] | None = _PART_CACHE.get(tensors)
+    return known if known is not None else _PART_CACHE.put(_parts_by_structure(_structure(tensors), tensors), tensors)
 
 
 Structure = tuple[tuple[str, str, str, bool], ...]
 
 
 def _structure(tensors: tuple[Tensor, ...]) -> Structure:
-    """What parts and roles depend on, whatever the sizes: the same for every model of a family under one method."""
+    """What parts and roles depend on: all but sizes. Models of one family under one method have the same structure."""
     return tuple([(tensor.name, tensor.kind, tensor.dtype, tensor.trainable) for tensor in tensors])
 
 
-_NAMED: dict[tuple[Structure, tuple[str, ...]], tuple[str, ...]] = {}
-_PLAYED: dict[tuple[Structure, tuple[str, ...], bool], Roles] = {}
-_MOST_STRUCTURES = 512
+_PARTS_BY_STRUCTURE: dict[tuple[Structure, tuple[str, ...]], tuple[str, ...]] = {}
+_ROLES_BY_STRUCTURE: dict[tuple[Structure, tuple[str, ...], bool], Roles] = {}
+_MAX_STRUCTURES = 512
 
 
-def _named(structure: Structure, tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
-    renamed = _renamed(tensors)
-    known = _NAMED.get((structure, tuple(renamed)))
+def _parts_by_structure(structure: Structure, tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    exceptions = _exceptional_parts(tensors)
+    known = _PARTS_BY_STRUCTURE.get((structure, tuple(exceptions)))
     if known is None:
-        known = _keys(tensors)
-        if len(_NAMED) < _MOST_STRUCTURES:
-            _NAMED[structure, tuple(renamed)] = known
+        known = _part_names(tensors)
+        if len(_PARTS_BY_STRUCTURE) < _MAX_STRUCTURES:
+            _PARTS_BY_STRUCTURE[structure, tuple(exceptions)] = known
     return known
 
 
-def _keys(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+def _part_names(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     known: dict[str, str] = {}
     found = []
-    renamed = _renamed(tensors)
+    exceptions = _exceptional_parts(tensors)
     for tensor in tensors:
         base, _, branch = tensor.name.rpartition(".")
         if tensor.kind == "adapter" and base in known:
             found.append(f"{known[base]}.{branch}")
             continue
-        key = known[tensor.name] = _key(tensor, renamed)
+        key = known[tensor.name] = _part_name(tensor, exceptions)
         found.append(key)
     return tuple(found)
 
@@ -165,8 +165,8 @@ _FALCON_H1 = {"mamba.out_proj": "scan_output"}
 _CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
 
 
-def _renamed(tensors: tuple[Tensor, ...]) -> dict[str, str]:
-    """Parts by module name, where names mean something else beside the other names of this layer."""
+def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
+    """Parts by module name, for layers whose other names show that a name has another meaning there."""
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     if "mlp.c_proj.weight" in shapes and "mlp.w2.weight" in shapes:
         return _QWEN_1
@@ -176,7 +176,7 @@ def _renamed(tensors: tuple[Tensor, ...]) -> dict[str, str]:
     return _CHATGLM if wide and narrow and len(wide) == len(narrow) == 2 and wide[0] == 2 * narrow[1] else {}
 
 
-def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
+def _part_name(tensor: Tensor, exceptions: dict[str, str]) -> str:
     if tensor.kind in ("embedding", "head", "position"):
         return tensor.kind
     name = tensor.name
@@ -184,15 +184,15 @@ def _key(tensor: Tensor, renamed: dict[str, str]) -> str:
         return "router.bias" if name.endswith("bias") else "router"
     if tensor.kind == "norm":
         return "head_norm" if any(piece in name for piece in _HEAD_NORMS) else "norm"
-    if tensor.kind == "experts":  # a dense MLP may stand beside them
-        return _EXPERT + part_of(name)
-    part = (renamed.get(name.rpartition(".")[0]) if renamed else None) or part_of(name)
+    if tensor.kind == "experts":  # the layer may have a dense MLP as well
+        return _EXPERT_PREFIX + part_of(name)
+    part = (exceptions.get(name.rpartition(".")[0]) if exceptions else None) or part_of(name)
     return part + ".bias" if tensor.kind == "bias" else part
 
 
 def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
-    """Element counts of parameters and of adapters' low-rank activations, by the extents of `roles`."""
-    weights, others = _extent_names(keys(tensors))
+    """Numbers of elements of parameters and of adapters' low-rank activations, by the extents that `roles` names."""
+    weights, others = _extent_names(part_names(tensors))
     found = {name: tensor.numel for name, tensor in zip(weights, tensors)}
     for index, kind, part in others:
         tensor = tensors[index]
@@ -206,35 +206,35 @@ def extents(tensors: tuple[Tensor, ...], tokens: int) -> dict[str, int]:
     return found
 
 
-_ENDINGS = {".lora_A": "rank", _MAGNITUDE: "eye", _ROTATION: "blocks"}
+_EXTENT_KINDS = {".lora_A": "rank", _MAGNITUDE: "eye", _ROTATION: "blocks"}
 Extents = tuple[tuple[str, ...], tuple[tuple[int, str, str], ...]]
 
 
-@lru_cache(maxsize=_MOST_STRUCTURES)
+@lru_cache(maxsize=_MAX_STRUCTURES)
 def _extent_names(parts: tuple[str, ...]) -> Extents:
-    """Names of the weights' extents; and of others their kind and part, with the tensor that they come from."""
+    """The extents of the weights; and for each other extent the index of its tensor, its kind and its part."""
     found = [
         (index, kind, part[: -len(ending)])
         for index, part in enumerate(parts)
-        for ending, kind in _ENDINGS.items()
+        for ending, kind in _EXTENT_KINDS.items()
         if part.endswith(ending)
     ]
     return tuple("w:" + part for part in parts), tuple(found)
 
 
 def roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
-    """Parts of one unit's tensors; equal for all layers that run the same code on equal dtypes."""
-    known: Roles | None = _ROLES.get(tensors, dropout)
-    return known if known is not None else _ROLES.put(_played(tensors, dropout), tensors, dropout)
+    """The roles of one unit's tensors. They are equal for all layers that run the same code on equal dtypes."""
+    known: Roles | None = _ROLE_CACHE.get(tensors, dropout)
+    return known if known is not None else _ROLE_CACHE.put(_roles_by_structure(tensors, dropout), tensors, dropout)
 
 
-def _played(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
-    key = _structure(tensors), keys(tensors), dropout
-    known = _PLAYED.get(key)
+def _roles_by_structure(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
+    key = _structure(tensors), part_names(tensors), dropout
+    known = _ROLES_BY_STRUCTURE.get(key)
     if known is None:
         known = _roles(tensors, dropout)
-        if len(_PLAYED) < _MOST_STRUCTURES:
-            _PLAYED[key] = known
+        if len(_ROLES_BY_STRUCTURE) < _MAX_STRUCTURES:
+            _ROLES_BY_STRUCTURE[key] = known
     return known
 
 
@@ -242,7 +242,7 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
     weights: dict[str, Parameter] = {}
     kinds: dict[str, str] = {}
     dtypes: dict[str, str] = {}
-    for key, tensor in zip(keys(tensors), tensors, strict=True):
+    for key, tensor in zip(part_names(tensors), tensors, strict=True):
         kinds[key] = tensor.kind
         dtypes[key] = tensor.dtype
         width = BYTES.get(tensor.dtype, 0)
@@ -251,7 +251,7 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
     )
     experts = tuple(
-        (key.removeprefix(_EXPERT), weights[key]._replace(adapted=key + ".lora_A" in weights))
+        (key.removeprefix(_EXPERT_PREFIX), weights[key]._replace(adapted=key + ".lora_A" in weights))
         for key, kind in kinds.items()
         if kind == "experts"
     )
@@ -268,5 +268,5 @@ def _linear(key: str, weights: dict[str, Parameter], dropout: bool, dtype: str) 
         rotation = weights.get(key + _ROTATION)
         return Linear(weights[key], bias, "blocks:" + key if rotation else "", rotation=rotation)
     up = weights[key + ".lora_B"]
-    casts = not weights[key].quantized or dtype.startswith(_CASTS)
+    casts = not weights[key].quantized or dtype.startswith(_ALWAYS_CASTS)
     return Linear(weights[key], bias, "rank:" + key, down, up, dropout, weights.get(key + _MAGNITUDE), casts)

@@ -1,4 +1,4 @@
-"""From a run and its architecture to the parameter tensors that the GPU holds, unit by unit."""
+"""The parameter tensors that a run holds, before sharding: base weights, adapters, trainable copies; unit by unit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from memlint.run import Maybe, Quantization, Run, Unknown
 T = TypeVar("T")
 
 _EMBEDDING_KINDS = ("embedding", "position")
-_APART = ("embedding", "head", "norm")  # what `precision.embeddings_dtype` is about
-# What trl 0.25.1 models/utils.py:556, peft_module_casting_to_bf16, looks for in the names of modules.
+_EMBEDDINGS_DTYPE_KINDS = ("embedding", "head", "norm")  # kinds of weights with `precision.embeddings_dtype`
+# Names of modules that trl casts to bf16 (trl 0.25.1 models/utils.py:556, peft_module_casting_to_bf16).
 VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
 
 
@@ -37,34 +37,36 @@ def required(value: Maybe[T], field: str, reason: str) -> T:
     return value
 
 
-# Fields of the method that decide what trains; a placeholder such as ${rank} leaves one unknown.
-_SIZING = ("kind", "rank", "targets", "dropout")
+# Fields of the method that must be known to say what trains. A placeholder such as ${rank} leaves one unknown.
+_TRAINING_FIELDS = ("kind", "rank", "targets", "dropout")
 
 
-def _deciding(value: Maybe[T], field: str) -> T:
-    """A field of the method that decides what trains. Raises `MissingValue` where it is unknown."""
+def _required_of_method(value: Maybe[T], field: str) -> T:
+    """`value` of a field of the method. Raises `MissingValue` where it is unknown."""
     return required(value, f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
 
 
 def units(run: Run) -> tuple[Unit, ...]:
-    """Embedding, towers, decoder layers (consecutive equal ones folded), head.
+    """The run's units: embedding, towers, decoder layers, head. Consecutive equal layers are one unit with a count.
 
     Raises `MissingValue` when the architecture or a dtype is unknown.
     """
     architecture = run.model.architecture
     if not isinstance(architecture, Architecture):
         raise MissingValue("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
-    for field in _SIZING:
-        _deciding(getattr(run.method, field), field)
+    for field in _TRAINING_FIELDS:
+        _required_of_method(getattr(run.method, field), field)
     builder = _UnitBuilder(run, architecture)
-    before, after = _outside(architecture)
-    if run.method.stage == "rm" and run.method.reward_head == "score":  # one number instead
-        after = tuple(weight for weight in after if weight.kind != "head")
-    found = [Unit("embedding", builder.tensors(before, builder.non_layer_weights))]
+    before_layers, after_layers = _split_non_layer_weights(architecture)
+    if run.method.stage == "rm" and run.method.reward_head == "score":  # replaces the language-model head
+        after_layers = tuple(weight for weight in after_layers if weight.kind != "head")
+    found = [Unit("embedding", builder.tensors(before_layers, builder.non_layer_weights))]
     for tower in architecture.towers:
-        found += _tower(tower, builder)
-    found += _layers(builder)
-    found.append(Unit("head", builder.tensors(after, builder.non_layer_weights) + builder.untied_head(before)))
+        found += _tower_units(tower, builder)
+    found += _layer_units(builder)
+    found.append(
+        Unit("head", builder.tensors(after_layers, builder.non_layer_weights) + builder.untied_head(before_layers))
+    )
     if run.method.kind == "prefix":
         found[0] = found[0]._replace(tensors=found[0].tensors + builder.prefix())
     return tuple(found)
@@ -83,7 +85,7 @@ def total(found: tuple[Unit, ...], trainable: bool = False) -> int:
 def trainable_layers(run: Run, count: int) -> frozenset[int]:
     """Indexes of the decoder layers that freeze tuning trains (LLaMA-Factory 0.9.5 model/adapter.py:69-87)."""
     method = run.method
-    last = _deciding(method.freeze_trainable_layers, "freeze_trainable_layers")
+    last = _required_of_method(method.freeze_trainable_layers, "freeze_trainable_layers")
     if method.use_llama_pro:
         stride = count // last if last and last <= count else 1
         return frozenset(range(stride - 1, count, stride))
@@ -92,32 +94,32 @@ def trainable_layers(run: Run, count: int) -> frozenset[int]:
     return frozenset(range(min(-last, count)))
 
 
-def _outside(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
+def _split_non_layer_weights(architecture: Architecture) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
     before: list[Weight] = []
     after: list[Weight] = []
     for weight in architecture.non_layer_weights:
-        leads = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name
-        (before if leads else after).append(weight)
+        is_before = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name
+        (before if is_before else after).append(weight)
     return tuple(before), tuple(after)
 
 
-def _layers(builder: _UnitBuilder) -> list[Unit]:
-    """Runs of equal layers; what training does to a layer decides equality beside its kind."""
+def _layer_units(builder: _UnitBuilder) -> list[Unit]:
+    """Units of consecutive equal layers: of one type, and treated alike by the training method."""
     architecture = builder.architecture
-    known: dict[tuple[int, str], tuple[Tensor, ...]] = {}
+    tensors_by_key: dict[tuple[int, str], tuple[Tensor, ...]] = {}
     found: list[Unit] = []
     keys = zip(architecture.layer_type_ids, map(builder.layer_mode, range(len(architecture.layer_type_ids))))
     index = 0
-    for key, equal in groupby(keys):
-        repeat = len(list(equal))
-        if key not in known:
-            known[key] = builder.layer_tensors(key[0], index)
-        found.append(Unit("layer", known[key], repeat, index))
+    for key, group in groupby(keys):
+        repeat = len(list(group))
+        if key not in tensors_by_key:
+            tensors_by_key[key] = builder.layer_tensors(key[0], index)
+        found.append(Unit("layer", tensors_by_key[key], repeat, index))
         index += repeat
     return found
 
 
-def _tower(tower: Tower, builder: _UnitBuilder) -> list[Unit]:
+def _tower_units(tower: Tower, builder: _UnitBuilder) -> list[Unit]:
     trains = builder.tower_trains
     found = [Unit("tower", builder.tensors(tower.weights, trains, tower.tower_prefix))]
     if tower.layers and tower.layer_weights:
@@ -129,23 +131,23 @@ def _tower(tower: Tower, builder: _UnitBuilder) -> list[Unit]:
 
 
 class _UnitBuilder:
-    """Turns weights into tensors as one run holds them."""
+    """Turns an architecture's weights into tensors as one run holds them."""
 
     def __init__(self, run: Run, architecture: Architecture) -> None:
         method = run.method
         self.run = run
         self.architecture = architecture
-        self.frozen_dtype = _known(run.model.weights_dtype, "model.weights_dtype")
-        self.method = adapters.converted(run)
-        self.modules_to_save = _deciding(method.modules_to_save, "modules_to_save")
+        self.frozen_dtype = _known_dtype(run.model.weights_dtype, "model.weights_dtype")
+        self.method = adapters.with_stacked_experts(run)
+        self.modules_to_save = _required_of_method(method.modules_to_save, "modules_to_save")
         self.adapts = method.kind in adapters.PER_WEIGHT_KINDS
-        self.full = method.kind == "full"
+        self.is_full = method.kind == "full"
         self.trainable_dtype = self._trainable_dtype()
         blockwise = run.optimizer.badam_mode != "" and method.kind in ("full", "freeze")
-        self.non_layer_weights = self.full and not method.freeze_language_model and not blockwise
-        self.tower_trains = self.full and not method.freeze_vision_tower
-        self.projector_trains = (self.full or method.kind == "freeze") and not method.freeze_multi_modal_projector
-        self.transformed = frozenset(method.layers_to_transform)
+        self.non_layer_weights = self.is_full and not method.freeze_language_model and not blockwise
+        self.tower_trains = self.is_full and not method.freeze_vision_tower
+        self.projector_trains = (self.is_full or method.kind == "freeze") and not method.freeze_multi_modal_projector
+        self.adapted_layers = frozenset(method.layers_to_transform)
         self.unfrozen = frozenset[int]()
         if blockwise:
             # One decoder layer at a time, neither embedding nor head (BAdam 1.4 block_optim.py:172 infer_param_groups);
@@ -154,25 +156,27 @@ class _UnitBuilder:
         elif method.kind == "freeze":
             self.unfrozen = trainable_layers(run, len(architecture.layer_type_ids))
         quantization = run.model.quantization
-        self.skipped = architecture.stored.skipped if quantization.prequantized else quantization.skipped
+        self.unquantized = architecture.stored.skipped if quantization.prequantized else quantization.skipped
         self.quantizes = quantization.method != "none"
-        self.stacked = stacks_experts(run)
-        self.apart = run.precision.embeddings_dtype
-        self.picks = bool(method.trainable_patterns) or method.kind == "freeze" or method.bias == "all" or blockwise
-        self.layers_alike = not (self.unfrozen or self.transformed or method.trainable_patterns)
+        self.experts_are_stacked = stacks_experts(run)
+        self.embeddings_dtype = run.precision.embeddings_dtype
+        self.selects_weights = (
+            bool(method.trainable_patterns) or method.kind == "freeze" or method.bias == "all" or blockwise
+        )
+        self.layers_are_equal = not (self.unfrozen or self.adapted_layers or method.trainable_patterns)
 
     def _trainable_dtype(self) -> str:
         run = self.run
         if run.method.kind in ("full", "freeze") or run.method.modules_to_save or run.method.trainable_patterns:
-            return _known(run.precision.trainable_dtype, "precision.trainable_dtype")
+            return _known_dtype(run.precision.trainable_dtype, "precision.trainable_dtype")
         return str(run.precision.trainable_dtype or "float32")
 
     def layer_mode(self, index: int) -> str:
-        """What distinguishes layers of one kind: trained by freeze tuning, adapted or not, matched by a pattern."""
-        if self.layers_alike:
+        """What distinguishes layers of one type: trained by freeze tuning, adapted or not, matched by a pattern."""
+        if self.layers_are_equal:
             return ""
         mode = "u" if index in self.unfrozen else ""
-        if self.transformed and index in self.transformed:
+        if self.adapted_layers and index in self.adapted_layers:
             mode += "t"
         if self.run.method.trainable_patterns:
             mode += str(self._patterns_matching(index))
@@ -184,7 +188,7 @@ class _UnitBuilder:
         return tuple(w.name for w in kind.weights if self._unfrozen_by_pattern(f"{stack}.{index}.{w.name}"))
 
     def _unfrozen_by_pattern(self, name: str) -> bool:
-        return any(_search(pattern, name) for pattern in self.run.method.trainable_patterns)
+        return any(_matches_pattern(pattern, name) for pattern in self.run.method.trainable_patterns)
 
     def layer_tensors(self, kind: int, index: int) -> tuple[Tensor, ...]:
         """One decoder layer's tensors."""
@@ -195,35 +199,35 @@ class _UnitBuilder:
     def tensors(
         self, weights: tuple[Weight, ...], trains: bool, prefix: str = "", index: int = -1
     ) -> tuple[Tensor, ...]:
-        """All tensors that `weights` become: base, adapter branches, trainable copies."""
+        """The tensors of `weights`: base weights, adapters, trainable copies. `prefix`, `index`: of their layer."""
         method = self.run.method
         frozen = method.freeze_language_model if index >= 0 else prefix != "" and method.freeze_vision_tower
         adapts = self.adapts and not frozen
         found: list[Tensor] = []
         for weight in weights:
-            trained = self._trained(weight, trains, prefix, index) if self.picks else trains
-            found.append(self._base(weight, trained))
+            trained = self._is_trained(weight, trains, prefix, index) if self.selects_weights else trains
+            found.append(self._base_tensor(weight, trained))
             if self.modules_to_save and adapters.matches(weight.name.rpartition(".")[0], self.modules_to_save):
-                found.append(self._tensor(weight, "adapter_copy." + weight.name, True, self.trainable_dtype))
+                found.append(self._dense_tensor(weight, "adapter_copy." + weight.name, True, self.trainable_dtype))
             elif adapts:
-                self._adapt(found, weight, index)
+                self._add_adapter(found, weight, index)
         return tuple(found)
 
-    def untied_head(self, outside: tuple[Weight, ...]) -> tuple[Tensor, ...]:
+    def untied_head(self, before_layers: tuple[Weight, ...]) -> tuple[Tensor, ...]:
         """PEFT's copy of a head that shares the embedding's matrix: `modules_to_save` copies each module that it names,
         and copies are no longer tied (peft 0.21.2 utils/other.py, ModulesToSaveWrapper)."""
         if not self.architecture.tied_embeddings or not adapters.matches("lm_head", self.modules_to_save):
             return ()
-        shared = next((weight for weight in outside if weight.kind == "embedding"), None)
+        shared = next((weight for weight in before_layers if weight.kind == "embedding"), None)
         if shared is None:
             return ()
         head = shared._replace(name="lm_head.weight", kind="head")
-        return (self._tensor(head, "adapter_copy.lm_head.weight", True, self.trainable_dtype),)
+        return (self._dense_tensor(head, "adapter_copy.lm_head.weight", True, self.trainable_dtype),)
 
-    def _trained(self, weight: Weight, trains: bool, prefix: str, index: int) -> bool:
-        """Whether a base weight trains, where its owner does or does not (`trains`) and the method picks weights."""
+    def _is_trained(self, weight: Weight, trains: bool, prefix: str, index: int) -> bool:
+        """Whether a base weight trains, for methods that select weights. `trains`: whether its layer or module does."""
         method = self.run.method
-        if trains and self._selected(weight, index):
+        if trains and self._freeze_selects(weight, index):
             return True
         name = f"{prefix}.{weight.name}" if prefix else weight.name
         if method.trainable_patterns and self._unfrozen_by_pattern(name):
@@ -232,16 +236,16 @@ class _UnitBuilder:
             return True
         if method.kind != "freeze" or index >= 0:
             return False
-        extra = _deciding(method.freeze_extra_modules, "freeze_extra_modules")
+        extra = _required_of_method(method.freeze_extra_modules, "freeze_extra_modules")
         return adapters.matches(weight.name.rpartition(".")[0], extra)
 
-    def _selected(self, weight: Weight, index: int) -> bool:
-        if index < 0 or self.full or self.run.optimizer.badam_mode:
+    def _freeze_selects(self, weight: Weight, index: int) -> bool:
+        if index < 0 or self.is_full or self.run.optimizer.badam_mode:
             return True
-        names = _deciding(self.run.method.freeze_trainable_modules, "freeze_trainable_modules")
+        names = _required_of_method(self.run.method.freeze_trainable_modules, "freeze_trainable_modules")
         return "all" in names or weight.name.split(".")[0] in names
 
-    def _adapt(self, found: list[Tensor], weight: Weight, index: int) -> None:
+    def _add_adapter(self, found: list[Tensor], weight: Weight, index: int) -> None:
         if not adapters.is_target(weight, self.method, index):
             return
         dtype = self.run.method.adapter_dtype
@@ -250,23 +254,27 @@ class _UnitBuilder:
             name = f"{weight.name}.{branch.suffix}"
             found.append(Tensor(name, count, branch.shape, "adapter", True, dtype, count * BYTES[dtype], weight.copies))
 
-    def _base(self, weight: Weight, trained: bool) -> Tensor:
+    def _base_tensor(self, weight: Weight, trained: bool) -> Tensor:
         quantization = self.run.model.quantization
-        if self.quantizes and not trained and is_quantized(weight, quantization, self.skipped, self.stacked):
+        if (
+            self.quantizes
+            and not trained
+            and is_quantized(weight, quantization, self.unquantized, self.experts_are_stacked)
+        ):
             size = _quantized_bytes(weight, quantization)
             name = dtype_name(quantization)
             return Tensor(weight.name, numel(weight.shape), weight.shape, weight.kind, False, name, size, weight.copies)
         upcast = self.quantizes and quantization.upcast_rest_to_fp32
         if upcast and quantization.vocabulary_to_bf16 and any(name in weight.name for name in VOCABULARY_NAMES):
-            return self._tensor(weight, weight.name, trained, self.trainable_dtype if trained else "bfloat16")
+            return self._dense_tensor(weight, weight.name, trained, self.trainable_dtype if trained else "bfloat16")
         # LLaMA-Factory 0.9.5 model_utils/checkpointing.py:158: vectors of norms.
         upcast = upcast or (self.run.precision.upcast_layernorm and weight.kind == "norm")
         dtype = self.trainable_dtype if trained else "float32" if upcast else self.frozen_dtype
-        if self.apart and weight.kind in _APART:
-            dtype = self.apart
-        return self._tensor(weight, weight.name, trained, dtype)
+        if self.embeddings_dtype and weight.kind in _EMBEDDINGS_DTYPE_KINDS:
+            dtype = self.embeddings_dtype
+        return self._dense_tensor(weight, weight.name, trained, dtype)
 
-    def _tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
+    def _dense_tensor(self, weight: Weight, name: str, trained: bool, dtype: str) -> Tensor:
         shape = weight.shape
         count = numel(shape)
         return Tensor(name, count, shape, weight.kind, trained, dtype, count * BYTES[dtype], weight.copies)
@@ -296,14 +304,14 @@ def stacks_experts(run: Run) -> bool:
     return families.of(run.model.architecture).experts.stacked.include(run.stack.transformers)
 
 
-def _search(pattern: str, name: str) -> bool:
+def _matches_pattern(pattern: str, name: str) -> bool:
     try:
         return re.search(pattern, name) is not None
     except re.error:
         return pattern in name
 
 
-def _known(value: object, field: str) -> str:
+def _known_dtype(value: object, field: str) -> str:
     if isinstance(value, str) and value in BYTES:
         return value
     raise MissingValue(field, "the dtype is not known: say it in the file or with a `# memlint:` comment")

@@ -1,4 +1,4 @@
-"""The phases of a run on one GPU, in bytes: each has components that sum to what is allocated."""
+"""The phases of a run on one GPU. Each has components, in bytes, that sum to what is allocated."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
-_BUFFERS = 1024  # rotary tables' frequencies
+_ROTARY_BUFFER_BYTES = 1024  # the frequencies of rotary embedding, rounded
 
 
 def phases(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
-    """The phases load, forward, backward, optimizer_step and save, and the walk that they come from."""
-    found = walk(segments(step, units, state), _masks_until_loss(step))
-    return _phases(state, found, inputs_bytes(step)), found
+    """The phases load, forward, backward, optimizer_step and save, and the walk over the step that gave them."""
+    peaks = walk(segments(step, units, state), _masks_until_loss(step))
+    return _phases(state, peaks, inputs_bytes(step)), peaks
 
 
 def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
     """The same phases when every token belongs to an image, which a vision tower with gradients encodes first."""
     import memlint.memory.vision.towers as towers
 
-    before = towers.image_part(step, units, state)
+    images = towers.image_segments(step, units, state)
     embedding, *rest = segments(step, units, state, input_requires_grad=True)
-    found = walk([embedding, *before.segments, *rest], _masks_until_loss(step) + before.outputs)
-    return _phases(state, found, inputs_bytes(step) + before.inputs)
+    peaks = walk([embedding, *images.segments, *rest], _masks_until_loss(step) + images.outputs)
+    return _phases(state, peaks, inputs_bytes(step) + images.inputs)
 
 
 def _masks_until_loss(step: TrainingStep) -> int:
     return 0 if step.run.checkpointing.mode != "none" else masks_bytes(step)
 
 
-def _phases(state: ModelState, found: Walk, constants: int) -> tuple[Phase, ...]:
-    forward = _during(state, found.forward, constants, "forward")
-    backward = _during(state, found.backward, constants, "backward")
+def _phases(state: ModelState, peaks: Walk, inputs: int) -> tuple[Phase, ...]:
+    forward = _phase_at_peak(state, peaks.forward, inputs, "forward")
+    backward = _phase_at_peak(state, peaks.backward, inputs, "backward")
     return _load(state), forward, backward, _optimizer_step(state), _save(state)
 
 
@@ -42,19 +42,19 @@ def inputs_bytes(step: TrainingStep) -> int:
     """Bytes of the step's inputs: token ids and labels (int64), rotary cosine and sine, masks for the recomputation."""
     tokens = step.tokens
     shape = step.architecture.layer_types[0].attention if step.architecture.layer_types else None
-    rope = 0
+    rotary = 0
     if shape is not None and shape.rotary_fraction:
-        turned = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-        rope = 2 * rounded(tokens.length * turned * step.width) * _rotaries(step)
+        rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
+        rotary = 2 * rounded(tokens.length * rotated_dim * step.width) * _rotary_tables(step)
     masks = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
-    return 2 * rounded(8 * tokens.count) + rope + masks
+    return 2 * rounded(8 * tokens.count) + rotary + masks
 
 
-def _rotaries(step: TrainingStep) -> int:
-    """Gemma 3 turns layers with a window at a frequency of their own (transformers 5.23
-    models/gemma3/modeling_gemma3.py:549)."""
+def _rotary_tables(step: TrainingStep) -> int:
+    """How many pairs of cosine and sine tables a step holds. Gemma 3 has one more for layers with a sliding window
+    (transformers 5.23 models/gemma3/modeling_gemma3.py:549)."""
     kinds = step.architecture.layer_types
-    if not families.of_layer(kinds[0].class_name).rotary.apart_for_windows:
+    if not families.of_layer(kinds[0].class_name).rotary.separate_for_windows:
         return 1
     return len({kind.attention.sliding_window > 0 for kind in kinds})
 
@@ -68,12 +68,12 @@ def masks_bytes(step: TrainingStep) -> int:
     return rounded(step.tokens.count * step.tokens.length * step.width) * len(windows)
 
 
-def _during(state: ModelState, peak: Peak, constants: int, name: str) -> Phase:
+def _phase_at_peak(state: ModelState, peak: Peak, inputs: int, name: str) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS + peak.components["weights"]
+    parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES + peak.components["weights"]
     parts["gradients"] = state.gradients_resident + peak.components["gradients"]
     parts["optimizer_states"] = state.optimizer_states
-    parts["activations"] = peak.components["activations"] + constants
+    parts["activations"] = peak.components["activations"] + inputs
     parts["logits"] = peak.components["logits"]
     parts["temporaries"] = peak.components["temporaries"]
     parts["communication"] = state.communication
@@ -87,14 +87,14 @@ def phase(name: str, parts: dict[str, int]) -> Phase:
 
 def _load(state: ModelState) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS
+    parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES
     parts["temporaries"] = max(0, state.load_peak - state.weights)
     return phase("load", parts)
 
 
 def _optimizer_step(state: ModelState) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS
+    parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES
     parts["gradients"] = state.gradients_at_step
     parts["optimizer_states"] = state.optimizer_states
     parts["temporaries"] = state.step_temporaries
@@ -104,7 +104,7 @@ def _optimizer_step(state: ModelState) -> Phase:
 
 def _save(state: ModelState) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights + _BUFFERS
+    parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES
     parts["optimizer_states"] = state.optimizer_states
     parts["temporaries"] = state.save_temporaries
     return phase("save", parts)

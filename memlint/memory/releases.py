@@ -1,7 +1,7 @@
 """Which framework releases make a difference to a run's estimate.
 
-Most figures do not depend on a release at all. Two stacks that make no difference to a model have the same estimate,
-which is then computed once. tests/memory/test_releases.py holds these bounds against the estimator.
+Most figures do not depend on a release. Two stacks that give one model the same figures are one key of the cache of
+estimates. tests/memory/test_releases.py holds these bounds against the estimator.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from memlint.architectures.model import Architecture
 from memlint.memory.families.traits import Version
 from memlint.run import Run, Stack, Unknown
 
-# From these releases on, nothing in this folder changes for any model, beside what `_last_transformers_change` says.
-_LAST_CHANGE: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
-_PLAIN = ("attention", "mla")
+# From these releases on nothing in this folder changes for any model. `_last_transformers_change` has transformers.
+_LAST_CHANGES: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
+_MIXERS_THAT_SETTLED = ("attention", "mla")
 
 
 def canonical_stack(run: Run) -> Stack:
-    """The run's stack, without the releases that make no difference to its memory (these count as the newest).
+    """The run's stack, with () for each release that gives its memory the same figures as the newest one.
 
     Equal stacks are one object, so that what is cached by identity (identity_cache.py) is found again.
     """
@@ -34,7 +34,7 @@ _CANONICAL: dict[Stack, Stack] = {}
 @lru_cache(maxsize=256)
 def _canonical(stack: Stack, transformers: Version | None) -> Stack:
     changes: dict[str, Any] = {"framework_version": ()}
-    settled = _LAST_CHANGE if transformers is None else {**_LAST_CHANGE, "transformers": transformers}
+    settled = _LAST_CHANGES if transformers is None else {**_LAST_CHANGES, "transformers": transformers}
     for name, release in settled.items():
         version = getattr(stack, name)
         if not version or version >= release:
@@ -60,8 +60,10 @@ def _last_transformers_change(run: Run) -> Version | None:
 
 def _last_change(architecture: Architecture | Unknown) -> Version | None:
     family = families.of(architecture)
-    if not isinstance(architecture, Architecture) or family.experts.peft_moves:
+    if not isinstance(architecture, Architecture) or family.experts.peft_stacked_targets:
         return None
     layers = architecture.layer_types
-    plain = all(one.attention.kind in _PLAIN and not (one.mlp.experts or one.parallel_ssm) for one in layers)
+    plain = all(
+        one.attention.kind in _MIXERS_THAT_SETTLED and not (one.mlp.experts or one.parallel_ssm) for one in layers
+    )
     return max((4, 52), families.last_change(architecture.family)) if plain else None

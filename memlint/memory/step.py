@@ -1,4 +1,4 @@
-"""From a run to the segments of its training step: the embedding, the decoder layers, the head with the loss.
+"""The segments of a run's training step: the embedding, the decoder layers, the head with the loss.
 
 `training_step` collects what all segments share. `segments` turns the model's units into segments, which
 `memlint.memory.autograd.walk` adds up. Counts are elements on one GPU and for one micro-batch; memory is in bytes.
@@ -33,7 +33,7 @@ from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
 
-_COPY_PREFIX = "adapter_copy."  # how parameters.py names what `modules_to_save` copies
+_COPY_PREFIX = "adapter_copy."  # of the names of copies that `modules_to_save` makes (parameters.py)
 
 
 class TrainingStep(NamedTuple):
@@ -62,13 +62,13 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     `sequences`: in one forward; 0 takes the run's micro-batch.
     """
     architecture: Architecture = run.model.architecture
-    micro = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
+    micro_batch = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
     length = required_count(run.sequence.length, "sequence.length", "say the longest sequence")
     if not isinstance(run.checkpointing.mode, str):
         raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
-    paired = sequences_per_sample(run)
+    per_sample = sequences_per_sample(run)
     divisors = parallel.activation_divisors(run)
-    tokens = Tokens(sequences or paired * micro, -(-length // divisors.tokens))
+    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens))
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
@@ -77,8 +77,8 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits_chunk"] = rows * vocabulary
     if run.method.stage == "grpo" and run.sequence.max_new_tokens:
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
-        kept = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
-        counts["logits"] = min(counts["logits"], kept * vocabulary)
+        completion_tokens = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
+        counts["logits"] = min(counts["logits"], completion_tokens * vocabulary)
     return TrainingStep(
         run, architecture, tokens, kernel_config(run, simulated), BYTES[embedding.dtype], counts, vocabulary
     )
@@ -92,7 +92,7 @@ def sequences_per_sample(run: Run) -> int:
     """
     if run.method.stage == "grpo" and () < run.stack.trl < (0, 15):
         return max(1, run.method.num_generations)
-    return 2 if run.method.stage in _PAIRED else 1
+    return 2 if run.method.stage in _PAIRED_STAGES else 1
 
 
 def _embedding(unit: Unit) -> Tensor:
@@ -104,7 +104,7 @@ def _embedding(unit: Unit) -> Tensor:
 
 
 def kernel_config(run: Run, simulated: bool) -> KernelConfig:
-    """Which kernels the step's layers run, from precision, attention, releases and patches. Raises `MissingValue`."""
+    """Which kernels the step's layers run. Raises `MissingValue` where precision or attention is not known."""
     precision = run.precision
     compute = precision.compute
     if not isinstance(compute, str):
@@ -117,28 +117,34 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
     autocast_width = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
-    experts = _experts(run)
-    eager = implementation == "eager"
+    experts = _expert_implementation(run)
+    needs_mask = implementation == "eager"
     liger = liger_layers(run)
-    found = KernelConfig(
-        autocast_width, implementation, not simulated, eager, compute == "bfloat16", liger != "", experts
+    config = KernelConfig(
+        autocast_width, implementation, not simulated, needs_mask, compute == "bfloat16", liger != "", experts
     )
-    found = found._replace(delta_rule=_delta_rule(run), scan=_scan(run), fused_adapters=run.method.fused_adapters)
-    own = not run.stack.use_unsloth
-    found = found._replace(
-        softmax_keeps_dtype=_softmax_keeps_dtype(run), gated_kernel=own, unpacked_width=_unpacked_width(run)
+    config = config._replace(
+        delta_rule=_delta_rule_implementation(run),
+        scan=_scan_implementation(run),
+        fused_adapters=run.method.fused_adapters,
     )
-    return found._replace(norms_in_place=False) if liger == "beside" else found
+    fused_product = not run.stack.use_unsloth
+    config = config._replace(
+        softmax_keeps_dtype=_softmax_keeps_dtype(run),
+        gated_kernel=fused_product,
+        dequantized_width=_dequantized_width(run),
+    )
+    return config._replace(norms_in_place=False) if liger == "out_of_place" else config
 
 
-def _experts(run: Run) -> str:
-    """How this stack runs a layer's experts: grouped_mm, copied (one by one out of their stack), or loop (linears)."""
+def _expert_implementation(run: Run) -> str:
+    """How this release runs a layer's experts: grouped_mm, copied (one by one out of the stack), or loop (linears)."""
     if families.of(run.model.architecture).experts.copied.include(run.stack.transformers):
         return "copied"
     return "grouped_mm" if stacks_experts(run) else "loop"
 
 
-def _unpacked_width(run: Run) -> int:
+def _dequantized_width(run: Run) -> int:
     """Bytes of an element of experts that Axolotl quantised on load, once dequantised: 4-bit ones take the dtype that
     they were loaded in, 8-bit ones fp32 (bitsandbytes 0.50.2 functional.py:941 and _ops.py:119)."""
     quantization = run.model.quantization
@@ -154,7 +160,7 @@ def _softmax_keeps_dtype(run: Run) -> bool:
     return traits.softmax_kept_dtype.include(run.stack.transformers) and not upcast
 
 
-def _delta_rule(run: Run) -> str:
+def _delta_rule_implementation(run: Run) -> str:
     """What computes the gated delta rule: fla's kernels, or transformers' own code, which solved row by row in a loop
     before 5.17 (models/qwen3_5/modeling_qwen3_5.py, torch_chunk_gated_delta_rule, of 5.16.0 and 5.17.0)."""
     if run.stack.linear_attention in ("fla", "kernels"):
@@ -162,11 +168,12 @@ def _delta_rule(run: Run) -> str:
     return "loop" if () < run.stack.transformers < (5, 17) else "torch"
 
 
-def _scan(run: Run) -> str:
+def _scan_implementation(run: Run) -> str:
     """What runs Mamba 2's scan: mamba_ssm's kernel, or transformers' own code.
 
-    Before 5.18 the latter kept the product of every position with every other one's states (models/granitemoehybrid of
-    5.14.0: 17 GB a layer for 2,048 tokens): whoever trains with it has the kernel.
+    Before 5.18 transformers' code kept the product of every position with every other one's states
+    (models/granitemoehybrid of 5.14.0: 17 GB per layer for 2,048 tokens). Nobody can train with that, so a run on such
+    a release is taken to have the kernel.
     """
     version = run.stack.transformers
     return "kernel" if run.stack.linear_attention == "kernels" or () < version < (5, 18) else "torch"
@@ -174,7 +181,7 @@ def _scan(run: Run) -> str:
 
 def liger_layers(run: Run) -> str:
     """How decoder layers run Liger's or Unsloth's kernels: "" (not), in_place (norms write their gradient over the
-    incoming one), or beside (norms allocate it)."""
+    incoming one), or out_of_place (norms allocate a new one)."""
     if run.stack.use_unsloth:
         return "in_place"
     return families.of(run.model.architecture).liger.layers if run.loss.liger_kernels else ""
@@ -185,9 +192,9 @@ def segments(
 ) -> list[Segment]:
     """The embedding, the layers and the head, in the order of the forward.
 
-    `input_requires_grad`: the input of the first layer needs a gradient, whatever trains.
+    `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
     """
-    found = [_embedding_segment(step, units[0], state.units[0])]
+    step_segments = [_embedding_segment(step, units[0], state.units[0])]
     lora_dropout = step.run.method.dropout > 0
     cached: dict[tuple[int, int], tuple[Roles, tuple[TensorBytes, TensorBytes]]] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
@@ -200,38 +207,43 @@ def segments(
             shape = step.architecture.layer_types[kind]
             counts = dict(step.counts)
             inner = parallel.activation_divisors(step.run).inner
-            inside = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
-            counts.update({extent: count // inner for extent, count in inside.items()})
+            layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
+            counts.update({extent: count // inner for extent, count in layer_counts.items()})
             counts.update(extents(unit.tensors, step.tokens.count))
             cached[key] = roles(unit.tensors, lora_dropout), (TensorBytes(counts, False), TensorBytes(counts, True))
-        for run, one in _every_n(step, unit):
-            found += _layer_segments(step._replace(run=run), one, unit_state, *cached[key], input_requires_grad)
-            step = step._replace(width=found[-1].profile.width)
+        for part_run, part in _split_every_n(step, unit):
+            step_segments += _layer_segments(
+                step._replace(run=part_run), part, unit_state, *cached[key], input_requires_grad
+            )
+            step = step._replace(width=step_segments[-1].profile.width)
         input_requires_grad = input_requires_grad or _trains(unit)
-    found.append(_head_segment(step, units, state, input_requires_grad))
-    return found
+    step_segments.append(_head_segment(step, units, state, input_requires_grad))
+    return step_segments
 
 
 def _trains(unit: Unit) -> bool:
     return any(tensor.trainable for tensor in unit.tensors)
 
 
-def _every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
+def _split_every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
     """Equal layers with the run that says how they are checkpointed: all alike, or every n-th one (transformers 5.23
     modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
-    run, every = step.run, step.run.checkpointing.every
-    if run.checkpointing.mode != "every_n" or every < 2:
-        return [(run, unit)]
-    off = run._replace(checkpointing=run.checkpointing._replace(mode="none"))
+    checkpointed, every = step.run, step.run.checkpointing.every
+    if checkpointed.checkpointing.mode != "every_n" or every < 2:
+        return [(checkpointed, unit)]
+    not_checkpointed = checkpointed._replace(checkpointing=checkpointed.checkpointing._replace(mode="none"))
     layers = range(unit.layer_index, unit.layer_index + unit.repeat)
-    return [(off if index % every else run, unit._replace(repeat=1, layer_index=index)) for index in layers]
+    return [
+        (not_checkpointed if index % every else checkpointed, unit._replace(repeat=1, layer_index=index))
+        for index in layers
+    ]
 
 
 def _layer_segments(
     step: TrainingStep,
     unit: Unit,
     unit_state: UnitState,
-    parts: Roles,
+    layer_roles: Roles,
     sizes: tuple[TensorBytes, TensorBytes],
     input_requires_grad: bool,
 ) -> list[Segment]:
@@ -246,27 +258,29 @@ def _layer_segments(
     checkpointed = checkpoint.mode not in ("none", "selective")
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
-    moved = checkpoint.offload or step.run.offload.activations != "none"
-    mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, moved)
-    first = _layer(step, shape, parts, sizes, mode, unit_state, unit, unit.repeat)
-    follows = mode._replace(width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit))
-    if follows == mode or unit.repeat == 1:
+    offloads = checkpoint.offload or step.run.offload.activations != "none"
+    mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, offloads)
+    first = _layer(step, shape, layer_roles, sizes, mode, unit_state, unit, unit.repeat)
+    later_mode = mode._replace(
+        width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit)
+    )
+    if later_mode == mode or unit.repeat == 1:
         return [first]
-    rest = _layer(step, shape, parts, sizes, follows, unit_state, unit, unit.repeat - 1)
-    return [first._replace(repeat=1), rest]
+    later = _layer(step, shape, layer_roles, sizes, later_mode, unit_state, unit, unit.repeat - 1)
+    return [first._replace(repeat=1), later]
 
 
 def _layer(
     step: TrainingStep,
     shape: DecoderLayer,
-    parts: Roles,
+    layer_roles: Roles,
     sizes: tuple[TensorBytes, TensorBytes],
     mode: LayerMode,
     unit_state: UnitState,
     unit: Unit,
     repeat: int,
 ) -> Segment:
-    profile = layer_profile(shape, parts, step.kernels, mode)
+    profile = layer_profile(shape, layer_roles, step.kernels, mode)
     found = segment(profile, sizes[autograd_owns_grads(step.run, unit_state)], unit_state, repeat)
     return found._replace(kept_after_backward=_kept_by_fsdp1(step, unit, mode))
 
@@ -281,16 +295,16 @@ def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
     """
     run = step.run
     version = run.stack.transformers
-    wrapped = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 1
-    old = bool(version) and version < (4, 52)
-    frozen = run.method.kind not in ("full", "freeze")
-    if not (wrapped and old and frozen and mode.checkpoint and mode.reentrant):
+    uses_fsdp1 = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 1
+    checkpoints_outside = bool(version) and version < (4, 52)
+    trains_adapters = run.method.kind not in ("full", "freeze")
+    if not (uses_fsdp1 and checkpoints_outside and trains_adapters and mode.checkpoint and mode.reentrant):
         return 0
     return 2 * rounded(step.counts["hidden"] * step.width)
 
 
 def autograd_owns_grads(run: Run, unit_state: UnitState) -> bool:
-    """Whether parameters' gradients stay the tensors that autograd made, with no engine that moves them."""
+    """Whether gradients of parameters stay the tensors that autograd made: no engine moves them elsewhere."""
     return unit_state.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
@@ -331,24 +345,24 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
     """
     tensors, unit_state = units[-1].tensors, state.units[-1]
     if step.architecture.tied_embeddings and not any(tensor.kind == "head" for tensor in tensors):
-        read = _embedding(units[0])
+        embedding = _embedding(units[0])
         table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
         tensors += (table._replace(kind="head"),)
-        if not read.name.startswith(_COPY_PREFIX):
+        if not embedding.name.startswith(_COPY_PREFIX):
             unit_state = unit_state._replace(gradient_kept=unit_state.gradient_kept + state.units[0].gradient_kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
     mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
-    profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss(step))
+    profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
     if state.gathered_at_loss:
         gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
         unit_state = unit_state._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    found = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
-    return found._replace(kept_after_backward=_kept_logits(step, tensors))
+    head = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    return head._replace(kept_after_backward=_kept_logits(step, tensors))
 
 
 def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
-    """Bytes of the logits where the training loop holds the model's output until the backward is over."""
+    """Bytes of the logits where the training loop holds the model's output until the backward ends."""
     run = step.run
     if not run.loss.keeps_logits or loss_kind(run) in FUSED_LOSSES:
         return 0
@@ -358,7 +372,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
-def _loss(step: TrainingStep) -> LossShape:
+def _loss_shape(step: TrainingStep) -> LossShape:
     run, architecture = step.run, step.architecture
     if not isinstance(run.loss.kind, str):
         raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
@@ -383,8 +397,8 @@ def _final_norm(architecture: Architecture) -> str:
     return "centred" if families.of_layer(last.class_name).norm.centred else last.norm
 
 
-_PAIRED = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected go through one forward
-_LOG_PROBABILITIES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
+_PAIRED_STAGES = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected sequences go through one forward
+_LOG_PROBABILITY_STAGES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 
 def runs_reference_forward(run: Run) -> bool:
@@ -395,14 +409,14 @@ def runs_reference_forward(run: Run) -> bool:
 def _loss_stage(run: Run) -> str:
     if run.method.stage == "rm":
         return run.method.reward_head
-    return "logps" if run.method.stage in _LOG_PROBABILITIES else ""
+    return "logps" if run.method.stage in _LOG_PROBABILITY_STAGES else ""
 
 
 def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
     """Tokens whose logits a fused loss holds at once.
 
-    Liger: tokens / ceil(vocabulary / hidden), up to a power of two (liger_kernel 0.8.5
-    ops/fused_linear_cross_entropy.py); chunked losses say it themselves; cut cross entropy holds a block.
+    Liger: tokens / ceil(vocabulary / hidden), rounded up to a power of two (liger_kernel 0.8.5
+    ops/fused_linear_cross_entropy.py). Chunked losses have a setting for it. Cut cross entropy holds one block.
     """
     if run.loss.chunk_tokens:
         return min(tokens, run.loss.chunk_tokens)

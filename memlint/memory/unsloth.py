@@ -1,14 +1,14 @@
-"""Unsloth: what its patched layers keep, and the least and the most that its releases leave possible.
+"""Unsloth: what its patched layers save, and the lowest and the highest peak among its releases.
 
 Read in unsloth 2024.8, 2024.11.11, 2025.3.19, 2025.6.12, 2025.9.11, 2025.12.10 and 2026.10.9 with the unsloth_zoo of
-their days; its kernels need a GPU, fused_adapter.py says what ran without one. A file says nothing of the release, and
-what a release does depends on what is installed and free beside it, so that the answer is an interval:
+their time. Its kernels need a GPU; fused_adapter.py says what was run without one. A config names no release, and what
+a release does depends on other packages and on free memory. So the answer is an interval:
 
 - layers: projections run with their adapters in one function that keeps its input once (kernels/fast_lora.py, the code
   that Axolotl's came from), norms and rotary embedding are kernels (kernels/rms_layernorm.py, rope_embedding.py).
   Releases before 2026 run PEFT's code where adapters have dropout (2025.9.11 models/llama.py:2821), xformers copies
   keys and values to all heads (:525-532), and Gemma's norms make a gradient of their own (rms_layernorm.py:187);
-- checkpoints: inputs of recomputed layers wait in pinned host memory where a script asks for it, as LLaMA-Factory does
+- checkpoints: inputs of recomputed layers are kept in pinned host memory where a script says so, as LLaMA-Factory does
   (`use_gradient_checkpointing="unsloth"`; zoo gradient_checkpointing.py, UnslothCheckpointFunction);
 - loss: the cross entropy runs over logits that exist and writes their gradient over them (2024.8 models/llama.py:904,
   cut cross entropy where it is installed from 2024.11.8 on, on Ampere and later), from 2025.8 on in compiled chunks
@@ -33,11 +33,11 @@ from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 
-_GROUPS = ("qkv", "o", "mlp")
+_FUSED_GROUPS = ("qkv", "o", "mlp")
 _STAGES = ("pt", "sft")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
 _HALF = ("bfloat16", "float16")
-_ADDS_IN_PLACE = (2025, 3, 5)
-_CHUNKED_LOSS = (2025, 8, 5)
+_ADDS_IN_PLACE_SINCE = (2025, 3, 5)
+_CHUNKED_LOSS_SINCE = (2025, 8, 5)
 _TRANSFORMERS_BEFORE = (4, 55)  # the newest before that release (its pyproject.toml refuses 4.55.0 and 4.55.1)
 
 # Share of the linear parameters that a dynamic 4-bit copy holds in 16 bits, at most: 0.2 in unsloth/Qwen2.5-7B-unsloth-
@@ -48,38 +48,40 @@ _DYNAMIC_SHARES = {"qwq-32b": 0.65}
 
 
 def refuse(run: Run) -> None:
-    """Raise `MissingValue` where Unsloth runs code that is not modelled, or none of its own."""
+    """Raises `MissingValue` where Unsloth's code for the run is not modelled."""
     architecture: Architecture = run.model.architecture
     quantization = run.model.quantization
     method = run.method
     if run.purpose != "train":
-        raise _missing("inference with Unsloth's own kernels is not modelled")
+        raise _not_modelled("inference with Unsloth's own kernels is not modelled")
     traits = families.of(architecture).unsloth
     if traits.not_modelled:
-        raise _missing(traits.not_modelled)
+        raise _not_modelled(traits.not_modelled)
     if not traits.own_forward or architecture.towers:
-        raise _missing(f"Unsloth runs {architecture.family} through code that it compiles for itself: not modelled")
+        raise _not_modelled(
+            f"Unsloth runs {architecture.family} through code that it compiles for itself: not modelled"
+        )
     if method.kind != "lora" or method.use_dora:
-        raise _missing("of what Unsloth trains only plain LoRA is modelled")
+        raise _not_modelled("of what Unsloth trains only plain LoRA is modelled")
     if method.stage not in _STAGES:
-        raise _missing(f"whether Unsloth's models hand out logits to stage {method.stage} depends on the release")
+        raise _not_modelled(f"whether Unsloth's models hand out logits to stage {method.stage} depends on the release")
     if quantization.method not in ("none", "bnb") or quantization.bits not in (4, 16):
-        raise _missing(f"Unsloth on {quantization.method} weights of {quantization.bits:g} bits is not modelled")
+        raise _not_modelled(f"Unsloth on {quantization.method} weights of {quantization.bits:g} bits is not modelled")
     if run.parallelism.engine not in ("single", "ddp"):
-        raise _missing(f"Unsloth under {run.parallelism.engine} is not modelled")
+        raise _not_modelled(f"Unsloth under {run.parallelism.engine} is not modelled")
     if run.precision.compute not in _HALF:
-        raise _missing("Unsloth in full precision is not modelled")
+        raise _not_modelled("Unsloth in full precision is not modelled")
 
 
-def _missing(reason: str) -> MissingValue:
+def _not_modelled(reason: str) -> MissingValue:
     return MissingValue("stack.use_unsloth", reason)
 
 
 def as_patched(run: Run) -> Run:
-    """The run as the newest release computes it where memory is short; other runs as they are."""
+    """The run as the newest Unsloth computes it when memory is short. Runs without Unsloth are returned unchanged."""
     if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind != "lora":
         return run
-    biased = families.of(run.model.architecture).unsloth.query_bias
+    keeps_query_code = families.of(run.model.architecture).unsloth.query_bias
     compute = run.precision.compute
     changes: dict[str, object] = {
         "attention.implementation": "sdpa",
@@ -87,7 +89,7 @@ def as_patched(run: Run) -> Run:
         "loss.kind": "unsloth",
         "loss.liger_kernels": False,
         "loss.upcast_logits": False,
-        "method.fused_adapters": _GROUPS[1:] if biased else _GROUPS,
+        "method.fused_adapters": _FUSED_GROUPS[1:] if keeps_query_code else _FUSED_GROUPS,
         "model.quantization.upcast_rest_to_fp32": False,
         "model.quantization.vocabulary_to_bf16": False,
     }
@@ -100,69 +102,71 @@ def as_patched(run: Run) -> Run:
     return replace(run, changes)
 
 
-def ends(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
-    """The lowest and the highest peak, bytes, that releases leave possible. `found`: the phases of `run`, which went
-    through `as_patched`."""
+def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+    """The lowest and the highest peak among releases, bytes. `found`: the phases of `run`, a result of `as_patched`."""
     central = max(phase.allocated_bytes for phase in found)
-    return min(_least(run, units, state), central), max(_most(run, units, state), central)
+    return min(_lowest_peak(run, units, state), central), max(_highest_peak(run, units, state), central)
 
 
-def doubtful_logits(step: TrainingStep) -> int:
-    """Bytes of all logits in fp32 where a release may build them whole."""
-    chunked = _loss_in_chunks(step.run) and step.tokens.count > _WHOLE_TOKENS
+def possible_logits(step: TrainingStep) -> int:
+    """Bytes of all logits in fp32, 0 where no release that the run may use builds them whole."""
+    chunked = _loss_in_chunks(step.run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS
     return 0 if chunked else 4 * step.counts["logits"]
 
 
-def _least(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+def _lowest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     changes: dict[str, object] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
-    softer = replace(run, changes | {"loss.kind": "cut", "method.fused_adapters": _GROUPS})
-    elsewhere = _input_embedding(run, units)
-    return _peak(training_step(softer, units), softer, units, state._replace(weights=state.weights - elsewhere))
+    least_run = replace(run, changes | {"loss.kind": "cut", "method.fused_adapters": _FUSED_GROUPS})
+    on_host = _input_embedding(run, units)
+    return _peak(training_step(least_run, units), least_run, units, state._replace(weights=state.weights - on_host))
 
 
-def _most(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     changes: dict[str, object] = {"checkpointing.offload": False, "loss.kind": "fused_ce"}
     if run.method.dropout:
         changes["method.fused_adapters"] = ()
-    harder = replace(run, changes)
-    more = _largest_weight(units) + _in_16_bits(run, units)
-    state = state._replace(weights=state.weights + more, load_peak=state.load_peak + more)
+    most_run = replace(run, changes)
+    extra_weights = _largest_weight(units) + _dynamic_16_bit_bytes(run, units)
+    state = state._replace(weights=state.weights + extra_weights, load_peak=state.load_peak + extra_weights)
     # A padded batch gets a mask of numbers where nothing trains, with which no fused kernel groups heads
     # (2025.9.11 models/llama.py:802-813, :556).
-    evaluated = replace(harder, {"attention.implementation": "eager"})
-    step = training_step(harder, units)
-    if _loss_in_chunks(run) and step.tokens.count > _WHOLE_TOKENS:
-        harder = replace(harder, {"precision.outputs_to_fp32": False})  # nothing is returned to be made fp32
-        evaluated = replace(evaluated, {"loss.kind": "cut"})
-        step = _in_chunks(step._replace(run=harder), state)
-    kernels = step.kernels._replace(norms_in_place=False, expands_kv_heads=True, adds_adapter_apart=_adds_apart(run))
+    evaluation_run = replace(most_run, {"attention.implementation": "eager"})
+    step = training_step(most_run, units)
+    if _loss_in_chunks(run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS:
+        most_run = replace(most_run, {"precision.outputs_to_fp32": False})  # nothing is returned to be made fp32
+        evaluation_run = replace(evaluation_run, {"loss.kind": "cut"})
+        step = _with_chunked_logits(step._replace(run=most_run), state)
+    kernels = step.kernels._replace(
+        norms_in_place=False, expands_kv_heads=True, adapter_output_is_separate=_adapter_output_is_separate(run)
+    )
     step = step._replace(kernels=kernels)
-    return _peak(step, evaluated, units, state)
+    return _peak(step, evaluation_run, units, state)
 
 
-def _peak(step: TrainingStep, evaluated: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+def _peak(step: TrainingStep, evaluation_run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     found, _ = phases(step, units, state)
-    if evaluated.evaluation.enabled is True:
-        found += (evaluation.evaluation(evaluated, units, state, simulated=False),)
+    if evaluation_run.evaluation.enabled is True:
+        found += (evaluation.evaluation(evaluation_run, units, state, simulated=False),)
     return max(phase.allocated_bytes for phase in found)
 
 
-_WHOLE_TOKENS = 1024  # up to so many, logits were whole until 2025.12 (2025.9.11 models/llama.py:1199)
+_MAX_UNCHUNKED_TOKENS = 1024  # up to this many, logits were whole until 2025.12 (2025.9.11 models/llama.py:1199)
 
 
 def _loss_in_chunks(run: Run) -> bool:
-    """From the release that chunks the loss on; the newest where nobody said one and transformers is none of before."""
+    """Whether the release chunks the loss. Without a release in the run, the transformers release decides."""
     if run.stack.unsloth:
-        return run.stack.unsloth >= _CHUNKED_LOSS
+        return run.stack.unsloth >= _CHUNKED_LOSS_SINCE
     return not () < run.stack.transformers < _TRANSFORMERS_BEFORE
 
 
-def _adds_apart(run: Run) -> bool:
-    """Before `addmm_` (kernels/utils.py, matmul_lora; in 2025.3.5, not in 2025.2.15)."""
-    return run.stack.unsloth < _ADDS_IN_PLACE if run.stack.unsloth else not _loss_in_chunks(run)
+def _adapter_output_is_separate(run: Run) -> bool:
+    """Whether an adapter's output is a tensor of its own: before `addmm_` (kernels/utils.py, matmul_lora; in 2025.3.5,
+    not in 2025.2.15)."""
+    return run.stack.unsloth < _ADDS_IN_PLACE_SINCE if run.stack.unsloth else not _loss_in_chunks(run)
 
 
-def _in_chunks(step: TrainingStep, state: ModelState) -> TrainingStep:
+def _with_chunked_logits(step: TrainingStep, state: ModelState) -> TrainingStep:
     """A chunk's fp32 logits would take at most what is free as the first loss runs, and bf16 ones are all that there is
     of them (get_chunk_size: half of it is the target, of which the count is rounded)."""
     usable = device.usable_bytes(step.run)
@@ -173,14 +177,14 @@ def _in_chunks(step: TrainingStep, state: ModelState) -> TrainingStep:
 
 
 def _input_embedding(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes of the frozen embeddings that may wait on the host."""
+    """Bytes of the frozen embeddings that a release may keep on the host."""
     if run.model.architecture.tied_embeddings:
         return 0
     return sum(rounded(t.stored_bytes) for t in units[0].tensors if t.kind == "embedding" and not t.trainable)
 
 
-def _linears(units: tuple[Unit, ...]) -> list[tuple[int, Tensor]]:
-    """How often each base weight of a decoder layer stands in the model, and the weight, where it is in 4 bits."""
+def _quantized_weights(units: tuple[Unit, ...]) -> list[tuple[int, Tensor]]:
+    """The 4-bit base weights of decoder layers, each with the number of its copies in the model."""
     return [
         (unit.repeat * tensor.copies, tensor)
         for unit in units
@@ -190,15 +194,18 @@ def _linears(units: tuple[Unit, ...]) -> list[tuple[int, Tensor]]:
 
 
 def _largest_weight(units: tuple[Unit, ...]) -> int:
-    return max((rounded(2 * tensor.numel) for _, tensor in _linears(units)), default=0)
+    return max((rounded(2 * tensor.numel) for _, tensor in _quantized_weights(units)), default=0)
 
 
-def _in_16_bits(run: Run, units: tuple[Unit, ...]) -> int:
-    """What a dynamic copy holds beyond 4 bits; a folder, and a plain copy that is named, are taken as they are."""
+def _dynamic_16_bit_bytes(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes that a dynamic 4-bit copy holds beyond 4 bits; 0 for a folder, and for a plain copy that the run names."""
     name = str(run.model.name).lower()
-    plain = name.endswith("-bnb-4bit") and not name.endswith("-unsloth-bnb-4bit")
-    if run.model.quantization.method != "bnb" or plain or name.count("/") != 1 or name[:1] in "./~":
+    is_plain_copy = name.endswith("-bnb-4bit") and not name.endswith("-unsloth-bnb-4bit")
+    if run.model.quantization.method != "bnb" or is_plain_copy or name.count("/") != 1 or name[:1] in "./~":
         return 0
     share = next((value for part, value in _DYNAMIC_SHARES.items() if part in name), _DYNAMIC_SHARE)
-    wide = BYTES["bfloat16"]
-    return int(share * sum(count * (wide * tensor.numel - tensor.stored_bytes) for count, tensor in _linears(units)))
+    half_bytes = BYTES["bfloat16"]
+    return int(
+        share
+        * sum(count * (half_bytes * tensor.numel - tensor.stored_bytes) for count, tensor in _quantized_weights(units))
+    )

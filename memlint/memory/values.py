@@ -1,4 +1,4 @@
-"""The values inside the estimator, and what it answers.
+"""The values inside the estimator, and the `Estimate` that it returns.
 
 The peak is a maximum over moments, so the placement of model state (one GPU, DDP, ZeRO, FSDP, ...)
 is described per *unit*: the embedding, each decoder layer, the head. The step is then walked unit by
@@ -41,7 +41,7 @@ class UnitState(NamedTuple):
 
     gathered_forward: int = 0  # unsharded parameters alive during its forward (prefetched units included)
     gathered_backward: int = 0
-    gradient_live: int = 0  # gradients and their buffers while its activations peak, beyond what later units left
+    gradient_live: int = 0  # gradients and their buffers at the peak of its activations, beyond what later units left
     gradient_kept: int = 0  # gradients that stay after its backward (negative: what its backward frees)
     gradient_end: int = 0  # as gradient_live, at the end of its backward, when its own activations are gone
 
@@ -76,18 +76,22 @@ class Phase(NamedTuple):
 
 
 class UnknownField(NamedTuple):
+    """A field of the run that is needed and not known. `reason`: what to do about it."""
+
     field: str
     reason: str
 
 
 class Assumption(NamedTuple):
+    """A value that the files do not give, and where it came from."""
+
     field: str
     value: Any
     origin: str  # "train.yaml:14:13", "default of transformers 5.23", ...
 
 
 class Estimate(NamedTuple):
-    """Per-GPU peak. `allocated_bytes` is None when something needed is unknown: `unknown` says what."""
+    """The peak on one GPU. Figures are None where a field that they need is unknown; `unknown` lists those."""
 
     phases: tuple[Phase, ...]
     peak_phase: str

@@ -1,11 +1,11 @@
 """Path patterns as .gitignore writes them, matched in linear time whatever the pattern.
 
 `*` and `?` stay inside one name, `**` spans folders, a pattern without a slash matches a name at any depth, one
-with a slash counts from its base folder, `!` takes back, a final `/` matches folders only.
+with a slash is relative to its base folder, `!` negates, a final `/` matches folders only.
 
-Why not `pathspec`: it makes one backtracking expression of a pattern. On a name of 250 letters `*a*a*a*a*b` takes
-22 s there (pathspec 1.1, Python 3.11), one star more takes minutes; ignore files are often a stranger's. Its import
-takes 20 ms, which every `memlint check .` would pay.
+Why not `pathspec`: it turns a pattern into one backtracking expression. On a name of 250 letters `*a*a*a*a*b` takes
+22 s there (pathspec 1.1, Python 3.11), and minutes with one star more; ignore files are untrusted input. Its import
+takes 20 ms of every `memlint check .`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from fnmatch import translate
 
 from memlint._record import NamedTuple
 
-MAX_PATTERN = 1_000  # characters; nobody's path is longer than a few hundred
+MAX_PATTERN = 1_000  # characters; real paths have a few hundred at most
 MAX_PATTERNS = 10_000
-# Folders of what others wrote: nothing in them is the repository's own.
-OTHERS = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env"})
+# Folders with code of others.
+THIRD_PARTY_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "env"})
 
 _ESCAPED = re.compile(r"\\(.)")
 
 
 class Glob(NamedTuple):
-    """`parts`: one expression per folder name, None for `**`. `negated`: takes back. `folders`: matches these only."""
+    """`parts`: one expression per folder name, None for `**`. `negated`: it starts with `!`. `folders`: matches
+    folders only."""
 
     parts: tuple[re.Pattern[str] | None, ...]
     negated: bool = False
@@ -33,7 +34,7 @@ class Glob(NamedTuple):
 
 
 def compile_glob(pattern: str) -> Glob | None:
-    """A line of an ignore file; None for blank lines, comments and what no path can match."""
+    """The pattern of a line of an ignore file; None for blank lines, comments and patterns that match no path."""
     pattern = pattern.rstrip("\r\n")
     if not pattern.endswith("\\ "):
         pattern = pattern.rstrip(" ")
@@ -52,6 +53,7 @@ def compile_glob(pattern: str) -> Glob | None:
 
 
 def compile_globs(patterns: Sequence[str]) -> tuple[Glob, ...]:
+    """The patterns of the lines of an ignore file, at most `MAX_PATTERNS`."""
     return tuple(glob for pattern in patterns[:MAX_PATTERNS] if (glob := compile_glob(pattern)))
 
 
@@ -60,8 +62,8 @@ def _name(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(_ESCAPED.sub(lambda escape: f"[{escape[1]}]", pattern)))
 
 
-def decides(globs: Sequence[Glob], path: str, is_folder: bool) -> bool | None:
-    """Whether the last glob that matches `path` (relative, with `/`) takes it in; None where none matches."""
+def match_decision(globs: Sequence[Glob], path: str, is_folder: bool) -> bool | None:
+    """Whether the last glob that matches `path` (relative, with `/`) is not negated; None where none matches."""
     names = path.split("/")
     for glob in reversed(globs):
         if (is_folder or not glob.folders) and _matches(glob.parts, names):
@@ -70,13 +72,13 @@ def decides(globs: Sequence[Glob], path: str, is_folder: bool) -> bool | None:
 
 
 def covers(globs: Sequence[Glob], path: str) -> bool:
-    """Whether a file, or one of the folders it lies in, is taken in."""
+    """Whether the globs match a file or one of its folders."""
     names = path.split("/")
-    return any(decides(globs, "/".join(names[:end]), end < len(names)) for end in range(1, len(names) + 1))
+    return any(match_decision(globs, "/".join(names[:end]), end < len(names)) for end in range(1, len(names) + 1))
 
 
 def _matches(parts: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    """Matches names against parts; one retreat point is enough, as a later `**` can do all an earlier one can."""
+    """Whether names match parts. One retry point is enough: a later `**` matches all that an earlier one does."""
     part = name = 0
     retreat: tuple[int, int] | None = None
     while name < len(names):

@@ -1,9 +1,9 @@
 """Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
 
-Only what bounds a version from above counts (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
-`>=4.40` leaves the newest possible. Of kernels that change memory (flash-linear-attention) it counts that they are
-there. A copy of LLaMA-Factory in the tree says its version itself, before any of these. The nearest file upward from
-the config speaks, a lock before a requirement; nothing is resolved and nothing executed.
+Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
+`>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention) count without a version. A copy
+of LLaMA-Factory in the tree has its version in a file, which comes before all of these. The nearest folder upward
+from the config wins, and in it a lock file over requirements. Nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,29 @@ from memlint.run import Origin
 
 Version = tuple[int, ...]
 
-KERNELS = "flash-linear-attention"  # whose presence alone says something
+KERNELS = "flash-linear-attention"  # matters whatever its version
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", KERNELS)
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
-_LISTS = ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.cfg", "setup.py")
-# Where a copy of LLaMA-Factory says what it is (src/llamafactory since 0.8.0, src/llmtuner before): at the root of a
-# fork, or in the folder that a clone makes.
-_COPY_SAYS = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/llmtuner/__init__.py")
-_COPIES = tuple(f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _COPY_SAYS)
-FILES = (*_LOCKS, *_LISTS, *(posixpath.basename(file) for file in _COPY_SAYS))
-_OWN_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
+_REQUIREMENT_FILES = (
+    "requirements.txt",
+    "pyproject.toml",
+    "environment.yml",
+    "environment.yaml",
+    "setup.cfg",
+    "setup.py",
+)
+# Files of LLaMA-Factory with its version (src/llamafactory since 0.8.0, src/llmtuner before): at the root of a fork, or
+# in the folder of a clone.
+_VERSION_FILES = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/llmtuner/__init__.py")
+_VENDORED_FILES = tuple(
+    f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _VERSION_FILES
+)
+FILES = (*_LOCKS, *_REQUIREMENT_FILES, *(posixpath.basename(file) for file in _VERSION_FILES))
+_DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 MOST_BYTES = 4 << 20
-MOST_FOLDERS = 12
+MAX_FOLDERS = 12
 # The last release of a major version, for `<5` and `~=4.40`.
-_LAST: Mapping[str, Mapping[int, Version]] = {
+_LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
     "transformers": {4: (4, 57)},
     "torch": {1: (1, 13)},
     "trl": {0: (0, 29)},
@@ -44,6 +53,8 @@ _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
 class Pin(NamedTuple):
+    """The newest version that a repository allows, and the place that says so."""
+
     version: Version
     origin: Origin
 
@@ -51,15 +62,15 @@ class Pin(NamedTuple):
 def pins(folder: str, root: str, pinned_in: Callable[[str], Mapping[str, Pin]]) -> dict[str, Pin]:
     """Pins by framework for configs in `folder` (absolute), from `folder` up to `root`; see `pinned`."""
     found: dict[str, Pin] = {}
-    for above in _upward(folder, root):
+    for above in _folders_upward(folder, root):
         found = {**pinned_in(above), **found}
     return found
 
 
 def pinned(folder: str, text: Callable[[str], str | None]) -> dict[str, Pin]:
-    """What the files of one folder pin; `text` reads a file, or gives None where there is none."""
+    """Pins of the files in one folder. `text` reads a file; None where there is none."""
     found: dict[str, Pin] = {}
-    for name in (*_COPIES, *_LOCKS, *_LISTS):
+    for name in (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES):
         path = posixpath.join(folder, name)
         content = text(path)
         if content is None:
@@ -72,24 +83,24 @@ def pinned(folder: str, text: Callable[[str], str | None]) -> dict[str, Pin]:
 
 
 def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
-    if name in _COPIES:
-        return _copied
-    return _locked if name in _LOCKS else _packaged if name == "pyproject.toml" else _required
+    if name in _VENDORED_FILES:
+        return _from_vendored_copy
+    return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else _from_requirements
 
 
-def _copied(content: str) -> Iterator[tuple[str, Version, int]]:
-    """`VERSION = "0.9.4"`; what is on its way to a release (`0.9.4.dev0`) has the keys of the one before it."""
+def _from_vendored_copy(content: str) -> Iterator[tuple[str, Version, int]]:
+    """`VERSION = "0.9.4"`. A development version (`0.9.4.dev0`) has the keys of the release before it."""
     for number, line in enumerate(content.splitlines(), 1):
-        said = re.match(_OWN_VERSION, line)
-        version = _numbers(said[1]) if said else ()
+        match = re.match(_OWN_VERSION, line)
+        version = _numbers(match[1]) if match else ()
         if version:
-            older = (one.version for one in LLAMAFACTORY if one.version < version)
-            yield "llamafactory", next(older, version) if "dev" in line else version, number
+            older_releases = (release.version for release in LLAMAFACTORY if release.version < version)
+            yield "llamafactory", next(older_releases, version) if "dev" in line else version, number
             return
 
 
-def _upward(folder: str, root: str) -> Iterator[str]:
-    for _ in range(MOST_FOLDERS):
+def _folders_upward(folder: str, root: str) -> Iterator[str]:
+    for _ in range(MAX_FOLDERS):
         yield folder
         above = posixpath.dirname(folder)
         if folder == root or above == folder:
@@ -97,7 +108,7 @@ def _upward(folder: str, root: str) -> Iterator[str]:
         folder = above
 
 
-def _locked(content: str) -> Iterator[tuple[str, Version, int]]:
+def _from_lock(content: str) -> Iterator[tuple[str, Version, int]]:
     """`name = "torch"` with the `version = "2.6.0"` that follows it."""
     name = ""
     for number, line in enumerate(content.splitlines(), 1):
@@ -111,41 +122,41 @@ def _locked(content: str) -> Iterator[tuple[str, Version, int]]:
             name = ""
 
 
-def _packaged(content: str) -> Iterator[tuple[str, Version, int]]:
-    """pyproject.toml: what the project itself needs; extras and groups (tests, docs) are others' environments."""
+def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
+    """pyproject.toml: the project's own dependencies, without extras and groups (tests, docs)."""
     lines = content.splitlines()
     section = ""
     for index, line in enumerate(lines):
         if line.startswith("["):
             section = line.strip().strip("[]").strip()
-        if section not in _OWN_SECTIONS:
+        if section not in _DEPENDENCY_SECTIONS:
             lines[index] = ""
-    return _required("\n".join(lines))
+    return _from_requirements("\n".join(lines))
 
 
-def _required(content: str) -> Iterator[tuple[str, Version, int]]:
+def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > 2000 or not any(name[:4] in line.lower() for name in FRAMEWORKS):
             continue
-        yield from ((name, version, number) for name, version in _tagged(line))
-        for piece in _pieces(line):
-            name = re.match(_NAME, piece)
+        yield from ((name, version, number) for name, version in _git_tags(line))
+        for requirement in _requirements(line):
+            name = re.match(_NAME, requirement)
             framework = _framework(name[0]) if name else ""
-            bound = _bound(framework, piece[len(name[0]) :]) if name and framework else ()
+            bound = _bound(framework, requirement[len(name[0]) :]) if name and framework else ()
             if bound or framework == KERNELS:
                 yield framework, bound or (0,), number
 
 
-def _tagged(line: str) -> Iterator[tuple[str, Version]]:
-    """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit says nothing."""
+def _git_tags(line: str) -> Iterator[tuple[str, Version]]:
+    """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit gives no version."""
     for match in re.finditer(_TAG, line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
         framework, version = _framework(match[1]), _numbers(match[2])
         if framework and version:
             yield framework, version
 
 
-def _pieces(line: str) -> Iterator[str]:
-    """The requirements in a line: quoted ones of TOML and Python, a bare one, poetry's `name = "^1.2"`."""
+def _requirements(line: str) -> Iterator[str]:
+    """The requirements in a line: quoted (TOML, Python), bare, or poetry's `name = "^1.2"`."""
     bare = line.split("#")[0].strip(" \t-,")
     before_marker = bare.partition(";")[0]
     if '"' not in before_marker and "'" not in before_marker:
@@ -153,8 +164,8 @@ def _pieces(line: str) -> Iterator[str]:
     key, sign, value = bare.partition("=")
     quote = value.strip()[:1]
     if sign and quote in ("'", '"') and key.strip().replace("-", "").replace("_", "").isalpha():
-        said = value.strip().strip("\"'")
-        yield key.strip() + ("==" + said if said[:1].isdigit() else said)
+        constraint = value.strip().strip("\"'")
+        yield key.strip() + ("==" + constraint if constraint[:1].isdigit() else constraint)
     if '"' in bare or "'" in bare:
         yield from (part.strip() for part in bare.replace("'", '"').split('"')[1::2])
     else:
@@ -162,42 +173,42 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def _framework(name: str) -> str:
-    plain = name.lower().replace("_", "-").strip("-")
-    plain = "llamafactory" if plain == "llama-factory" else plain
-    return plain if plain in FRAMEWORKS else ""
+    normalized = name.lower().replace("_", "-").strip("-")
+    normalized = "llamafactory" if normalized == "llama-factory" else normalized
+    return normalized if normalized in FRAMEWORKS else ""
 
 
 def _bound(framework: str, specifier: str) -> Version:
-    """The newest version that a specifier (PEP 440, conda, poetry) allows; () where nothing bounds it."""
+    """The newest version that a specifier (PEP 440, conda, poetry) allows; () where it has no upper bound."""
     text = specifier.strip()
     if text[:1] == "[":
         text = text.partition("]")[2]
     text = text.partition(";")[0]
-    found = [bound for part in text.split(",") if (bound := _one(framework, part.strip()))]
+    found = [bound for part in text.split(",") if (bound := _clause_bound(framework, part.strip()))]
     return min(found) if found else ()
 
 
-def _one(framework: str, part: str) -> Version:
+def _clause_bound(framework: str, part: str) -> Version:
     sign = part[: len(part) - len(part.lstrip("=<>!~^ "))].strip()
     number = _numbers(part[len(sign) :].strip())
     if not number or sign not in ("==", "===", "=", "<=", "<", "~=", "^"):
         return ()
     if sign == "<":
-        return _before(framework, number)
+        return _release_before(framework, number)
     if sign == "^" or (sign == "~=" and len(number) == 2) or part.endswith(f"={number[0]}.*"):
-        return _LAST.get(framework, {}).get(number[0], ())
+        return _LAST_MINOR.get(framework, {}).get(number[0], ())
     return number[:2] if sign == "~=" else number
 
 
-def _before(framework: str, version: Version) -> Version:
+def _release_before(framework: str, version: Version) -> Version:
     while len(version) > 1 and version[-1] == 0:
         version = version[:-1]
     if len(version) == 1:
-        return _LAST.get(framework, {}).get(version[0] - 1, ())
+        return _LAST_MINOR.get(framework, {}).get(version[0] - 1, ())
     return (*version[:-1], version[-1] - 1)
 
 
 def _numbers(text: str) -> Version:
-    """`2.6.0+cu124` as (2, 6, 0); () for what is no version."""
+    """`2.6.0+cu124` as (2, 6, 0); () for text that is not a version."""
     match = re.match(_NUMBER, text)
     return tuple(map(int, match[0].split("."))) if match else ()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.repository.globs import OTHERS
+from memlint.repository.globs import THIRD_PARTY_FOLDERS
 
 MOST_FOLDERS = 2000
 MOST_FILES = 5000
@@ -22,7 +22,7 @@ _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # Scripts that read YAML themselves and make what they like of its keys.
 _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
 _MOST_LINES = 12  # of one annotation
-_PASSED_OVER = OTHERS | {"tests", "build", "dist"}
+_PASSED_OVER = THIRD_PARTY_FOLDERS | {"tests", "build", "dist"}
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 

@@ -27,7 +27,7 @@ from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.source_findings import problem_findings
 from memlint.run import UNKNOWN, Run, Stack
-from memlint.source import redialect
+from memlint.source import in_dialect
 from memlint.source.document import Document
 
 INTERNAL_ERROR = "MEM000"
@@ -88,7 +88,7 @@ class Engine:
             return Analysis(document, None, None, None, (), _sorted_once(map(Found, problem_findings(document))))
         format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
-        document = redialect(document, dialect(context) if dialect else format_.DIALECT)
+        document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = with_launch_origin(format_.parse(document, context), launched.launch)

@@ -15,7 +15,7 @@ from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.rule import Rule
 from memlint.run import UNKNOWN, Origin
-from memlint.source import load, redialect
+from memlint.source import in_dialect, load
 from memlint.source.document import Document
 
 DEFAULT_FORMAT = "llamafactory"
@@ -166,7 +166,7 @@ def _fix_problem(rule: Rule, example: Example, finding: Finding) -> str:
 
 def _value(example: Example, text: str) -> Any:
     dialect = next(format_.DIALECT for format_ in every() if example.format == format_.NAME)
-    return redialect(load(text.encode(), example.file)[0], dialect).value
+    return in_dialect(load(text.encode(), example.file)[0], dialect).value
 
 
 def _with_edits(value: Any, edits: list[Edit]) -> Any:

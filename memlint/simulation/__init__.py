@@ -23,15 +23,15 @@ def simulate(
 ) -> SimulatedStep:
     """The steady training step of `run` on one GPU.
 
-    `config` is the model's config.json; without it the configuration is rebuilt from the architecture, and where that
-    gives no whole one, `config_of` is asked. Raises UnsupportedRun, which says what cannot be simulated or is unknown.
+    `config`: the model's config.json. Without it the configuration is rebuilt from the architecture; where that is not
+    possible, `config_of` returns it or None. Raises UnsupportedRun, which says what is unknown or not simulated.
     """
-    chosen = settings(run, kernel_temporaries)
+    step_settings = settings(run, kernel_temporaries)
     if config is None:
         rebuilt = configuration(run.model.architecture)
         if rebuilt is not None:
-            return simulate_settings(*rebuilt, chosen)
+            return simulate_settings(*rebuilt, step_settings)
         config = config_of()
     if config is None:
         raise UnsupportedRun(f"the configuration of {run.model.architecture.class_name} must be given")
-    return simulate_settings(*named_configuration(config), chosen)
+    return simulate_settings(*named_configuration(config), step_settings)

@@ -83,7 +83,7 @@ class _Pool:
 
 
 class Allocator:
-    """`allocate` and `free` by a caller's own keys; reads off `allocated`, `reserved` and their peaks."""
+    """The allocator's state. Callers choose a key per allocation. Figures: `allocated`, `reserved`, their peaks."""
 
     def __init__(self, settings: AllocatorSettings = DEFAULT) -> None:
         self.settings = settings
@@ -106,6 +106,7 @@ class Allocator:
         self.peak_allocated = max(self.peak_allocated, self.allocated)
 
     def free(self, key: int) -> None:
+        """Frees the block of `key`, which merges with free neighbours."""
         block = self._held.pop(key)
         self.allocated -= block.size
         pool = self._small if block.small else self._large
@@ -143,7 +144,9 @@ class Allocator:
             return None
         found = pool.blocks[pool.keys[index][1]]
         if found.expandable and found is pool.tail and index + 1 < len(pool.keys):
-            found = pool.blocks[pool.keys[index + 1][1]]  # the last block can grow, so it counts as the largest
+            found = pool.blocks[
+                pool.keys[index + 1][1]
+            ]  # the last block can grow, so that it counts as the largest one
         if size < self._split_limit <= found.size:
             return None
         if size >= self._split_limit and found.size >= size + LARGE_BUFFER:
@@ -154,10 +157,10 @@ class Allocator:
     def _new(self, pool: _Pool, size: int, small: bool) -> _Block:
         if self.settings.expandable_segments:
             return self._extend(pool, size, small)
-        wanted = segment_size(size)
-        self._reserve(wanted)
-        block = _Block(self._address, wanted, small)
-        self._address += wanted
+        segment = segment_size(size)
+        self._reserve(segment)
+        block = _Block(self._address, segment, small)
+        self._address += segment
         return block
 
     def _extend(self, pool: _Pool, size: int, small: bool) -> _Block:

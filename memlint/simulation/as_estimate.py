@@ -1,4 +1,4 @@
-"""A simulated step as an `Estimate`, so that it prints as the closed form does, and its tensors as lines."""
+"""A simulated step as an `Estimate`, and its tensors as lines of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     """The phases of `step` with their components; the card's figures come from the same constants.
 
-    `details["replayed_reserved_bytes"]` is what the modelled caching allocator reserves for this very step.
+    `details["replayed_reserved_bytes"]` is what the modelled caching allocator reserves for the step.
     """
     phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)
@@ -57,14 +57,14 @@ def _phase(step: SimulatedStep, name: str) -> Phase:
     return Phase(name, sum(components.values()), components)
 
 
-def tensor_lines(step: SimulatedStep, most: int = 20) -> Iterator[str]:
+def tensor_lines(step: SimulatedStep, limit: int = 20) -> Iterator[str]:
     """What is alive at the peak, largest groups first: bytes, kind, tensors, module."""
-    for line in step.live_at_peak[:most]:
+    for line in step.live_at_peak[:limit]:
         shape = "x".join(map(str, line.shape)) or "scalar"
         yield (
             f"{line.bytes / MIB:10.1f} MiB  {line.kind:16} {line.tensors:5} x {shape} {line.dtype}  "
             f"{line.module or '-'} ({line.operator}, {line.phase})"
         )
-    rest = sum(line.bytes for line in step.live_at_peak[most:])
+    rest = sum(line.bytes for line in step.live_at_peak[limit:])
     if rest:
-        yield f"{rest / MIB:10.1f} MiB  in {len(step.live_at_peak) - most} smaller groups"
+        yield f"{rest / MIB:10.1f} MiB  in {len(step.live_at_peak) - limit} smaller groups"

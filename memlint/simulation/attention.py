@@ -1,7 +1,7 @@
-"""Attention functions that keep and allocate what the CUDA kernels do.
+"""Attention functions that save and allocate what the CUDA kernels do.
 
-The CPU path of scaled dot-product attention differs from CUDA's, so an attention function of our own
-is registered with transformers: it keeps q, k, v, the output and a float32 log-sum-exp for the
+The CPU path of scaled dot-product attention differs from CUDA's, so a stand-in is registered with
+transformers: it saves q, k, v, the output and a float32 log-sum-exp for the
 backward, as FlashAttention 2 does (flash_attn/flash_attn_interface.py, FlashAttnFunc, v2.8) and as the
 flash and memory-efficient kernels of `scaled_dot_product_attention` do.
 """
@@ -24,7 +24,7 @@ class FlashCore(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         batch, heads, length, _ = query.shape
-        # laid out (B, S, heads, head_dim), as the kernel's output is: reshaping it afterwards copies nothing
+        # in the layout (B, S, heads, head_dim) of the kernel's output, so that reshaping it copies nothing
         out = torch.empty(batch, length, heads, value.shape[-1], dtype=query.dtype, device=query.device).transpose(1, 2)
         lse = torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
         ctx.save_for_backward(query, key, value, out, lse)
@@ -85,7 +85,7 @@ def register() -> None:
 
 
 def implementation(name: str) -> str:
-    """What to ask transformers for when a run uses the attention implementation `name`."""
+    """The name to give transformers for a run with the attention implementation `name`."""
     if name == "eager":
         return "eager"
     return SDPA if name == "sdpa" else FUSED

@@ -19,7 +19,7 @@ DTYPES = {
 
 class Adapter(NamedTuple):
     """LoRA, OFT or IA3 (`kind`) as PEFT builds it. `targets` ("all",) means every linear layer but the head; `by_name`:
-    the framework lists their names for PEFT, which then leaves stacked experts alone (LLaMA-Factory 0.9.5
+    the framework lists their names for PEFT, so that stacked experts get no adapter (LLaMA-Factory 0.9.5
     model/model_utils/misc.py, find_all_linear_modules)."""
 
     rank: int = 8
@@ -44,24 +44,24 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     import transformers
 
     settings: Any = getattr(transformers, config_class)(**config)
-    # `use_cache` stays as training sets it: no key/value cache.
+    # Training uses no KV cache.
     settings.use_cache = False
     for part in (settings, *_sub_configs(settings)):
         part._attn_implementation = attention
-    # A configuration with towers may stand in both tables, in the first with its language model alone (Qwen3.5).
+    # A configuration with towers may be in both mappings, in the causal one with its language model alone (Qwen3.5).
     multimodal: Any = transformers.AutoModelForMultimodalLM
     causal: Any = transformers.AutoModelForCausalLM
     towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
     auto = causal if type(settings) in causal._model_mapping and not towers else multimodal
-    kind: Any = auto._model_mapping[type(settings)]
-    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
-    before = torch.get_default_dtype()
+    model_class: Any = auto._model_mapping[type(settings)]
+    model_class = model_class[0] if isinstance(model_class, (tuple, list)) else model_class
+    default_dtype = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with torch.device("meta"):
-            return kind(settings)
+            return model_class(settings)
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(default_dtype)
 
 
 def _sub_configs(settings: Any) -> Iterator[Any]:
@@ -174,7 +174,7 @@ def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
 
 
 def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None]) -> None:
-    """Gives each meta parameter the dtype that `choose` answers (None leaves it)."""
+    """Casts each meta parameter to the dtype that `choose` returns; None leaves it."""
     for parameter in model.parameters():
         dtype = choose(parameter)
         if dtype is not None and parameter.is_floating_point() and parameter.dtype != dtype:
@@ -182,14 +182,14 @@ def cast(model: Any, choose: Callable[[torch.nn.Parameter], torch.dtype | None])
 
 
 def cast_modules(model: Any, names: tuple[str, ...], dtype: torch.dtype) -> None:
-    """Gives `dtype` to the weights of modules whose name has one of `names`."""
+    """Casts the weights of modules whose name contains one of `names`."""
     for name, module in model.named_modules():
         if any(part in name for part in names) and hasattr(module, "weight"):
             module.weight.data = module.weight.data.to(dtype)
 
 
-def cast_apart(model: Any, dtype: torch.dtype) -> None:
-    """Embeddings, head and norms in a dtype of their own, as Axolotl leaves them (axolotl 0.19.0 loaders/model.py,
+def cast_embeddings_and_norms(model: Any, dtype: torch.dtype) -> None:
+    """Casts embeddings, head and norms to their own dtype, as Axolotl does (axolotl 0.19.0 loaders/model.py,
     _convert_embedding_modules_dtype: by their names)."""
     named = {id(module) for module in (model.get_input_embeddings(), model.get_output_embeddings())}
     for name, module in model.named_modules():

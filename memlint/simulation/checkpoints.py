@@ -1,4 +1,4 @@
-"""Activation checkpointing as frameworks turn it on: for which layers, and where what it keeps waits."""
+"""Activation checkpointing as frameworks enable it: which layers, and where their inputs are kept."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from memlint.simulation.tracker import Tracker
 
 
 class Kind(NamedTuple):
-    """`offloads`: a layer's input waits in host memory. `trained_alone`: layers without trainable parameters run
-    plainly."""
+    """`offloads`: a layer's input is kept in host memory. `trainable_layers_only`: layers without trainable parameters
+    are not checkpointed."""
 
     reentrant: bool = True
     offloads: bool = False
-    trained_alone: bool = False
+    trainable_layers_only: bool = False
 
 
 def enable(model: Any, kind: Kind, tracker: Tracker) -> None:
@@ -28,15 +28,15 @@ def enable(model: Any, kind: Kind, tracker: Tracker) -> None:
     run: Callable[..., Any] = partial(checkpoint, use_reentrant=kind.reentrant, preserve_rng_state=False)
     if kind.offloads:
         run = partial(_Offloaded.apply, tracker)
-    if kind.trained_alone:
-        run = partial(_where_it_trains, run)
+    if kind.trainable_layers_only:
+        run = partial(_checkpoint_if_trainable, run)
     model._set_gradient_checkpointing(enable=True, gradient_checkpointing_func=run)
-    if not kind.trained_alone:
+    if not kind.trainable_layers_only:
         model.enable_input_require_grads()
 
 
-def _where_it_trains(run: Callable[..., Any], layer: Any, *inputs: Any) -> Any:
-    """LLaMA-Factory's own: inputs of trainable layers ask for a gradient, other layers run as they are."""
+def _checkpoint_if_trainable(run: Callable[..., Any], layer: Any, *inputs: Any) -> Any:
+    """LLaMA-Factory's version: inputs of trainable layers require a gradient, other layers are not checkpointed."""
     module = layer.args[0]  # transformers 5.23 modeling_layers.py: `partial(forward, self, **kwargs)`
     if not any(parameter.requires_grad for parameter in module.parameters()):
         return layer(*inputs)
@@ -46,24 +46,24 @@ def _where_it_trains(run: Callable[..., Any], layer: Any, *inputs: Any) -> Any:
 
 
 class _Offloaded(torch.autograd.Function):  # type: ignore[misc]
-    """Unsloth's checkpointing: the layer's input on the host, back on the card while it is recomputed."""
+    """Unsloth's checkpointing: the layer's input is kept on the host and copied back for the recomputation."""
 
     @staticmethod
     def forward(ctx: Any, tracker: Tracker, layer: Any, hidden: torch.Tensor, *others: Any) -> Any:
         before, tracker.ignored = tracker.ignored, lambda tensor: True
-        kept = hidden.clone()
+        on_host = hidden.clone()
         tracker.ignored = before
         with torch.no_grad():
             found = layer(hidden, *others)
-        ctx.save_for_backward(kept)
+        ctx.save_for_backward(on_host)
         ctx.layer, ctx.others = layer, others
         ctx.autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        (kept,) = ctx.saved_tensors
-        hidden = kept.clone().detach().requires_grad_(True)
+        (on_host,) = ctx.saved_tensors
+        hidden = on_host.clone().detach().requires_grad_(True)
         dtype = ctx.autocast
         with torch.enable_grad(), torch.autocast("cpu", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
             found = ctx.layer(hidden, *ctx.others)

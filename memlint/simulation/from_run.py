@@ -1,4 +1,4 @@
-"""A `Run` in the simulator's terms, and the transformers configuration behind its architecture."""
+"""The simulator's settings for a `Run`, and the transformers configuration of its architecture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UnsupportedRun(ValueError):
 
 
 def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
-    """Raises UnsupportedRun for unknown values and for methods or engines without a simulation."""
+    """The step's settings. Raises UnsupportedRun for unknown values, methods and engines that are not simulated."""
     _require(run)
     lora = run.method.kind in _ADAPTERS
     compute = str(run.precision.compute)
@@ -42,7 +42,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         checkpointing=_checkpointing(run),
         offloads_checkpoints=run.checkpointing.offload or run.offload.activations != "none",
-        checkpoints_trained_alone=run.checkpointing.skips_frozen_layers,
+        checkpoints_trainable_layers_only=run.checkpointing.skips_frozen_layers,
         optimizer=str(run.optimizer.name or "adamw_torch_fused"),
         momentum=run.optimizer.momentum,
         max_grad_norm=run.optimizer.max_grad_norm,
@@ -62,9 +62,9 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         freezes_language_model=run.method.freeze_language_model,
         liger=liger_layers(run),
         fused_adapters=run.method.fused_adapters,
-        apart=run.precision.embeddings_dtype,
+        embeddings_dtype=run.precision.embeddings_dtype,
         stage=_stage(run),
-        wide_embeddings=not () < run.stack.transformers < (4, 52),
+        embeddings_in_32_bits=not () < run.stack.transformers < (4, 52),
     )
 
 
@@ -172,8 +172,8 @@ def _loss(run: Run) -> str:
 
 
 def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]] | None:
-    """(configuration class, its settings) rebuilt from an architecture of one kind of layer; None where that cannot be,
-    or does not count the same parameters."""
+    """(configuration class, its settings) rebuilt from an architecture with one type of layer; None where that is not
+    possible or gives another number of parameters."""
     from transformers import CONFIG_MAPPING
 
     if architecture.family not in CONFIG_MAPPING or len(architecture.layer_types) != 1:

@@ -1,4 +1,4 @@
-"""Stand-ins for Liger's kernels: what they allocate, keep and write over. liger_kernel 0.8.5, ops/."""
+"""Stand-ins for Liger's kernels: what they allocate, save and overwrite. liger_kernel 0.8.5, ops/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Norm(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]
-    """ops/swiglu.py, LigerSiLUMulFunction: gradients take the factors' place."""
+    """ops/swiglu.py, LigerSiLUMulFunction: gradients overwrite the factors."""
 
     @staticmethod
     def forward(ctx: Any, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Rope(torch.autograd.Function):  # type: ignore[misc]
-    """ops/rope.py, LigerRopeFunction: turned where they stand, forward and backward."""
+    """ops/rope.py, LigerRopeFunction: rotated in place, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor) -> Any:
@@ -52,7 +52,7 @@ class _Rope(torch.autograd.Function):  # type: ignore[misc]
 
 
 def patch(model: Any, in_place: bool) -> None:
-    """RMSNorm and gated MLP of one model."""
+    """Patches RMSNorm and the gated MLPs of one model."""
     for module in model.modules():
         name = type(module).__name__
         if name.endswith("RMSNorm"):
@@ -63,7 +63,7 @@ def patch(model: Any, in_place: bool) -> None:
 
 @contextmanager
 def rotary(model: Any, active: bool) -> Iterator[None]:
-    """The rotary function of the code that `model` is made of, while the step runs."""
+    """Patches the rotary functions of the model's modules while the step runs. `active`: whether to."""
     codes: set[Any] = {sys.modules[type(module).__module__] for module in model.modules()} if active else set()
     known = [(code, code.apply_rotary_pos_emb) for code in codes if hasattr(code, "apply_rotary_pos_emb")]
     for code, _ in known:

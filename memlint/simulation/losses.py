@@ -1,4 +1,4 @@
-"""Losses other than the model's own: what they allocate and keep.
+"""Losses other than the model's own: what they allocate and save.
 
 Each has the signature of transformers' `loss_function(logits, labels, vocab_size)`.
 """
@@ -28,14 +28,15 @@ def as_they_are(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **o
 
 
 def upcast_head(causal: Any) -> None:
-    """`logits = logits.float()` in the model's forward: the half ones die (modeling_llama.py, v4.45.2)."""
+    """`logits = logits.float()` in the model's forward: the half-precision ones are freed
+    (modeling_llama.py, v4.45.2)."""
     head = causal.get_output_embeddings()
     project = head.forward
     head.forward = lambda hidden: project(hidden).float()
 
 
 class InPlaceCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
-    """A fused kernel over logits that exist: the gradient takes their place (Unsloth's and Liger's cross entropy)."""
+    """A fused kernel over logits that exist: the gradient overwrites them (Unsloth's and Liger's cross entropy)."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -55,7 +56,7 @@ def fused(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options
 
 
 def fused_after_upcast(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-    """The same under transformers up to 4.48: float32 logits and a contiguous copy of the shifted ones first."""
+    """`fused` under transformers up to 4.48: float32 logits and a contiguous copy of the shifted ones first."""
     shifted = logits.float()[..., :-1, :].contiguous()
     result: torch.Tensor = InPlaceCrossEntropy.apply(shifted.view(-1, vocab_size))
     return result
@@ -100,14 +101,14 @@ def fuse(causal: Any) -> None:
     head = causal.get_output_embeddings()
 
     def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-        result: torch.Tensor = FusedLinear.apply(logits.reshape(-1, logits.shape[-1]), _in_force(causal).weight)
+        result: torch.Tensor = FusedLinear.apply(logits.reshape(-1, logits.shape[-1]), _trained_head(causal).weight)
         return result
 
     head.forward = lambda hidden: hidden
     causal.loss_function = loss
 
 
-def _in_force(causal: Any) -> Any:
+def _trained_head(causal: Any) -> Any:
     """The output projection, or its trainable copy under PEFT (liger_kernel 0.8.5 lce_maybe_trainable_lm_head)."""
     head = causal.get_output_embeddings()
     copies = getattr(head, "modules_to_save", None)

@@ -1,4 +1,4 @@
-"""Which module is running, in the forward, in a recomputation and (from the autograd node) in the backward."""
+"""The module that is running: in the forward, in a recomputation and (from the autograd node) in the backward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 class ModuleNames:
-    """`current()` is the dotted name of the innermost module at work."""
+    """`current()` is the dotted name of the innermost running module."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._stack: list[str] = []
@@ -28,7 +28,7 @@ class ModuleNames:
         return self._last
 
     def running(self) -> bool:
-        """Whether some module's forward is at work."""
+        """Whether a module's forward is running."""
         return bool(self._stack)
 
     def __enter__(self) -> ModuleNames:

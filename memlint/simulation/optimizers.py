@@ -16,16 +16,16 @@ _BITSANDBYTES = {
     "paged_adamw": (32, True),
 }
 KNOWN = ("adamw_torch", "adamw_torch_fused", "sgd", "adagrad", "rmsprop", "adafactor", *_BITSANDBYTES)
-_PAGED_FROM, _SMALLEST, _BLOCK = 100_000, 4096, 256  # bitsandbytes 0.50.2 optim/optimizer.py:383, :414, :521
+_MIN_PAGED_SIZE, _MIN_8BIT_SIZE, _BLOCK = 100_000, 4096, 256  # bitsandbytes 0.50.2 optim/optimizer.py:383, :414, :521
 
 
 class BlockwiseAdamW(torch.optim.Optimizer):  # type: ignore[misc]
-    """Stands for bitsandbytes' AdamW: its states (optim/optimizer.py, Optimizer2State.init_state); the step is one
-    kernel without temporaries. Parameters in `wide` keep 32 bits. Paged states are on the host."""
+    """A stand-in for bitsandbytes' AdamW: its states (optim/optimizer.py, Optimizer2State.init_state); the step is one
+    kernel without temporaries. Parameters in `in_32_bits` keep 32 bits. Paged states are on the host."""
 
-    def __init__(self, parameters: Any, bits: int, paged: bool, wide: frozenset[int]) -> None:
+    def __init__(self, parameters: Any, bits: int, paged: bool, in_32_bits: frozenset[int]) -> None:
         super().__init__(parameters, {})
-        self.bits, self.paged, self.wide = bits, paged, wide
+        self.bits, self.paged, self.in_32_bits = bits, paged, in_32_bits
 
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
@@ -34,27 +34,27 @@ class BlockwiseAdamW(torch.optim.Optimizer):  # type: ignore[misc]
                     self.state[parameter] = self._states(parameter)
 
     def _states(self, parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
-        eight = self.bits == 8 and parameter.numel() >= _SMALLEST and id(parameter) not in self.wide
-        dtype = torch.uint8 if eight else torch.float32
-        made = {}
+        is_8bit = self.bits == 8 and parameter.numel() >= _MIN_8BIT_SIZE and id(parameter) not in self.in_32_bits
+        dtype = torch.uint8 if is_8bit else torch.float32
+        tensors = {}
         for name in ("state1", "state2"):
-            if not self.paged or parameter.numel() < _PAGED_FROM:
-                made[name] = torch.zeros_like(parameter, dtype=dtype)
-            if eight:
-                made[f"absmax_{name}"] = torch.zeros(-(-parameter.numel() // _BLOCK))
-        return made
+            if not self.paged or parameter.numel() < _MIN_PAGED_SIZE:
+                tensors[name] = torch.zeros_like(parameter, dtype=dtype)
+            if is_8bit:
+                tensors[f"absmax_{name}"] = torch.zeros(-(-parameter.numel() // _BLOCK))
+        return tensors
 
 
 def create(
-    name: str, parameters: list[torch.nn.Parameter], momentum: float = 0.0, wide: frozenset[int] = frozenset()
+    name: str, parameters: list[torch.nn.Parameter], momentum: float = 0.0, in_32_bits: frozenset[int] = frozenset()
 ) -> Any:
-    """The optimizer that transformers builds for `name` (its OptimizerNames). `wide`: ids of parameters whose states
-    stay in 32 bits.
+    """The optimizer that transformers builds for `name` (its OptimizerNames). `in_32_bits`: ids of parameters
+    whose states stay in 32 bits.
 
     Raises ValueError for one that has no class here.
     """
     if name in _BITSANDBYTES:
-        return BlockwiseAdamW(parameters, *_BITSANDBYTES[name], wide)
+        return BlockwiseAdamW(parameters, *_BITSANDBYTES[name], in_32_bits)
     if name == "adamw_torch_fused":
         return torch.optim.AdamW(parameters, fused=True)
     if name == "adamw_torch":

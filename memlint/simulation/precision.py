@@ -67,7 +67,7 @@ class GroupedProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
-    """Operators that go another way on CUDA; while CPU autocast is on, casts where CUDA autocast would."""
+    """Replaces operators that differ on CUDA. While CPU autocast is on, adds the casts of CUDA autocast."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -89,7 +89,7 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
-    """CUDA's fused kernel keeps a byte of mask an element, where CPU keeps scaled noise in the input's dtype
+    """CUDA's fused kernel saves a mask of one byte per element, where CPU saves scaled noise in the input's dtype
     (aten/src/ATen/native/Dropout.cpp, is_fused_kernel_acceptable, v2.13.0)."""
     if not training or not p:
         return x
@@ -104,7 +104,7 @@ def _seeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def run_backward(tensors: Any, gradients: Any = None) -> None:
-    """The autograd engine itself: `Tensor.backward` and `torch.autograd.backward` would ask the mode again."""
+    """The autograd engine itself: `Tensor.backward` and `torch.autograd.backward` would enter the mode again."""
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     seeds = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
     filled = tuple(torch.ones_like(root) for root in roots) if seeds is None else tuple(seeds)
@@ -115,30 +115,30 @@ def run_backward(tensors: Any, gradients: Any = None) -> None:
 
 def _cast(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as CUDA autocast hands them to the operator `name`."""
-    if name in FP32_OUTPUT and kwargs.get("dtype") is None and _half(args[:1]):
+    if name in FP32_OUTPUT and kwargs.get("dtype") is None and _has_half(args[:1]):
         return args, {**kwargs, "dtype": torch.float32}
-    if name in FP32 and (_half(args) or _half(kwargs.values())):
-        return tuple(_single(arg) for arg in args), {key: _single(value) for key, value in kwargs.items()}
+    if name in FP32 and (_has_half(args) or _has_half(kwargs.values())):
+        return tuple(_to_fp32(arg) for arg in args), {key: _to_fp32(value) for key, value in kwargs.items()}
     return args, kwargs
 
 
-def _half(values: Any) -> bool:
+def _has_half(values: Any) -> bool:
     return any(isinstance(value, torch.Tensor) and value.dtype in HALF for value in values)
 
 
-def _single(value: Any) -> Any:
+def _to_fp32(value: Any) -> Any:
     return value.float() if isinstance(value, torch.Tensor) and value.dtype in HALF else value
 
 
 @contextmanager
 def autocast(dtype: torch.dtype | None) -> Iterator[None]:
-    """Autocast in `dtype`; nothing when that is None. `CudaOperators` makes it CUDA's."""
+    """CPU autocast in `dtype`, none for None. `CudaOperators` adds CUDA's casts."""
     with torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext():
         yield
 
 
 def outputs_in_fp32(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """`forward` with its half-precision outputs turned to float32 as `accelerator.prepare` does."""
+    """`forward` with half-precision outputs converted to float32, as `accelerator.prepare` does."""
     from accelerate.utils.operations import convert_outputs_to_fp32
 
     converted: Callable[..., Any] = convert_outputs_to_fp32(forward)

@@ -1,4 +1,4 @@
-"""Linear layers whose frozen weight is stored quantised, with the transients of the real kernels.
+"""Linear layers whose frozen weight is stored quantised, with the temporaries of the real kernels.
 
 Sources: bitsandbytes 0.50.2 autograd/_functions.py (MatMul4Bit, MatMul8bitLt), functional.py (quantize_4bit),
 nn/parametrize.py (replace_parameter_4bit); axolotl 0.19.0 monkeypatch/moe_quant.py (replace_parameter_8bit).
@@ -49,7 +49,7 @@ class _Int8(torch.autograd.Function):  # type: ignore[misc]
 
 
 class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
-    """Stands for bitsandbytes' Linear4bit (bits 4) or Linear8bitLt (bits 8)."""
+    """A stand-in for bitsandbytes' Linear4bit (bits 4) or Linear8bitLt (bits 8)."""
 
     def __init__(self, source: torch.nn.Linear, bits: int, double: bool, compute: torch.dtype, block: int = 64) -> None:
         super().__init__(1, 1, bias=False, device="meta")
@@ -84,7 +84,7 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
 def quantise(model: Any, bits: int, double: bool, compute: torch.dtype) -> None:
     """Replaces every linear layer but the head, as transformers' bitsandbytes integration does."""
     head = model.get_output_embeddings()
-    _teach_dora()
+    _patch_dora()
     for name, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear) and module is not head:
             parent = model.get_submodule(name.rpartition(".")[0])
@@ -92,30 +92,30 @@ def quantise(model: Any, bits: int, double: bool, compute: torch.dtype) -> None:
 
 
 class _Packed(torch.nn.Module):  # type: ignore[misc]
-    """Unpacks a stack of experts where the parameter is read, as Bnb4bitParametrization or Bnb8bitParametrization."""
+    """Dequantises experts when the parameter is read, like Bnb4bitParametrization and Bnb8bitParametrization."""
 
     def __init__(self, stack: torch.Tensor, bits: int, double: bool, dtype: torch.dtype) -> None:
         super().__init__()
         self.shape, self.bits, self.double, self.dtype = stack.shape, bits, double, dtype
-        count, made = stack.numel(), {"device": stack.device}
+        count, options = stack.numel(), {"device": stack.device}
         if bits == 8:
-            self.register_buffer("scales", torch.empty(count // stack.shape[-1], **made))
+            self.register_buffer("scales", torch.empty(count // stack.shape[-1], **options))
             return
         self.blocks = -(-count // 64)
-        self.register_buffer("absmax", torch.empty(self.blocks, dtype=torch.uint8 if double else None, **made))
-        self.register_buffer("code", torch.empty(16, **made))
+        self.register_buffer("absmax", torch.empty(self.blocks, dtype=torch.uint8 if double else None, **options))
+        self.register_buffer("code", torch.empty(16, **options))
         if double:
-            self.register_buffer("absmax2", torch.empty(-(-self.blocks // 256), **made))
-            self.register_buffer("offset", torch.empty(1, **made))
+            self.register_buffer("absmax2", torch.empty(-(-self.blocks // 256), **options))
+            self.register_buffer("offset", torch.empty(1, **options))
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(self, packed: torch.Tensor) -> torch.Tensor:
         if self.bits == 8:
             return packed.view(self.shape).float() * torch.empty((), device=packed.device)
         scales = torch.empty(self.blocks if self.double else 0, device=packed.device)
-        whole = torch.empty(self.shape, dtype=self.dtype, device=packed.device)
+        dequantized = torch.empty(self.shape, dtype=self.dtype, device=packed.device)
         del scales
-        return whole
+        return dequantized
 
 
 def quantise_experts(model: Any, bits: int, double: bool, compute: torch.dtype) -> None:
@@ -144,8 +144,9 @@ def _forget(module: Any, inputs: Any, output: Any) -> None:
         parametrize._cache = {}
 
 
-def _teach_dora() -> None:
-    """DoRA asks for the dequantised weight (peft/utils/integrations.py, dequantize_module_weight, v0.21.2)."""
+def _patch_dora() -> None:
+    """Makes DoRA's read of the dequantised weight work with the stand-ins
+    (peft/utils/integrations.py, dequantize_module_weight, v0.21.2)."""
     import peft.tuners.lora.dora as dora
 
     original = dora.dequantize_module_weight
@@ -154,17 +155,17 @@ def _teach_dora() -> None:
 
     def dequantise(module: Any) -> torch.Tensor:
         if not isinstance(module, QuantizedLinear):
-            whole: torch.Tensor = original(module)
-            return whole
+            dequantized: torch.Tensor = original(module)
+            return dequantized
         return torch.empty(module.out_features, module.in_features, dtype=module.compute, device=module.weight.device)
 
     dequantise.knows_stand_ins = True  # type: ignore[attr-defined]
     dora.dequantize_module_weight = dequantise
 
 
-def as_peft_wraps_it(model: Any) -> None:
-    """PEFT's layers over quantised ones copy the result, cast the input only without autocast, and do not give the sum
-    the dtype that the result had: fp16 beside bf16 stays fp32.
+def match_peft_behaviour(model: Any) -> None:
+    """Makes layers behave as PEFT's over quantised ones: they copy the result, cast the input only without autocast,
+    and do not cast the sum back: fp16 plus bf16 stays fp32.
 
     peft/tuners/lora/bnb.py, Linear4bit.forward and Linear8bitLt.forward, v0.21.2.
     """
@@ -181,9 +182,9 @@ def _forward(layer: Any, x: torch.Tensor) -> torch.Tensor:
     result: torch.Tensor = layer.base_layer(x)
     if layer.disable_adapters:
         return result
-    given, under = result.dtype, torch.is_autocast_enabled("cpu")
+    dtype, in_autocast = result.dtype, torch.is_autocast_enabled("cpu")
     for name in layer.active_adapters:
-        x = x if under else x.to(layer.lora_A[name].weight.dtype)
-        added = layer.lora_B[name](layer.lora_A[name](layer.lora_dropout[name](x))) * layer.scaling[name]
-        result = result + (added if under else added.to(given))
+        x = x if in_autocast else x.to(layer.lora_A[name].weight.dtype)
+        adapter_output = layer.lora_B[name](layer.lora_A[name](layer.lora_dropout[name](x))) * layer.scaling[name]
+        result = result + (adapter_output if in_autocast else adapter_output.to(dtype))
     return result

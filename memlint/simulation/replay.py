@@ -1,4 +1,4 @@
-"""Reads a tracker's record of allocations: the highest moment of each phase and what was alive then."""
+"""Reads a tracker's record of allocations: the peak of each phase, and what was alive then."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from memlint.simulation.tracker import Allocation, Tracker
 LAYER = re.compile(r"\.\d+(?=\.|$)")
 
 
-def highest(tracker: Tracker) -> dict[str, tuple[int, int]]:
-    """For each phase: (position in the events after which the highest moment is, live bytes there)."""
+def phase_peaks(tracker: Tracker) -> dict[str, tuple[int, int]]:
+    """The peak of each phase: (how many events came before it, live bytes)."""
     best: dict[str, tuple[int, int]] = {}
     marks = dict(tracker.marks)
     current, phase = 0, ""
@@ -26,7 +26,7 @@ def highest(tracker: Tracker) -> dict[str, tuple[int, int]]:
     return best
 
 
-def alive(tracker: Tracker, position: int) -> list[Allocation]:
+def live_allocations(tracker: Tracker, position: int) -> list[Allocation]:
     """The storages alive after the first `position` events."""
     live: set[int] = set()
     for event in tracker.events[:position]:
@@ -39,23 +39,30 @@ def alive(tracker: Tracker, position: int) -> list[Allocation]:
 
 def name_logits(tracker: Tracker, vocabulary: int) -> None:
     """Marks the tensors that hold a value per token and entry of the vocabulary."""
-    for one in tracker.allocations:
-        if one.kind in ("", "activations") and len(one.shape) > 1 and one.shape[-1] == vocabulary:
-            one.kind = "logits"
+    for allocation in tracker.allocations:
+        if allocation.kind in ("", "activations") and len(allocation.shape) > 1 and allocation.shape[-1] == vocabulary:
+            allocation.kind = "logits"
 
 
 def grouped(allocations: Iterable[Allocation]) -> tuple[Live, ...]:
     """Allocations grouped by module (any layer), kind, shape, dtype and operator; largest first."""
     groups: dict[tuple[str, str, tuple[int, ...], str, str, str], list[int]] = {}
-    for one in allocations:
-        module = LAYER.sub(".*", one.module)
-        key = (module, one.kind or _kind(one), one.shape, one.dtype, one.operator.removeprefix("aten::"), one.phase)
+    for allocation in allocations:
+        module = LAYER.sub(".*", allocation.module)
+        key = (
+            module,
+            allocation.kind or _kind(allocation),
+            allocation.shape,
+            allocation.dtype,
+            allocation.operator.removeprefix("aten::"),
+            allocation.phase,
+        )
         entry = groups.setdefault(key, [0, 0])
         entry[0] += 1
-        entry[1] += one.bytes
+        entry[1] += allocation.bytes
     lines = [Live(*key, tensors=count, bytes=size) for key, (count, size) in groups.items()]
     return tuple(sorted(lines, key=lambda line: -line.bytes))
 
 
-def _kind(one: Allocation) -> str:
-    return "activations" if one.phase == "forward" else "temporaries"
+def _kind(allocation: Allocation) -> str:
+    return "activations" if allocation.phase == "forward" else "temporaries"

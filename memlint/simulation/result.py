@@ -1,4 +1,4 @@
-"""What a simulated step answers."""
+"""The result of a simulated step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 
 
 class Live(NamedTuple):
-    """`tensors` equal tensors alive at one moment.
+    """`tensors` equal tensors that are alive at the same time.
 
     `module` has layer numbers replaced by `*`. `kind`: weights, gradients, optimizer_states, weight_casts,
     logits, activations, temporaries. `bytes` is their sum.
@@ -25,8 +25,8 @@ class Live(NamedTuple):
 class SimulatedStep(NamedTuple):
     """Bytes of live tensors in the steady (second) training step; 512-byte rounding included.
 
-    `base` is what is alive before the step without gradients and optimizer states: parameters, buffers, inputs.
-    `forward`, `backward`, `optimizer_step`: highest inside the phase; `end_forward`: when the loss is there.
+    `base`: alive before the step, without gradients and optimizer states: parameters, buffers, inputs.
+    `forward`, `backward`, `optimizer_step`: the peak in the phase. `end_forward`: when the loss is computed.
     """
 
     parameters: int

@@ -1,8 +1,8 @@
 """FSDP2 on one simulated rank: the real `fully_shard` over a process group that does nothing.
 
 Collectives return at once, so the sharded, gathered and reduced tensors are allocated as on a real rank
-(torch.testing._internal.distributed.fake_pg, torch 2.13). What the streams of a GPU keep alive longer
-(an all-gather that is prefetched while another layer computes) is not seen.
+(torch.testing._internal.distributed.fake_pg, torch 2.13). What a GPU's streams keep alive longer
+(an all-gather that is prefetched while another layer computes) is not simulated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def without_shape_propagation(tracker: Tracker) -> Iterator[None]:
 
 
 def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
-    """Each decoder layer one unit, the rest the root, as accelerate's transformer wrapping does."""
+    """Shards each decoder layer as one unit and the rest as the root, like accelerate's transformer wrapping."""
     if sharding.ranks == 1:
         return
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -90,6 +90,6 @@ def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a distributed tensor; other tensors as they are."""
+    """This rank's part of a distributed tensor; any other tensor unchanged."""
     part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
     return part

@@ -1,4 +1,4 @@
-"""Training steps whose loss the trainer computes from the model's output, as far as memory goes.
+"""Training steps whose loss the trainer computes from the model's output, with the same allocations.
 
 Each takes the wrapped forward, the inputs and what else the trainer holds, and returns the loss.
 """
@@ -34,7 +34,8 @@ def preference(forward: Forward, inputs: Mapping[str, torch.Tensor], model: Any)
 
 
 def against_reference(forward: Forward, inputs: Mapping[str, torch.Tensor], model: Any) -> Any:
-    """DPO: the same model without its adapter beside the policy's graph and logits (train/dpo/trainer.py:215-260)."""
+    """DPO: the same model without its adapter, while the policy's graph and logits are alive
+    (train/dpo/trainer.py:215-260)."""
     logits, policy = _log_probabilities(forward, inputs)
     switched_off = model.disable_adapter() if hasattr(model, "disable_adapter") else nullcontext()
     with torch.no_grad(), switched_off:

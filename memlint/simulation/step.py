@@ -39,7 +39,7 @@ LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
 
 
 class StepSettings(NamedTuple):
-    """A step to simulate, in the simulator's own plain terms.
+    """A step to simulate. Plain values, without `Run`.
 
     `frozen`, `trainable`, `adapter_dtype`: dtypes of parameters. `autocast`: its dtype, "" for none.
     `trained`: full, lora, freeze. `checkpointing`: none, reentrant, non_reentrant.
@@ -56,8 +56,8 @@ class StepSettings(NamedTuple):
     autocast: str = "bfloat16"
     outputs_to_fp32: bool = True
     checkpointing: str = "reentrant"
-    offloads_checkpoints: bool = False  # what checkpointing keeps of a layer waits in host memory
-    checkpoints_trained_alone: bool = False  # LLaMA-Factory: layers without trainable parameters run plainly
+    offloads_checkpoints: bool = False  # the inputs of checkpointed layers are kept in host memory
+    checkpoints_trainable_layers_only: bool = False  # LLaMA-Factory: no checkpointing of frozen layers
     optimizer: str = "adamw_torch_fused"
     momentum: float = 0.0
     max_grad_norm: float = 1.0
@@ -66,24 +66,26 @@ class StepSettings(NamedTuple):
     kernel_temporaries: bool = True
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
-    quantized_experts: bool = False  # stacked experts too, as Axolotl packs them while they load
+    quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
     loss: str = "plain"  # plain, liger, chunked, or a key of LOSSES: upcast is transformers' before 4.49
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
-    upcast_head: bool = False  # transformers before 4.46: float32 logits replace the half ones at once
+    upcast_head: bool = False  # transformers before 4.46: float32 logits replace those in half precision at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
     freezes_language_model: bool = False  # its layers, embedding and head do not train
     stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
     fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
-    apart: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
-    wide_embeddings: bool = True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
-    liger: str = ""  # layers with Liger's kernels: in_place, or beside (norms with gradients of their own)
+    embeddings_dtype: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
+    embeddings_in_32_bits: bool = (
+        True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
+    )
+    liger: str = ""  # layers with Liger's kernels: in_place, or out_of_place (norms allocate their gradient)
 
 
 def simulate_settings(config_class: str, config: Mapping[str, Any], settings: StepSettings) -> SimulatedStep:
-    """Simulates the steady step of a causal language model; needs no memory for its data."""
+    """Simulates the steady step of a model. Tensors are fake: they take no memory."""
     started = time.perf_counter()
     attention_functions.register()
     attention_functions.FlashCore.temporaries = settings.kernel_temporaries
@@ -131,11 +133,11 @@ def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings)
     if settings.trained == "lora":
         assert settings.adapter is not None
         model = build.add_adapter(model, build.excluding(model, settings.adapter, settings.frozen_modules))
-        quantized.as_peft_wraps_it(model)
+        quantized.match_peft_behaviour(model)
         fused_adapters.patch(model, settings.fused_adapters)
     build.cast(model, lambda parameter: trainable if parameter.requires_grad else None)
-    if settings.apart:
-        build.cast_apart(model, build.DTYPES[settings.apart])
+    if settings.embeddings_dtype:
+        build.cast_embeddings_and_norms(model, build.DTYPES[settings.embeddings_dtype])
     return model
 
 
@@ -175,8 +177,12 @@ def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Fi
 
 
 def _embeddings(model: Any, settings: StepSettings) -> frozenset[int]:
-    """The parameters that the Trainer tells 8-bit optimizers to leave in 32 bits: embeddings'."""
-    told = (module for module in model.modules() if settings.wide_embeddings and isinstance(module, torch.nn.Embedding))
+    """Ids of the embeddings, whose states the Trainer has 8-bit optimizers keep in 32 bits."""
+    told = (
+        module
+        for module in model.modules()
+        if settings.embeddings_in_32_bits and isinstance(module, torch.nn.Embedding)
+    )
     return frozenset(id(module.weight) for module in told)
 
 
@@ -203,7 +209,7 @@ def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]
 
 def _checkpoint(model: Any, settings: StepSettings, tracker: Tracker) -> None:
     kind = checkpoints.Kind(
-        settings.checkpointing == "reentrant", settings.offloads_checkpoints, settings.checkpoints_trained_alone
+        settings.checkpointing == "reentrant", settings.offloads_checkpoints, settings.checkpoints_trainable_layers_only
     )
     checkpoints.enable(model, kind, tracker)
 
@@ -262,10 +268,10 @@ def _forward(model: Any, dtype: torch.dtype | None, settings: StepSettings) -> C
 
 
 def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedStep:
-    best = replay.highest(tracker)
+    best = replay.phase_peaks(tracker)
     phases = {name: best[name] for name in ("forward", "backward", "optimizer_step") if name in best}
     peak_phase = max(phases, key=lambda name: phases[name][1])
-    live = tuple((name, replay.grouped(replay.alive(tracker, at))) for name, (at, _) in phases.items())
+    live = tuple((name, replay.grouped(replay.live_allocations(tracker, at))) for name, (at, _) in phases.items())
     return SimulatedStep(
         parameters=figures.parameters,
         trainable_parameters=figures.trainable,
@@ -277,7 +283,7 @@ def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedSte
         optimizer_step=phases.get("optimizer_step", (0, 0))[1],
         peak=phases[peak_phase][1],
         peak_phase=peak_phase,
-        live_at_end_forward=replay.grouped(replay.alive(tracker, figures.end_forward_position)),
+        live_at_end_forward=replay.grouped(replay.live_allocations(tracker, figures.end_forward_position)),
         live_at_peak=dict(live)[peak_phase],
         live_by_phase=live,
         events=tuple(tracker.events),

@@ -89,7 +89,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         self._live[key] = (index, weakref.ref(storage, self._freed(key)))
 
     def label(self, tensors: Iterable[torch.Tensor], kind: str) -> None:
-        """Says what the storages of `tensors` are for."""
+        """Sets the kind of the storages of `tensors`."""
         for tensor in tensors:
             entry = self._live.get(tensor.untyped_storage()._cdata)
             if entry is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.source.comments import comments
 from memlint.source.document import Comment, Document, Path, Place, Problem, Span, place
-from memlint.source.load import load, redialect
+from memlint.source.load import in_dialect, load
 
 __all__ = [
     "Comment",
@@ -14,7 +14,7 @@ __all__ = [
     "Problem",
     "Span",
     "comments",
+    "in_dialect",
     "load",
     "place",
-    "redialect",
 ]

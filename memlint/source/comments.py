@@ -1,4 +1,4 @@
-"""The comments of a YAML file, found by what lies between its scalars."""
+"""The comments of a YAML file: each `#` outside of its scalars, up to the end of the line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from memlint.source import yaml
 from memlint.source.document import Comment, Document
-from memlint.source.layout import Entry, Places, Plain
+from memlint.source.layout import Entry, Places, PlainScalars
 from memlint.source.lines import Lines
 
 MAX_COMMENTS = 20_000
@@ -28,7 +28,7 @@ def comments(document: Document) -> tuple[Comment, ...]:
 
 
 def comment_texts(document: Document) -> list[str]:
-    """The texts of all comments, in order: `comments` for those who do not ask where."""
+    """The texts of all comments, in order, without their places."""
     text = document.text
     return [text[start + 1 : end].strip() for start, end in islice(_marks(document), MAX_COMMENTS)]
 
@@ -59,16 +59,21 @@ def _comment(text: str, start: int, end: int, lines: Lines) -> Comment:
 
 
 def _scalar_spans(document: Document) -> tuple[Iterable[tuple[int, int]], int]:
-    """The parts of the text that are scalars, and where reading stopped."""
+    """Start and end of each scalar in the text, and the offset where reading stopped."""
     plain, places = document.plain, document.places
-    if isinstance(plain, Plain) and isinstance(places, Places) and not plain.fixed and document.documents == 1:
+    if (
+        isinstance(plain, PlainScalars)
+        and isinstance(places, Places)
+        and not plain.must_reload
+        and document.documents == 1
+    ):
         return _known_spans(places.root, document.text), len(document.text)
     read, stop = yaml.scalar_spans(document.text)
     return [(_body(document.text, start) if is_block else start, end) for start, end, is_block in read], stop
 
 
 def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
-    """The scalars of a document whose layout has them all: one without merges, duplicates and faults."""
+    """Start and end of each scalar, from the layout of a document without merges, duplicates and problems."""
     pending = [root]
     while pending:
         key_start, key_end, start, end, plain, below = pending.pop()
@@ -81,10 +86,10 @@ def _known_spans(root: Entry, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _body(text: str, start: int) -> int:
-    """Where a block scalar's text begins: behind its header line, which may carry a comment."""
+    """The start of a block scalar's text: after its header line, which may have a comment."""
     return _end(re.compile(_HEADER).search(text, start))
 
 
 def _end(match: re.Match[str] | None) -> int:
-    assert match is not None  # the pattern matches at any place that it is used at
+    assert match is not None  # both patterns match wherever they are used
     return match.end()

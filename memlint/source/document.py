@@ -1,4 +1,4 @@
-"""Located values: what comes out of `source/` and what every later stage points back to."""
+"""Located values: the output of `source/`, which every later stage points back to."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Span(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where one value stands. `key` is None for list items and the document's root."""
+    """The place of one value. `key` is None for list items and the document's root."""
 
     key: Span | None
     value: Span
 
 
 class Comment(NamedTuple):
-    """`text` is what follows the `#`, stripped. `own_line`: nothing but space stands before it."""
+    """`text` is what follows the `#`, stripped. `own_line`: only space is before it on its line."""
 
     text: str
     span: Span
@@ -39,8 +39,8 @@ class Comment(NamedTuple):
 class Problem(NamedTuple):
     """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value.
 
-    `severity` is "error" where the file's consumer would refuse it or read something else than it says, and
-    "warning" where the consumer goes on with a value that may not be meant.
+    `severity` is "error" where the file's consumer refuses it or reads another value than the text says, and
+    "warning" where the consumer goes on with a value that may not be the intended one.
     """
 
     code: str

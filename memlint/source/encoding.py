@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8 and UTF-16 by byte order mark, with every fault located."""
+"""Bytes to text: UTF-8, or UTF-16 with a byte order mark, with every problem located."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlint.source.lines import span_at
 MAX_BYTES = 5 * 1024 * 1024
 DECODING = frozenset({"too-large", "encoding", "bom", "utf-16"})  # codes of the problems that `decode` finds
 
-# What YAML allows in a file (PyYAML's Reader.NON_PRINTABLE, negated); JSON asks for the same but for strings.
+# Characters that YAML does not allow (PyYAML's Reader.NON_PRINTABLE). JSON does not allow them outside of strings.
 _NON_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINE_END = re.compile(r"\r\n?|\n")
 
@@ -63,7 +63,7 @@ def _too_large(size: int) -> Problem:
 
 
 def _undecodable(body: bytes, encoding: str, error: UnicodeDecodeError) -> Problem:
-    # What stands before the bad byte decodes to as many characters as it does alone.
+    # The text before the bad byte has as many characters as in the whole text.
     before = body[: error.start].decode(encoding, "replace")
     name = "UTF-8" if encoding == "utf-8" else "UTF-16"
     bad = " ".join(f"{byte:02x}" for byte in body[error.start : error.end][:4])

@@ -29,7 +29,7 @@ def excerpt(text: str, line: int, column: int, end_line: int, end_column: int) -
     last = max(first, min(end - 1, len(source)))
     cut = max(0, first - MAX_COLUMNS // 2)
     before = (_CUT if cut else "") + shown(source[cut:first])
-    longest = MAX_COLUMNS + len(_CUT) + 1  # enough to be cut below, so that what is left out is always marked
+    longest = MAX_COLUMNS + len(_CUT) + 1  # long enough that `_fit` cuts it and marks the cut
     marked = shown(source[first : min(last, first + longest)], columns(before))
     after = shown(source[last : last + longest], columns(before + marked)) if last <= first + longest else ""
     whole = before + marked + after
@@ -39,7 +39,7 @@ def excerpt(text: str, line: int, column: int, end_line: int, end_column: int) -
 
 
 def shown(text: str, start: int = 0) -> str:
-    """`text` with tabs as spaces, and what would move the cursor, hide or reorder text as U+FFFD."""
+    """`text` with tabs as spaces, and U+FFFD for characters that move the cursor, hide or reorder text."""
     out: list[str] = []
     for character in text:
         if character == "\t":

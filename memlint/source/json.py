@@ -1,7 +1,7 @@
-"""JSON to located values, without recursion and with the bounds of `yaml.py`.
+"""JSON to located values, without recursion and with the limits of `yaml.py`.
 
-What people write by mistake and what can only mean one thing (comments, trailing commas, single quotes, Python's
-`True`, NaN) is a problem at its place, and the value is still read; anything else has no value.
+Mistakes that can only mean one thing (comments, trailing commas, single quotes, Python's `True`, NaN) are problems at
+their place, and the value is still read. After any other mistake the file has no value.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"[ \t\n\r]*")
 _COMMENT = re.compile(r"//[^\r\n]*|#[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^'\\\x00-\x1f]*)'")
-# What sed or envsubst puts a value for: `CONFIG_BATCH_SIZE`, `${ZERO_STAGE}`.
+# Placeholders that sed or envsubst replace: `CONFIG_BATCH_SIZE`, `${ZERO_STAGE}`.
 _PLACEHOLDER = re.compile(r"(?!(?:TRUE|FALSE|NULL|NONE|NAN|INF|INFINITY)\b)[A-Z][A-Z0-9_]{2,}\b|\$\{\w+\}")
 _PYTHON_WORD = re.compile(r"(-?(?:NaN|Infinity)|True|False|None)(?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORDS = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 
-# What may come next.
+# What the next token may be.
 _VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _COLON, _COMMA, _END = range(7)
-_WANTED = {
+_EXPECTED = {
     _VALUE: "a value",
     _VALUE_OR_END: "a value or ']'",
     _KEY: "a key in double quotes",
@@ -59,12 +59,14 @@ def tree(text: str, lines: Lines) -> Tree:
 
 
 class _Scanner:
+    """Reads the tokens of one text. Containers around the current one are on a stack."""
+
     def __init__(self, text: str, lines: Lines) -> None:
         self.text = text
         self.lines = lines
         self.problems: list[Problem] = []
         self.stack: list[tuple[Any, Any, Any, int, int, int]] = []
-        self.wanted = _VALUE
+        self.expected = _VALUE
         self.container: Any = []
         self.entries: Any = []
         self.key: Any = None
@@ -79,10 +81,10 @@ class _Scanner:
         while True:
             token = match(text, position)
             if token is None:
-                mended = self.mend(_SPACE.match(text, position).end())  # type: ignore[union-attr]
-                if mended is None:
+                recovered = self.recover(_SPACE.match(text, position).end())  # type: ignore[union-attr]
+                if recovered is None:
                     break
-                start, position, kind, value = mended
+                start, position, kind, value = recovered
                 if kind == "skip":
                     continue
             else:
@@ -94,7 +96,7 @@ class _Scanner:
             else:
                 if kind == "string" and token is not None:
                     start -= 1
-                elif kind != "mended":
+                elif kind != "recovered":
                     value = self.convert(kind, value, start)
                 nodes += 1
                 self.scalar(value, start, position)
@@ -103,14 +105,14 @@ class _Scanner:
         return Tree(root[0], root_entries[0], tuple(self.problems), (), True)
 
     def scalar(self, value: Any, start: int, end: int) -> None:
-        wanted = self.wanted
-        if wanted <= _VALUE_OR_END:
+        expected = self.expected
+        if expected <= _VALUE_OR_END:
             self.put(value, start, end, None)
-        elif wanted <= _KEY_OR_END and isinstance(value, str):
+        elif expected <= _KEY_OR_END and isinstance(value, str):
             if value in self.entries:
                 self.duplicate(value, self.entries[value], start, end)
             self.key, self.key_start, self.key_end = value, start, end
-            self.wanted = _COLON
+            self.expected = _COLON
         else:
             self.refuse(start, end)
 
@@ -122,16 +124,16 @@ class _Scanner:
             self.container[self.key] = value
             self.entries[self.key] = (self.key_start, self.key_end, start, end, False, below)
         self.last_end = end
-        self.wanted = _COMMA if self.stack else _END
+        self.expected = _COMMA if self.stack else _END
 
     def mark(self, mark: str, start: int) -> None:
-        wanted = self.wanted
-        if mark == ":" and wanted == _COLON:
-            self.wanted = _VALUE
-        elif mark == "," and wanted == _COMMA:
+        expected = self.expected
+        if mark == ":" and expected == _COLON:
+            self.expected = _VALUE
+        elif mark == "," and expected == _COMMA:
             self.comma = start
-            self.wanted = _KEY if self.container.__class__ is dict else _VALUE
-        elif mark in "{[" and wanted <= _VALUE_OR_END:
+            self.expected = _KEY if self.container.__class__ is dict else _VALUE
+        elif mark in "{[" and expected <= _VALUE_OR_END:
             self.open(mark, start)
         elif mark in "}]" and self.closes(mark, start):
             end = start + 1
@@ -146,16 +148,16 @@ class _Scanner:
             raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
         self.stack.append((self.container, self.entries, self.key, self.key_start, self.key_end, start))
         if mark == "{":
-            self.container, self.entries, self.wanted = {}, {}, _KEY_OR_END
+            self.container, self.entries, self.expected = {}, {}, _KEY_OR_END
         else:
-            self.container, self.entries, self.wanted = [], [], _VALUE_OR_END
+            self.container, self.entries, self.expected = [], [], _VALUE_OR_END
 
     def closes(self, mark: str, start: int) -> bool:
         if not self.stack or (mark == "}") != (self.container.__class__ is dict):
             return False
-        if self.wanted in (_COMMA, _KEY_OR_END, _VALUE_OR_END):
+        if self.expected in (_COMMA, _KEY_OR_END, _VALUE_OR_END):
             return True
-        if self.wanted == _KEY or (self.wanted == _VALUE and mark == "]"):
+        if self.expected == _KEY or (self.expected == _VALUE and mark == "]"):
             self.problem(
                 "json-trailing-comma", "a trailing comma; JSON has none, remove it", self.comma, self.comma + 1
             )
@@ -182,12 +184,13 @@ class _Scanner:
         if _SURROGATE.search(value):
             value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             self.problem("lone-surrogate", "half of a surrogate pair, which is no character; remove it", start, end)
-        return start, end, "mended", value
+        return start, end, "recovered", value
 
-    def mend(self, start: int) -> tuple[int, int, str, Any] | None:
-        """What stands at `start` although JSON has no such token: (start, end, kind, value); None at the end."""
+    def recover(self, start: int) -> tuple[int, int, str, Any] | None:
+        """A token that JSON does not have, read as what it can only mean: (start, end, kind, value). None at the end of
+        the text."""
         if start == len(self.text):
-            if self.wanted == _END:
+            if self.expected == _END:
                 return None
             raise self.unfinished(start)
         if self.text[start] == '"':
@@ -197,9 +200,9 @@ class _Scanner:
             return start, comment.end(), "skip", None
         if quoted := _SINGLE_QUOTED.match(self.text, start):
             self.problem("json-single-quotes", "single quotes; JSON has double quotes only", start, quoted.end())
-            return start, quoted.end(), "mended", quoted[1]
+            return start, quoted.end(), "recovered", quoted[1]
         if word := _PYTHON_WORD.match(self.text, start):
-            return start, word.end(), "mended", self.python_word(word[1], start, word.end())
+            return start, word.end(), "recovered", self.python_word(word[1], start, word.end())
         raise self.unreadable(start)
 
     def python_word(self, word: str, start: int, end: int) -> Any:
@@ -221,14 +224,14 @@ class _Scanner:
         first = self.text[start]
         if first in "+-.0123456789":
             return RefusedDocument("syntax", "not a JSON number; write it like 0.5, -1 or 1e-5", start)
-        if self.wanted == _VALUE and (word := _PLACEHOLDER.match(self.text, start)):
+        if self.expected == _VALUE and (word := _PLACEHOLDER.match(self.text, start)):
             message = f"{word[0]} is filled in by a script; what stands here then is not known"
             return RefusedDocument("template", message, start, word.end())
         if first.isalpha() or first in "_$'":
             return RefusedDocument(
-                "syntax", f"expected {_WANTED[self.wanted]}; JSON text stands in double quotes", start
+                "syntax", f"expected {_EXPECTED[self.expected]}; JSON text stands in double quotes", start
             )
-        return RefusedDocument("syntax", f"unexpected {first!r}; expected {_WANTED[self.wanted]}", start)
+        return RefusedDocument("syntax", f"unexpected {first!r}; expected {_EXPECTED[self.expected]}", start)
 
     def bad_string(self, start: int, error: ValueError) -> RefusedDocument:
         at = min(getattr(error, "pos", start), len(self.text))
@@ -244,11 +247,11 @@ class _Scanner:
         return RefusedDocument("syntax", "an unknown escape; a backslash is written \\\\", at, at + 2)
 
     def refuse(self, start: int, end: int) -> None:
-        if self.wanted == _COMMA:
+        if self.expected == _COMMA:
             raise RefusedDocument("syntax", "a ',' is missing before this", start, end)
-        if self.wanted == _END:
+        if self.expected == _END:
             raise RefusedDocument("syntax", "text after the end of the value; remove it", start, end)
-        raise RefusedDocument("syntax", f"expected {_WANTED[self.wanted]}", start, end)
+        raise RefusedDocument("syntax", f"expected {_EXPECTED[self.expected]}", start, end)
 
     def duplicate(self, key: str, first: Entry, start: int, end: int) -> None:
         span = self.lines.span(first[0], first[1])

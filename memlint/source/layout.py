@@ -1,8 +1,8 @@
-"""Where every value of a document stands, kept as bare offsets until somebody asks.
+"""The place of every value of a document, as offsets that become spans on demand.
 
 A loader writes one entry for each value, in the shape of the value itself: a dict of entries for a mapping, a
-list of entries for a sequence. `Places` and `Plain` answer questions about paths from it. Most files have no
-finding, so most spans are never made.
+list of entries for a sequence. `Places` and `PlainScalars` look up paths in it. Most files have no finding, so most
+spans are never computed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Entries = Union[dict[Any, Entry], list[Entry]]
 
 
 def find(root: Entry, path: Path) -> Entry | None:
+    """The entry at `path`, or None."""
     entry = root
     for part in path:
         below = entry[5]
@@ -43,7 +44,7 @@ def walk(root: Entry) -> Iterator[tuple[Path, Entry]]:
 
 
 class Places(Mapping[Path, Place]):
-    """The places of all values by path; through an alias a path leads to the anchor's contents."""
+    """The places of all values by path. Paths below an alias lead to the anchor's contents."""
 
     __slots__ = ("lines", "root")
 
@@ -81,7 +82,7 @@ def position(document: Document, path: Path) -> tuple[int, int]:
 
 
 def members(document: Document, path: Path) -> dict[Path, Span]:
-    """The keys that stand in the mapping at `path`, in order of place."""
+    """The paths of the keys in the mapping at `path`, each with the span of its key, in the order of the text."""
     places = document.places
     if isinstance(places, Places):
         entry = find(places.root, path)
@@ -92,16 +93,16 @@ def members(document: Document, path: Path) -> dict[Path, Span]:
     return dict(sorted(found, key=lambda item: item[1].start))
 
 
-class Plain(Mapping[Path, str]):
-    """The raw text of plain scalars by path. `fixed`: more than plain scalars may change with the dialect."""
+class PlainScalars(Mapping[Path, str]):
+    """The raw text of plain scalars by path. `must_reload`: more than plain scalars may change with the dialect."""
 
-    __slots__ = ("fixed", "root", "text", "value")
+    __slots__ = ("must_reload", "root", "text", "value")
 
-    def __init__(self, root: Entry, text: str, value: Any, fixed: bool) -> None:
+    def __init__(self, root: Entry, text: str, value: Any, must_reload: bool) -> None:
         self.root = root
         self.text = text
         self.value = value
-        self.fixed = fixed
+        self.must_reload = must_reload
 
     def __getitem__(self, path: Path) -> str:
         entry = find(self.root, path)
@@ -120,5 +121,5 @@ class Plain(Mapping[Path, str]):
 
 
 def raw(entry: Entry, value: object, text: str) -> str:
-    """What a plain scalar says. Only strings can be folded over lines, and they are their own raw text."""
+    """The raw text of a plain scalar. Only strings can be folded over lines, and they are their own raw text."""
     return value if isinstance(value, str) else text[entry[2] : entry[3]]

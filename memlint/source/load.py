@@ -1,4 +1,4 @@
-"""Bytes to documents, and one document to another dialect."""
+"""Bytes to documents, and a document read again in another dialect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from memlint.source import yaml
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
-from memlint.source.layout import Entry, Places, Plain, raw
+from memlint.source.layout import Entry, Places, PlainScalars, raw
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
 from memlint.source.tree import Tree, failed
@@ -19,18 +19,18 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
     """The documents of a file: at least one, and one only for JSON. Never raises on any bytes.
 
     What is wrong is in `Document.problems`; after a fatal problem the value is None. `syntax` is yaml or json,
-    by default what the file name says, else the content. JSON is always read in the dialect `json`.
+    by default from the file name, else from the content. JSON is always read in the dialect `json`.
     """
     decoded = decode(data)
     syntax = syntax or _syntax(path, decoded.text)
     return _documents(decoded, path, syntax, "json" if syntax == "json" else dialect)
 
 
-def redialect(document: Document, dialect: str) -> Document:
-    """The same document as `load` would give it in `dialect`."""
+def in_dialect(document: Document, dialect: str) -> Document:
+    """The document as `load` would return it in `dialect`."""
     if document.syntax == "json" or dialect == document.dialect:
         return document
-    return _patched(document, dialect) or _reloaded(document, dialect)
+    return _with_new_scalars(document, dialect) or _reloaded(document, dialect)
 
 
 def _syntax(path: str, text: str) -> str:
@@ -43,26 +43,26 @@ def _syntax(path: str, text: str) -> str:
 
 def _documents(decoded: Decoded, path: str, syntax: str, dialect: str) -> tuple[Document, ...]:
     lines = Lines(decoded.text)
-    found = _trees(decoded, syntax, dialect, lines)
-    before = decoded.problems + _json_bom(decoded, syntax)
+    trees = _trees(decoded, syntax, dialect, lines)
+    file_problems = decoded.problems + _json_bom(decoded, syntax)
     return tuple(
         Document(
             path,
             decoded.text,
             syntax,
             dialect,
-            one.value,
-            Places(one.root, lines),
-            before + one.problems if index == 0 else one.problems,
+            tree.value,
+            Places(tree.root, lines),
+            file_problems + tree.problems if index == 0 else tree.problems,
             index,
-            len(found),
+            len(trees),
             decoded.encoding,
             decoded.bom,
             decoded.newline,
-            Plain(one.root, decoded.text, one.value, one.fixed),
-            one.aliases,
+            PlainScalars(tree.root, decoded.text, tree.value, tree.must_reload),
+            tree.aliases,
         )
-        for index, one in enumerate(found)
+        for index, tree in enumerate(trees)
     )
 
 
@@ -87,35 +87,35 @@ def _reloaded(document: Document, dialect: str) -> Document:
     undecodable = tuple(problem for problem in document.problems if problem.code in DECODING)
     decoded = Decoded(document.text, document.encoding, document.bom, document.newline, undecodable)
     documents = _documents(decoded, document.path, document.syntax, dialect)
-    # What this dialect refuses in an earlier document ends the stream there.
+    # A fatal problem in an earlier document ends the stream, so that there may be fewer documents now.
     return documents[min(document.index, len(documents) - 1)]
 
 
-def _patched(document: Document, dialect: str) -> Document | None:
+def _with_new_scalars(document: Document, dialect: str) -> Document | None:
     """The document with its plain scalars read again; None where keys, aliases or problems may change with it."""
     plain, places = document.plain, document.places
-    if not isinstance(plain, Plain) or not isinstance(places, Places) or plain.fixed or document.problems:
+    if not isinstance(plain, PlainScalars) or not isinstance(places, Places) or plain.must_reload or document.problems:
         return None
     try:
-        value = _resolved(plain.root, document.value, document.text, dialect)
+        value = _with_scalars_resolved(plain.root, document.value, document.text, dialect)
     except ScalarProblem:
         return None
-    if value is _UNSURE:
+    if value is _MUST_RELOAD:
         return None
-    return document._replace(dialect=dialect, value=value, plain=Plain(plain.root, document.text, value, False))
+    return document._replace(dialect=dialect, value=value, plain=PlainScalars(plain.root, document.text, value, False))
 
 
-_UNSURE = object()
-# A key that starts so, or is one of these words, may be read differently by another dialect.
-_UNSURE_START = frozenset("+-.0123456789~=<")
-_UNSURE_WORDS = frozenset(
+_MUST_RELOAD = object()
+# A key with such a first character, or one of these words, may have another value in another dialect.
+_AMBIGUOUS_START = frozenset("+-.0123456789~=<")
+_AMBIGUOUS_WORDS = frozenset(
     spelling
     for word in ("true", "false", "yes", "no", "on", "off", "null")
     for spelling in (word, word.title(), word.upper())
 )
 
 
-def _resolved(root: Entry, value: Any, text: str, dialect: str) -> Any:
+def _with_scalars_resolved(root: Entry, value: Any, text: str, dialect: str) -> Any:
     """A copy of `value` in which every plain scalar is resolved again."""
     resolve = RESOLVERS[dialect]
     result: list[Any] = []
@@ -130,8 +130,8 @@ def _resolved(root: Entry, value: Any, text: str, dialect: str) -> Any:
         else:
             new = {}
             for name, child in below.items():
-                if name.__class__ is not str or not name or name[0] in _UNSURE_START or name in _UNSURE_WORDS:
-                    return _UNSURE
+                if name.__class__ is not str or not name or name[0] in _AMBIGUOUS_START or name in _AMBIGUOUS_WORDS:
+                    return _MUST_RELOAD
                 pending.append((new, name, child, old[name]))
         if target.__class__ is list:
             target.append(new)

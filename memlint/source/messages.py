@@ -1,4 +1,4 @@
-"""PyYAML's syntax errors in words that say what to do."""
+"""PyYAML's syntax errors, with advice on what to write instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlint.source.encoding import unprintable
 from memlint.source.lines import Lines
 from memlint.source.tree import TEMPLATE
 
-# What libyaml and PyYAML's own parser say (part of it) -> what to write instead.
+# A part of the message of libyaml or PyYAML's own parser -> what to write instead.
 _ADVICE = (
     ("mapping values are not allowed", "a ':' that makes no sense here; check the indentation, or quote the value"),
     ("could not find expected ':'", "a key without ':'; check the line, or indent it as part of the value above"),
@@ -36,38 +36,44 @@ def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
     start = min(error.problem_mark.index, len(text))
     if text.endswith("{%", 0, start + 1):
         return Problem("template", TEMPLATE, lines.span(start - 1, start + 1), fatal=True)
-    said = error.problem or error.context or "syntax error"
-    if "could not find expected ':'" in said and error.context_mark is not None:
-        return _no_colon(said, text, lines, min(error.context_mark.index, len(text)))
-    return Problem("syntax", _advice(said, text, start), _one(lines, text, start), _context(error, text, lines), True)
+    parser_message = error.problem or error.context or "syntax error"
+    if "could not find expected ':'" in parser_message and error.context_mark is not None:
+        return _missing_colon(parser_message, text, lines, min(error.context_mark.index, len(text)))
+    return Problem(
+        "syntax",
+        _advice(parser_message, text, start),
+        _character_span(lines, text, start),
+        _context(error, text, lines),
+        True,
+    )
 
 
-def _no_colon(said: str, text: str, lines: Lines, start: int) -> Problem:
+def _missing_colon(parser_message: str, text: str, lines: Lines, start: int) -> Problem:
     """The parser stops on the line after the one that has no ':'."""
     end = text.find("\n", start)
     line = (text[start:] if end < 0 else text[start:end]).rstrip()
-    glued = re.match(r"[\w.-]+:\S", line)
-    advice = "a ':' needs a space behind it" if glued else _advice(said, text, start)
+    colon_without_space = re.match(r"[\w.-]+:\S", line)
+    advice = "a ':' needs a space behind it" if colon_without_space else _advice(parser_message, text, start)
     return Problem("syntax", advice, lines.span(start, start + max(1, len(line))), fatal=True)
 
 
-def _advice(said: str, text: str, start: int) -> str:
-    if said.startswith("found character") and start < len(text):
+def _advice(parser_message: str, text: str, start: int) -> str:
+    if parser_message.startswith("found character") and start < len(text):
         if text[start] == "\t":
             return "a tab; YAML is indented with spaces"
         return f"a value cannot start with {text[start]!r}; quote it"
-    if "tab character" in said:
+    if "tab character" in parser_message:
         return "a tab; YAML is indented with spaces"
     for part, advice in _ADVICE:
-        if part in said:
-            return f"{advice} ({said})"
-    return said
+        if part in parser_message:
+            return f"{advice} ({parser_message})"
+    return parser_message
 
 
 def _context(error: MarkedYAMLError, text: str, lines: Lines) -> Span | None:
     mark = error.context_mark
-    return None if mark is None else _one(lines, text, min(mark.index, len(text)))
+    return None if mark is None else _character_span(lines, text, min(mark.index, len(text)))
 
 
-def _one(lines: Lines, text: str, start: int) -> Span:
+def _character_span(lines: Lines, text: str, start: int) -> Span:
     return lines.span(start, min(start + 1, len(text)))

@@ -1,4 +1,4 @@
-"""What a plain scalar means, by the consumer of the file.
+"""The value of a plain scalar, by the consumer of the file.
 
 `yaml11`     PyYAML's SafeLoader 6.0 (yaml/resolver.py, yaml/constructor.py): `1e-5` is a string, `on` is true,
              `010` is 8, `1:30` is 90. `HfArgumentParser.parse_yaml_file` and accelerate read this way.
@@ -124,12 +124,12 @@ RESOLVERS: dict[str, Callable[[str], Scalar]] = {
 
 
 def _is_simple(raw: str) -> bool:
-    """Whether every dialect reads `raw` as a decimal integer: most numbers in configs are such."""
+    """Whether every dialect reads `raw` as a decimal integer: most numbers in configs are like that."""
     return raw.isdigit() and raw.isascii() and (raw[0] != "0" or raw == "0") and len(raw) < 19
 
 
 def is_timestamp(raw: str) -> bool:
-    """Whether PyYAML makes a date or a time of a plain scalar."""
+    """Whether PyYAML reads a plain scalar as a date or a time."""
     return re.fullmatch(_TIMESTAMP_11, raw) is not None
 
 

@@ -1,4 +1,4 @@
-"""Explicit tags: the standard ones are honoured, all others are located problems. None is ever executed."""
+"""Explicit tags: standard ones are applied, all others are located problems. None is ever executed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RefusedDocument(Exception):
 
 
 def tagged(tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]) -> tuple[Any, ScalarProblem | None]:
-    """The value of a tagged scalar, and what is wrong with it. An unknown tag leaves the text as it stands."""
+    """The value of a tagged scalar, and what is wrong with it. An unknown tag leaves the text unchanged."""
     if tag == "!":
         return _resolved(raw, resolve) if plain else (raw, None)
     name = tag[len(_PREFIX) :] if tag.startswith(_PREFIX) else ""
@@ -56,7 +56,8 @@ def tagged(tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]) ->
 
 
 def _converted(tag: str, raw: str, name: str) -> tuple[Any, ScalarProblem | None]:
-    """What PyYAML 6.0.3 makes of a text that looks like no such value, `!!float 4e-5` (constructor.py:220-290)."""
+    """The value that PyYAML 6.0.3 constructs from text that does not look like the tag's type, such as `!!float 4e-5`
+    (constructor.py:220-290)."""
     try:
         return _CONVERSIONS[name](raw), None
     except (KeyError, ValueError):

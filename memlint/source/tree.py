@@ -1,4 +1,4 @@
-"""One document as a reader made it, and how much of one is read."""
+"""What a reader makes of one document, and the limits of reading."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TEMPLATE = "an unrendered template; render it first, or quote the value"
 
 
 class Tree(NamedTuple):
-    """`fixed`: keys and aliases keep another dialect from patching scalars in."""
+    """`must_reload`: another dialect must read the text again, as keys or aliases may change with it."""
 
     value: Any
     root: Entry
     problems: tuple[Problem, ...] = ()
     aliases: tuple[Path, ...] = ()
-    fixed: bool = False
+    must_reload: bool = False
 
 
 def failed(problems: tuple[Problem, ...]) -> Tree:

@@ -1,7 +1,7 @@
-"""YAML to located values: PyYAML's event stream under a builder without recursion.
+"""YAML to located values: a builder without recursion over PyYAML's event stream.
 
 `yaml.compose` and `yaml.load` recurse in C and end the process on deep input; the event stream does not. The
-builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`, shares what aliases share, and refuses cycles.
+builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`. Aliases share their anchor's value; cycles are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_DOCUMENTS = 100
 
 _NO_KEY = object()
 _MERGE = object()
-_OPEN = object()
+_UNFINISHED = object()
 
 Parser: Any
 try:
@@ -71,6 +71,8 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
 
 
 class _TreeBuilder:
+    """Builds the values of one document and their offsets from the parser's events, without recursion."""
+
     def __init__(
         self, get: Callable[[], Any], text: str, resolve: Callable[[str], Scalar], dialect: str, lines: Lines
     ) -> None:
@@ -84,14 +86,18 @@ class _TreeBuilder:
         self.anchors: dict[str, Any] = {}
         self.merges: dict[int, list[tuple[Any, Any, int]]] = {}
         self.aliased = 0
-        self.fixed = False
-        # What waits while a collection inside it is read: container, entries, key, key start, key end, start,
-        # flow style, anchor, nodes before.
+        self.must_reload = False
+        # The collections around the current one: container, entries, key, key start, key end, start, flow style,
+        # anchor, and how many nodes came before.
         self.stack: list[tuple[Any, Any, Any, int, int, int, bool, str | None, int]] = []
 
     def document(self) -> Tree:
-        """Reads events up to the end of the document. One loop, as calls per event would double its time."""
-        get, resolve, stack, no_key, most = self.get, self.resolve, self.stack, _NO_KEY, MAX_NODES
+        """The document up to its end event. Raises `RefusedDocument`.
+
+        One loop with the state in local variables: a call per event would double its time. Each event either opens a
+        collection, closes one, or gives a value, which is then put into the innermost collection.
+        """
+        get, resolve, stack, no_key, max_nodes = self.get, self.resolve, self.stack, _NO_KEY, MAX_NODES
         scalar, mapping, sequence = ScalarEvent, MappingStartEvent, SequenceStartEvent
         root: list[Any] = []
         root_entries: list[Entry] = []
@@ -101,17 +107,17 @@ class _TreeBuilder:
         nodes = key_start = key_end = last_end = 0
         while True:
             event = get()
-            kind = event.__class__
+            event_type = event.__class__
             nodes += 1
-            plain = False
-            below: Any = None
-            if kind is scalar:
+            is_plain = False
+            children: Any = None
+            if event_type is scalar:
                 start, end = event.start_mark.index, event.end_mark.index
                 value = event.value
                 if event.tag is not None:
                     value = self.tagged(event, start, end)
                 elif event.implicit[0]:
-                    plain = True
+                    is_plain = True
                     try:
                         value = resolve(value)
                     except ScalarProblem as problem:
@@ -120,81 +126,84 @@ class _TreeBuilder:
                 if event.anchor is not None:
                     start = min(self.anchor(event.anchor, start), end)
                     self.anchors[event.anchor] = (value, None, 1)
-            elif kind is mapping or kind is sequence:
+            elif event_type is mapping or event_type is sequence:
                 start = event.start_mark.index
                 is_key = key is no_key and container.__class__ is dict
-                if is_key or len(stack) >= MAX_DEPTH or nodes > most:
+                if is_key or len(stack) >= MAX_DEPTH or nodes > max_nodes:
                     self.refuse_collection(start, is_key, nodes)
                 if event.anchor is not None:
                     start = self.anchor(event.anchor, start)
                 if event.tag is not None:
                     self.collection_tag(event, start)
-                size = nodes + self.aliased
+                nodes_before = nodes + self.aliased
                 flow, anchor = event.flow_style, event.anchor
-                stack.append((container, entries, key, key_start, key_end, start, flow, anchor, size))
-                container, entries = ({}, {}) if kind is mapping else ([], [])
+                stack.append((container, entries, key, key_start, key_end, start, flow, anchor, nodes_before))
+                container, entries = ({}, {}) if event_type is mapping else ([], [])
                 key, last_end = no_key, start
                 continue
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            elif event_type is MappingEndEvent or event_type is SequenceEndEvent:
                 if self.merges and id(container) in self.merges:
                     self.merge(container, entries)
-                value, below = container, entries
-                container, entries, key, key_start, key_end, start, flow, anchor, size = stack.pop()
+                value, children = container, entries
+                container, entries, key, key_start, key_end, start, flow, anchor, nodes_before = stack.pop()
                 end = event.end_mark.index if flow else max(last_end, start)  # a block's end mark is the next token's
                 if anchor is not None:
-                    self.anchors[anchor] = (value, below, nodes + self.aliased - size + 1)
-            elif kind is AliasEvent:
+                    self.anchors[anchor] = (value, children, nodes + self.aliased - nodes_before + 1)
+            elif event_type is AliasEvent:
                 start, end = event.start_mark.index, event.end_mark.index
-                value, below = self.alias(event.anchor, start, end, container, key)
+                value, children = self.alias(event.anchor, start, end, container, key)
             else:
                 break
+            # Put the value into the innermost collection: as an item, a key, a merge or the value of a key.
             last_end = end
             if container.__class__ is list:
                 container.append(value)
-                entries.append((-1, -1, start, end, plain, below))
+                entries.append((-1, -1, start, end, is_plain, children))
             elif key is no_key:
                 if value.__class__ is dict or value.__class__ is list:
                     self.refuse_collection(start, True, nodes)
                 key, key_start, key_end = value, start, end
             elif key is _MERGE:
-                self.merges.setdefault(id(container), []).append((value, below, start))
+                self.merges.setdefault(id(container), []).append((value, children, start))
                 key = no_key
             else:
                 if key in entries:
                     self.duplicate(key, entries[key], key_start, key_end)
                 container[key] = value
-                entries[key] = (key_start, key_end, start, end, plain, below)
+                entries[key] = (key_start, key_end, start, end, is_plain, children)
                 key = no_key
-            if nodes > most:
+            if nodes > max_nodes:
                 self.refuse_collection(start, False, nodes)
-        return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.fixed)
+        return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.must_reload)
 
     def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
         self.report(Problem(code, message, self.lines.span(start, end), severity=severity))
 
     def report(self, problem: Problem) -> None:
-        self.fixed = True
+        self.must_reload = True
         if len(self.problems) == MAX_PROBLEMS:
             raise RefusedDocument("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
         self.problems.append(problem)
 
     def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int, is_key: bool) -> Any:
-        """A plain scalar without a value: the merge key, or something that the consumer fails on."""
-        self.fixed = True
+        """The value of a plain scalar that has none in this dialect: the merge key, or text with a problem."""
+        self.must_reload = True
         if problem.code == "special-key" and is_key:
             return _MERGE if raw == "<<" else raw
         self.problem(problem.code, str(problem), start, end)
         return raw
 
     def tagged(self, event: Any, start: int, end: int) -> Any:
-        self.fixed = True
+        """The value of a scalar with an explicit tag."""
+        self.must_reload = True
         value, problem = tagged(event.tag, event.value, event.implicit[0], self.resolve)
         if problem:
             self.problem(problem.code, str(problem), start, end)
         return value
 
     def collection_tag(self, event: Any, start: int) -> None:
-        self.fixed = True
+        """Reports a tag that does not fit the collection that carries it."""
+        self.must_reload = True
         expected = "map" if event.__class__ is MappingStartEvent else "seq"
         if event.tag not in ("!", f"tag:yaml.org,2002:{expected}"):
             problem = tagged(event.tag, "", False, self.resolve)[1] or ScalarProblem(
@@ -203,11 +212,11 @@ class _TreeBuilder:
             self.problem(problem.code, str(problem), start, start + 1)
 
     def anchor(self, name: str, start: int) -> int:
-        """Opens an anchor; gives where the value begins behind it."""
+        """Starts the anchor `name`. Returns the offset of the value after it."""
         if name in self.anchors:  # refused by PyYAML's composer as well
             raise RefusedDocument("duplicate-anchor", f"the anchor &{name} is defined twice; rename one of them", start)
-        self.fixed = True
-        self.anchors[name] = _OPEN
+        self.must_reload = True
+        self.anchors[name] = _UNFINISHED
         if not self.text.startswith("&", start):
             return start
         start += len(name) + 1
@@ -216,25 +225,27 @@ class _TreeBuilder:
         return start
 
     def alias(self, name: str, start: int, end: int, container: Any, key: Any) -> tuple[Any, Any]:
+        """The value of an alias and the entries below it. Raises `RefusedDocument`."""
         target = self.anchors.get(name)
         if target is None:
             raise RefusedDocument(
                 "undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end
             )
-        if target is _OPEN:
+        if target is _UNFINISHED:
             raise RefusedDocument("alias-cycle", f"*{name} refers to a value that contains it", start, end)
-        value, below, size = target
-        self.aliased += size
+        value, children, nodes = target
+        self.aliased += nodes
         if self.aliased > MAX_ALIASED:
             raise RefusedDocument("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
-        self.fixed = True
+        self.must_reload = True
         keys = [frame[2] if frame[0].__class__ is dict else len(frame[0]) for frame in self.stack]
         keys.append(key if container.__class__ is dict else len(container))
         if _NO_KEY not in keys and _MERGE not in keys:
             self.aliases.append(tuple(keys[1:]))
-        return value, below
+        return value, children
 
     def duplicate(self, key: Any, first: Entry, start: int, end: int) -> None:
+        """Reports a key that the mapping has already. `first`: the entry of its first place."""
         refused = self.dialect == "omegaconf" and isinstance(key, str)  # OmegaConf looks at string keys only
         outcome = "OmegaConf refuses the file" if refused else "the last one counts"
         span = self.lines.span
@@ -244,28 +255,29 @@ class _TreeBuilder:
         self.report(Problem("duplicate-key", message, span(start, end), span(first[0], first[1]), severity=severity))
 
     def merge(self, container: dict[Any, Any], entries: dict[Any, Entry]) -> None:
-        """Fills in what `<<` brings: later merge keys over earlier ones, in a list the first mapping wins."""
-        own, own_entries = dict(container), dict(entries)
+        """Adds the mappings that `<<` names. Later merge keys win; in a list the first mapping wins."""
+        own_values, own_entries = dict(container), dict(entries)
         container.clear()
         entries.clear()
-        for value, below, start in self.merges.pop(id(container)):
-            parts = [(value, below)]
+        for value, children, start in self.merges.pop(id(container)):
+            mappings = [(value, children)]
             if isinstance(value, list):
-                parts = [(item, entry[5]) for item, entry in zip(value, below)][::-1]
-            for part, part_entries in parts:
-                if not isinstance(part, dict):
+                mappings = [(item, entry[5]) for item, entry in zip(value, children)][::-1]
+            for mapping, mapping_entries in mappings:
+                if not isinstance(mapping, dict):
                     raise RefusedDocument("merge", "<< takes a mapping, or a list of mappings", start)
-                container.update(part)
-                entries.update(part_entries)
-        container.update(own)
+                container.update(mapping)
+                entries.update(mapping_entries)
+        container.update(own_values)
         entries.update(own_entries)
 
     def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
+        """Raises `RefusedDocument` for a collection that is too deep, beyond the limit, or a key."""
         if nodes > MAX_NODES:
             raise RefusedDocument("too-many-nodes", f"more than {MAX_NODES:,} values", start)
         if not is_key:
             raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
-        # In a value the inner brace is the key, in a key the outer one is.
+        # In a value the inner brace would be the key, in a key the outer one.
         template = self.text.find("{{", max(0, start - 1), start + 2)
         if template >= 0:
             raise RefusedDocument("template", TEMPLATE, template, template + 2)

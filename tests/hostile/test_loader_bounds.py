@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from memlint.source import comments, load, redialect
+from memlint.source import comments, in_dialect, load
 from memlint.source.encoding import MAX_BYTES
 from tests.pace import pace
 
@@ -91,4 +91,4 @@ def test_a_stream_that_ends_earlier_in_another_dialect(other: str) -> None:
     text = "a: 2024-13-45\n---\n<<: 1\n---\n? [x]\n: 1\n---\n010: 1\n8: 2\n---\nb: 1\n"
     for dialect in ("yaml11", "yaml12", "omegaconf"):
         for document in load(text.encode(), "a.yaml", dialect=dialect):
-            assert redialect(document, other).path == "a.yaml"
+            assert in_dialect(document, other).path == "a.yaml"

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from memlint.source import Document, comments, load, redialect
+from memlint.source import Document, comments, in_dialect, load
 from memlint.source.excerpt import columns, excerpt
 from memlint.source.scalars import RESOLVERS, ScalarProblem
 
@@ -122,10 +122,10 @@ def test_the_text_of_a_scalar_reads_as_that_scalar(value: object, flow: bool | N
 @example("a: &x {1e5: 1}\nb: {<<: *x}\n", "yaml11", "omegaconf")
 @example("a: 2024-13-01\n", "yaml11", "omegaconf")
 @example("a: 1e5\nb: 010\n", "omegaconf", "yaml11")
-def test_redialect_equals_load(text: str, first: str, second: str) -> None:
+def test_in_dialect_equals_load(text: str, first: str, second: str) -> None:
     data = text.encode()
     for before, expected in zip(documents(data, dialect=first), documents(data, dialect=second)):
-        after = redialect(before, second)
+        after = in_dialect(before, second)
 
         assert repr(after.value) == repr(expected.value)
         assert after.problems == expected.problems

@@ -97,7 +97,7 @@ def _layer(made: Run, **kernels: bool) -> tuple[float, float]:
     [
         ({}, {}, (116.1, 160.8)),  # 2025.9.11 on 16 bits
         (BNB, {}, (117.8, 164.2)),
-        ({}, {"adds_adapter_apart": True, "expands_kv_heads": True}, (124.1, 200.7)),  # 2024.8 with xformers
+        ({}, {"adapter_output_is_separate": True, "expands_kv_heads": True}, (124.1, 200.7)),  # 2024.8 with xformers
     ],
     ids=["in 16 bits", "in 4 bits", "before addmm"],
 )

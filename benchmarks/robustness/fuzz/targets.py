@@ -40,7 +40,7 @@ with atheris.instrument_imports(include=["memlint"]):
     from memlint.run import UNKNOWN, Run
     from memlint.settings import SettingsError, effective, load_settings
     from memlint.source import comments as comments_of
-    from memlint.source import load, redialect
+    from memlint.source import in_dialect, load
 NAMES = ("x.yaml", "x.json", "x")
 DIALECTS = ("yaml11", "yaml12", "omegaconf")
 GPU = find("RTX4090")
@@ -57,7 +57,7 @@ def loader(data: bytes) -> None:
     for document in load(data, name, dialect=dialect):
         for problem in document.problems:
             assert 0 <= problem.span.start <= problem.span.end <= len(document.text)
-        redialect(document, "omegaconf")
+        in_dialect(document, "omegaconf")
 
 
 def comments(data: bytes) -> None:

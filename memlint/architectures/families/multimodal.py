@@ -517,7 +517,7 @@ def _gemma4_tower(c: ModelConfig) -> Tower:
         weights=(table, *linear("patch_embedder.input_proj", hidden, 3 * patch * patch)),
         layer_weights=weights,
         tower_prefix="model.vision_tower",
-        # products whose inputs and outputs are clipped keep both once more, which nobody has read
+        # products whose inputs and outputs are clipped save both once more, which is not modelled
         layer_class="" if c.flag("use_clipped_linears") else "Gemma4VisionEncoderLayer",
         activation=c.text("hidden_activation", "gelu_pytorch_tanh"),
     )

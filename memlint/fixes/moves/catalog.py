@@ -259,7 +259,7 @@ RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
 def refuses_dropout(run: Run) -> bool:
     """Whether adapters would get a dropout by default that PEFT refuses: beside stacked experts, which "all-linear"
     reaches (peft 0.21.2 tuners/lora/layer.py:2366)."""
-    stacked = bool(families.of(run.model.architecture).experts.peft_moves) and stacks_experts(run)
+    stacked = bool(families.of(run.model.architecture).experts.peft_stacked_targets) and stacks_experts(run)
     return stacked and run.planning.lora_dropout > 0
 
 

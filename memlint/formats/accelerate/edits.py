@@ -15,7 +15,7 @@ _ENGINES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP"}
 
 
 def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """Edits of the launch file `value` that stands at `place`; None where it cannot say one of `changes`."""
+    """`changes` as edits of the launch file `value` at `place`; None where one has no key."""
     if not isinstance(value, dict):
         return None
     new_values = changed_keys(
@@ -27,7 +27,7 @@ def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, 
 
 
 def _is_in_force(value: Mapping[str, Any], section: str) -> bool:
-    """Whether the engine reads the section: it is the one in use, and no file of its own takes the section's place."""
+    """Whether accelerate reads the section: its engine is the one in use, and no separate file replaces it."""
     inner = value.get(section)
     replaced = isinstance(inner, dict) and "deepspeed_config_file" in inner
     return str(value.get("distributed_type")).upper() == _ENGINES[section] and not replaced

@@ -19,7 +19,7 @@ from memlint.formats.hardware import apply_hardware
 from memlint.run import Run
 from memlint.source.document import Document
 
-# `parse`, `edits`, ... are the format's; the rest is for formats that such a file stands beside.
+# `parse`, `edits`, ... are the format's; the rest is for formats whose runs such a file launches.
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 __all__ += ["accelerate_issues", "apply_accelerate", "apply_world", "mixed_precision"]
 
@@ -45,5 +45,5 @@ def parse(document: Document, context: Context) -> Parsed:
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """A launch file makes no run of its own, so there is nothing to change through it."""
+    """A launch file has no run of its own, so that nothing is changed through it."""
     return None

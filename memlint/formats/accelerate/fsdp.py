@@ -13,7 +13,7 @@ from memlint.run import Origin
 
 
 class FsdpOptions(SectionKeys):
-    """FSDP options with or without the `fsdp_` prefix, and the defaults (without it) of whoever reads them."""
+    """FSDP options with or without the `fsdp_` prefix, and their reader's defaults (without it)."""
 
     __slots__ = ("defaults",)
 
@@ -48,7 +48,7 @@ _SAYS_ALL = (5, 10)
 
 def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> FsdpOptions:
     """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
-    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **said_by_words(words)}
+    defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **options_in_words(words)}
     if transformers < _SAYS_ALL:
         by_size = as_int(section.value.get("fsdp_min_num_params", section.value.get("min_num_params")))
         wrap = "SIZE_BASED_WRAP" if by_size else "TRANSFORMER_BASED_WRAP"
@@ -60,7 +60,7 @@ def trainer_options(section: Section, words: Sequence[str], transformers: tuple[
     return FsdpOptions(section, defaults, source)
 
 
-def said_by_words(words: Sequence[str]) -> dict[str, Any]:
+def options_in_words(words: Sequence[str]) -> dict[str, Any]:
     """What `fsdp: full_shard offload` says itself (transformers TrainingArguments._process_fsdp_args)."""
     found: dict[str, Any] = {"offload_params": True} if "offload" in words else {}
     for word in words:
@@ -70,7 +70,7 @@ def said_by_words(words: Sequence[str]) -> dict[str, Any]:
 
 
 def apply_fsdp(fields: Fields, options: FsdpOptions, origin: Origin) -> None:
-    """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin` is where FSDP is asked for."""
+    """Fill `parallelism.fsdp`; call it after mixed precision is known. `origin`: where FSDP is turned on."""
     fields.put("parallelism.engine", "fsdp", origin)
     OPTIONS.read(fields, options, options)
     _precision(fields, options.version())

@@ -1,4 +1,4 @@
-"""FSDP options whose meaning hangs on others: the functions that rows of `keys.py` name (accelerate 1.15)."""
+"""FSDP options whose meaning depends on others: the functions that rows of `keys.py` name (accelerate 1.15)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_strategy(fields: Fields, options: SectionKeys) -> None:
 
 
 def _written_value(options: SectionKeys, name: str) -> Any:
-    """The value as written, of whatever kind, else the default."""
+    """The value as written, of any type, else the default."""
     value = options.raw(name)
     return options.default(name) if value is None else value
 
@@ -73,7 +73,7 @@ def read_offload(fields: Fields, options: SectionKeys) -> None:
 
 
 def read_state_dict(fields: Fields, options: SectionKeys) -> None:
-    """accelerate: FULL_STATE_DICT for version 1 and SHARDED_STATE_DICT for 2 when nothing is said."""
+    """accelerate: FULL_STATE_DICT for version 1 and SHARDED_STATE_DICT for 2 by default."""
     state_dict_type = _written_value(options, "fsdp_state_dict_type")
     default = "SHARDED_STATE_DICT" if version_of(options) == 2 else "FULL_STATE_DICT"
     kind = state_dict_type.upper() if isinstance(state_dict_type, str) and state_dict_type else default

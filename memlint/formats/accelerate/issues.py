@@ -1,4 +1,4 @@
-"""What accelerate would refuse in a launch file (accelerate 1.15 commands/launch.py, utils/dataclasses.py)."""
+"""What accelerate refuses in a launch file (accelerate 1.15 commands/launch.py, utils/dataclasses.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE_EXCLUDES = (
 
 
 def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
-    """What accelerate would refuse: unknown keys, impossible values, a DeepSpeed file beside keys it replaces."""
+    """Issues that accelerate refuses: unknown keys, invalid values, a DeepSpeed file together with keys it replaces."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     kept = (issue for issue in found if issue.pointer != _INNER_PRECISION and not _unread(issue, section))
     issues = [_judged(issue, context) for issue in kept]
@@ -37,14 +37,14 @@ _SECTIONS = {"fsdp_config": "FSDP", "deepspeed_config": "DEEPSPEED", "megatron_l
 
 
 def _judged(issue: Issue, context: Context) -> Issue:
-    """A key that is gone is information while nobody says which release is in use: an older one reads it."""
+    """A removed key is information only while the release is not known: an older release reads it."""
     is_stated = NAME in context.versions
     return issue._replace(severity="info") if issue.code == "removed-key" and not is_stated else issue
 
 
 def _unread(issue: Issue, section: Section) -> bool:
-    """Whether it is about a value that a template's reader fills in, or that another `distributed_type`, or FSDP2,
-    leaves unread."""
+    """Whether the issue is about a value that a template fills in, or that another `distributed_type` or FSDP2 does not
+    read."""
     if interpolated(value_at(section.value, issue.pointer)):
         return True
     owner = _SECTIONS.get(str(issue.pointer[0])) if len(issue.pointer) > 1 else None

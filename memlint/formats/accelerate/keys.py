@@ -270,7 +270,7 @@ _DEEPSPEED = (
 
 
 def _degree(key: str, field: str, about: str) -> Key:
-    """A number of GPUs; it never changes alone, for the degrees multiply to the world size."""
+    """A number of GPUs. It never changes alone: the degrees multiply to the world size."""
     return Key(key, "whole", f"parallelism.{field}_parallel_size", least=1, read_only=True, about=about)
 
 
@@ -287,7 +287,7 @@ _MEGATRON = (
 
 
 def _in_launch_file(row: Key) -> Key:
-    """An FSDP option as a launch file has it (commands/launch.py:1266: with the prefix or without)."""
+    """An FSDP option as launch files spell it (commands/launch.py:1266: with the prefix or without)."""
     section = "fsdp_config."
     older = tuple(f"{section}{name}" for name in row.older)
     return row._replace(

@@ -40,7 +40,7 @@ def mixed_precision(section: Section) -> str:
 
 
 def apply_world(fields: Fields, section: Section) -> None:
-    """World size and GPUs per node, unless something stronger said them (command line, directive, settings)."""
+    """World size and GPUs per node, unless the command line, a directive or settings set them."""
     count, machines = as_int(section.value.get("num_processes")), as_int(section.value.get("num_machines")) or 1
     if count is None or count <= 0:  # -1 and "auto" are no count
         return
@@ -52,7 +52,7 @@ def apply_world(fields: Fields, section: Section) -> None:
 def apply_accelerate(
     fields: Fields, section: Section, args: Arguments | None, context: Context, architecture: Any = None
 ) -> Section | None:
-    """Engine, sharding and degrees that the launch file sets. Gives the DeepSpeed section that it names or makes.
+    """Sets engine, sharding and degrees from the launch file. Returns the DeepSpeed section that it names or makes.
 
     Call it after `apply_world` and the mixed precision in force (TrainingArguments win over the launcher).
     """
@@ -110,7 +110,7 @@ def _deepspeed(
 
 
 def _inline(issue: Issue) -> Issue:
-    """An issue of the configuration that the plugin makes, at the key that it is made of."""
+    """An issue of the plugin's configuration, at the key of the launch file that it came from."""
     name = str(issue.pointer[-2]) if issue.pointer[-1:] == ("device",) else ""
     if name not in ("offload_param", "offload_optimizer"):
         return issue
@@ -121,7 +121,8 @@ def _inline(issue: Issue) -> Issue:
 
 
 def plugin_config(inline: SectionKeys) -> dict[str, Any]:
-    """What DeepSpeedPlugin.__post_init__ builds of accelerate's keys (accelerate 1.15 utils/dataclasses.py)."""
+    """The configuration that DeepSpeedPlugin.__post_init__ builds from accelerate's keys
+    (accelerate 1.15 utils/dataclasses.py)."""
     stage, steps = (inline.integer(f"deepspeed_config.{key}") for key in ("zero_stage", "gradient_accumulation_steps"))
     made: dict[str, Any] = {
         "train_batch_size": "auto",

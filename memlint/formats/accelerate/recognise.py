@@ -23,7 +23,7 @@ _OTHERS = frozenset(
 
 
 def recognise(document: Document) -> Recognition:
-    """By keys: what `accelerate config` writes. A training config has keys of its own beside them."""
+    """By keys: those that `accelerate config` writes. A training config has other keys as well."""
     value = document.value
     if not isinstance(value, dict):
         return Recognition("no")

@@ -1,4 +1,4 @@
-"""An Axolotl file as its loader sees it: keys with Axolotl's defaults, and what it hands to TrainingArguments.
+"""An Axolotl file as its loader reads it: keys with Axolotl's defaults, and the TrainingArguments made of them.
 
 Read in axolotl 0.19.0: cli/config.py, utils/schemas/, utils/config/__init__.py (normalize_config), core/builders/.
 """
@@ -20,9 +20,9 @@ from memlint.run import UNKNOWN, Origin
 class AxolotlConfig(NamedTuple):
     """One file. `own` reads Axolotl's keys, `hf` the TrainingArguments that it makes of them.
 
-    `placeholders`: keys whose value something else fills in. `version_evidence`: the key that bounds `versions`.
-    `model_name` is "" where nobody names the model, `architecture` None where it is not known; `model_origin` says
-    where it came from.
+    `placeholders`: keys whose value a template fills in. `version_evidence`: the key that bounds `versions`.
+    `model_name` is "" where no model is named, `architecture` None where it is not known. `model_origin`: where the
+    architecture came from.
     """
 
     section: Section
@@ -52,11 +52,11 @@ class AxolotlConfig(NamedTuple):
         value = self.own.get(key)
         return value.strip() if isinstance(value, str) else ""
 
-    def whole(self, key: str, default: int = 0) -> int:
+    def integer(self, key: str, default: int = 0) -> int:
         value = self.own.integer(key)
         return default if value is None else value
 
-    def below(self, key: str) -> Mapping[str, Any]:
+    def mapping(self, key: str) -> Mapping[str, Any]:
         value = self.own.get(key)
         return value if isinstance(value, dict) else {}
 
@@ -101,7 +101,7 @@ class AxolotlConfig(NamedTuple):
 
 
 def config_of(section: Section, context: Context, keys: Keys) -> AxolotlConfig:
-    """A file by the rows of `keys`; values that something else fills in (`${LORA_R}`) are left out of `own`."""
+    """A file read by the rows of `keys`. Values that a template fills in (`${LORA_R}`) are left out of `own`."""
     given = section.value
     placeholders = frozenset(key for key, value in given.items() if isinstance(key, str) and interpolated(value))
     plain = section._replace(value={key: value for key, value in given.items() if key not in placeholders})
@@ -116,7 +116,7 @@ _EMULATES_BF16: Version = (2, 3)
 
 
 def half_precision(own: Arguments, context: Context, torch: Version) -> tuple[str, str]:
-    """The half-precision dtype that trains ("" for none), and the key that says so.
+    """The half-precision dtype of training ("" for none), and the key that sets it.
 
     `bf16: auto` asks `torch.cuda.is_bf16_supported()` (utils/config/__init__.py:173, resolve_dtype), which from torch
     2.3 on is true of cards that emulate it; without bf16 it is fp16, unless the file says something about that. A file
@@ -166,7 +166,7 @@ def accumulation(own: Arguments) -> Any:
 
 
 def evaluates(own: Arguments) -> bool:
-    """Whether there is anything to evaluate on."""
+    """Whether the config has an evaluation set."""
     return bool(own.get("test_datasets")) or bool(own.number("val_set_size"))
 
 
@@ -175,7 +175,7 @@ _NEVER_UNASKED = (0, 10)
 
 
 def evaluation_strategy(own: Arguments, release: Version) -> str:
-    """With a set to evaluate on: steps, or what `eval_strategy` says, else none."""
+    """The evaluation strategy: `eval_strategy`, by default steps, where there is an evaluation set; else none."""
     if not evaluates(own):
         return "no"
     if own.get("eval_steps") or _evaluates_in_between(own):

@@ -23,7 +23,7 @@ Place = tuple[str, Path]
 
 
 def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` as edits of the file that says each; None where one of them cannot be said."""
+    """`changes` as edits of the files that set them; None where a change cannot be expressed."""
     config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
     if not isinstance(config, dict) or place is None:
         return None
@@ -52,7 +52,7 @@ def _rank(field: str) -> int:
 
 
 def _written(config: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> Written | None:
-    """Axolotl's keys that say `changes`; None where one has no key, or a template fills that key in."""
+    """`changes` as Axolotl's keys; None where a change has no key, or a template fills that key in."""
     written: dict[str, Any] = {}
     for field in sorted(filter(KEYS.can_set, changes), key=_rank):
         keys = KEYS.write(FieldChange(field, changes[field], changes, config, run))
@@ -75,7 +75,7 @@ def _edits(config: Mapping[str, Any], place: Place, written: Written) -> tuple[E
 
 
 def _deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` said by DeepSpeed's configuration."""
+    """`changes` as edits of the DeepSpeed configuration."""
     config, place = parsed.raw["config"], parsed.raw_places["config"]
     if changes.get("parallelism.engine") == "deepspeed":
         return _new_deepspeed(config, place, run, changes)
@@ -110,7 +110,7 @@ _SHIPPED = {
 def _other_shipped_file(
     config: Mapping[str, Any], place: Place, run: Run, changes: Mapping[str, Any]
 ) -> tuple[Edit, ...] | None:
-    """Another file of Axolotl's folder in place of the one that is named; None where none of them says `changes`."""
+    """Another file of Axolotl's folder instead of the named one; None where no file has `changes`."""
     name = config.get("deepspeed")
     wanted = placed(run, changes)
     if not isinstance(name, str) or shipped_deepspeed(name) is None or wanted is None:

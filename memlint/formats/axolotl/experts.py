@@ -1,5 +1,5 @@
 """Axolotl: experts that are packed while they load (`quantize_moe_experts`) or made linear layers
-(`llama4_linearized_experts`), and where what that takes is not known."""
+(`llama4_linearized_experts`), and when their memory is not known."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def packs_experts(config: AxolotlConfig) -> bool:
 
 
 def linearizes(config: AxolotlConfig) -> bool:
-    """Whether Llama 4's experts are frozen, quantised linear layers, one after another (blocks/moe.py, `_every`)."""
+    """Whether Llama 4's experts are frozen, quantised linear layers, one after another
+    (memory/layers/moe.py, `_quantized_experts`)."""
     packed = config.quantizes and config.adapter == "qlora" and "linearized" in config.text("base_model").lower()
     frozen = config.family in families.LINEARIZES_EXPERTS and not config.own.flag("lora_target_linear")
     return packed and frozen and not _divides_weights(config)
 
 
 def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
-    """Why the memory of packed experts is not known here; "" where it is."""
+    """Why the memory of packed experts is not modelled; "" where it is."""
     if not packs_experts(config):
         return ""
     if config.own.flag("trust_remote_code"):
@@ -51,7 +52,7 @@ def _divides_weights(config: AxolotlConfig) -> bool:
 
 def _why_they_stay_unpacked(fields: Fields, config: AxolotlConfig) -> str:
     """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
-    experts, their hook does not run, and what they unpacked is cached until the training ends."""
+    experts, their hook does not run, and the dequantised weights stay cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")
     always = config.release >= _ALWAYS_CALLED and not config.own.flag("load_in_8bit")
     kinds = getattr(config.architecture, "layer_types", ())

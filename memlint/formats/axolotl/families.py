@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 
 
 class Skipped(NamedTuple):
-    """Modules that are left as they are: since a release of Axolotl, in these bits."""
+    """Modules that are not quantised: from which release of Axolotl on, and for which bits."""
 
     modules: tuple[str, ...]
     since: tuple[int, ...] = ()

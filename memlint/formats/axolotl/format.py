@@ -77,7 +77,7 @@ def _finished(fields: Fields, config: AxolotlConfig, used: tuple[UsedSection, ..
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` in this file or the DeepSpeed file behind it; None where one cannot be said."""
+    """`changes` as edits of this file or its DeepSpeed file; None where a change cannot be expressed."""
     from memlint.formats.axolotl.edits import axolotl_edits  # writes keys back: for fixes
 
     return axolotl_edits(parsed, run, changes)

@@ -1,4 +1,4 @@
-"""What there is to say about an Axolotl file: keys, values, keys without their plug-in. rules/axolotl says the rest.
+"""Issues of an Axolotl file: keys, values, keys without their plug-in. rules/axolotl has the other checks.
 
 Axolotl ignores a key that it does not know, so one is reported only where it is a slip of a known key.
 """
@@ -27,8 +27,8 @@ _NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequen
 
 
 def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
-    """An issue of the schema with the severity it deserves: while nobody says which release is in use, an older one may
-    take what the newest refuses or ignores."""
+    """An issue of the schema with its severity. Without a known release, an older one may accept what the newest
+    refuses or ignores."""
     if issue.code == "unknown-key" and not issue.suggestion:
         return None
     if issue.code in ("removed-key", "renamed-key") and value_at(config.section.value, issue.pointer) is None:

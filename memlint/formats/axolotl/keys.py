@@ -1,7 +1,7 @@
 """The keys of an Axolotl file that bear on memory: how each is read, written back, defaulted and described.
 
 Defaults and types are those of axolotl 0.19.0, utils/schemas/. What Axolotl hands to transformers' TrainingArguments
-(core/builders/{base,causal}.py) is in `passes`. A key whose meaning hangs on others has its functions in model.py,
+(core/builders/{base,causal}.py) is in `passes`. A key whose meaning depends on others has its functions in model.py,
 method.py, training.py, loss.py, parallel.py or unmodelled.py, reader and writer side by side.
 """
 
@@ -630,7 +630,7 @@ PARALLEL = (
 
 
 def _uncounted(name: str, reason: str, default: bool | None = None) -> Key:
-    """A key that turns on what no figure covers."""
+    """A key that turns on a feature whose memory is not modelled."""
     about = f"{reason[0].upper()}{reason[1:]}. Its memory has not been counted: memlint gives no figure with it."
     return Key(
         name, "any", "stack.unmodelled", default=default, read=unmodelled(name, reason), read_only=True, about=about

@@ -36,7 +36,7 @@ def read_loss(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_liger_kernels(fields: Fields, config: AxolotlConfig) -> None:
-    """Liger's norms and MLPs, where both are on."""
+    """Liger's norms and MLPs, where both options are on."""
     on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
     on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
     config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
@@ -65,7 +65,7 @@ _LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", 
 
 
 def write_loss(change: FieldChange) -> Written | None:
-    """A fused loss is a plug-in and its key. Axolotl takes one cross entropy alone, so the others go off."""
+    """A fused loss needs its plug-in and its key. Axolotl takes only one cross entropy, so the others go off."""
     config, plugins = change.section, change.section.get("plugins")
     reads_logits = config.get("rl") or config.get("reward_model")
     if change.value not in ("liger", "cut") or reads_logits or not isinstance(plugins, (list, type(None))):
@@ -77,11 +77,11 @@ def write_loss(change: FieldChange) -> Written | None:
 
 
 def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:
-    """The other cross entropies that are on: that of a plug-in that is there is on where nothing is said."""
+    """The other cross entropies that are on. A plug-in's is on by default where the plug-in is listed."""
     on = [key for key in _LOSSES if key != kept and config.get(key)]
     return [*on, "cut_cross_entropy"] if _CUT in plugins and kept != "cut_cross_entropy" else on
 
 
 def write_liger_kernels(change: FieldChange) -> Written | None:
-    """Never alone: a fused loss leaves them off."""
+    """Not changed alone: a fused loss leaves them off."""
     return {} if not change.value and change.changes.get("loss.kind") else None

@@ -1,4 +1,4 @@
-"""Axolotl: what of the model trains: adapters and what they adapt, or patterns of parameters (loaders/adapter.py).
+"""Axolotl: what trains: adapters and their targets, or patterns of parameters (loaders/adapter.py).
 
 How the keys are read and written; utils/schemas/{peft,config,validation}.py, axolotl 0.19.0.
 """
@@ -18,12 +18,12 @@ from memlint.formats.keys import FieldChange, Written
 
 
 def trains_adapters(config: AxolotlConfig) -> bool:
-    """Whether the file trains adapters that are known here."""
+    """Whether the file trains adapters that memlint models."""
     return config.adapter in ADAPTERS
 
 
 def read_method(fields: Fields, config: AxolotlConfig) -> None:
-    """`adapter`; without one the whole model trains, unless `unfrozen_parameters` picks some of it."""
+    """`adapter`. Without one the whole model trains, or the parameters that `unfrozen_parameters` selects."""
     if "adapter" in config.placeholders:
         fields.unknown("method.kind", "`adapter` is a placeholder")
     elif trains_adapters(config):
@@ -37,8 +37,8 @@ def read_method(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_rank(fields: Fields, config: AxolotlConfig) -> None:
-    """`lora_r`: Axolotl has no default for it, so that a file without it says no rank."""
-    config.put(fields, "method.rank", "lora_r", config.whole("lora_r"))
+    """`lora_r`. Axolotl has no default for it."""
+    config.put(fields, "method.rank", "lora_r", config.integer("lora_r"))
     if not config.own.written("lora_r") and "lora_r" not in config.placeholders:
         named = config.own.get("lora_model_dir")
         reason = "the adapter that is loaded says it" if named else "the file gives no `lora_r`"
@@ -55,7 +55,7 @@ def read_layers(fields: Fields, config: AxolotlConfig) -> None:
 
 def read_rank_pattern(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_rank_pattern`: ranks of single modules."""
-    pattern = tuple((name, rank) for name, rank in config.below("lora_rank_pattern").items() if isinstance(rank, int))
+    pattern = tuple((name, rank) for name, rank in config.mapping("lora_rank_pattern").items() if isinstance(rank, int))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
 
@@ -70,8 +70,8 @@ _CASTS_QLORA = (0, 24)  # trl turns adapters over 4 bits into bf16
 
 
 def read_adapter_dtype(fields: Fields, config: AxolotlConfig) -> None:
-    """peft makes adapters fp32. Of reinforcement learning, TRL wraps the model itself (core/builders/rl.py:289) and
-    makes QLoRA's bf16; under FSDP Axolotl makes all one dtype (:331)."""
+    """peft creates adapters in fp32. In reinforcement learning TRL wraps the model itself (core/builders/rl.py:289) and
+    makes QLoRA's adapters bf16. Under FSDP Axolotl gives all parameters one dtype (:331)."""
     half_adapters = as_bool(config.own.get("peft_autocast_adapter_dtype")) is False
     by_trl = config.rl in ("dpo", "ipo", "kto") and config.own.flag("load_in_4bit") and config.adapter == "qlora"
     half_adapters |= by_trl and config.versions["trl"] >= _CASTS_QLORA
@@ -98,8 +98,8 @@ def read_targets(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def _every_linear(config: AxolotlConfig) -> tuple[str, ...]:
-    """The last names of nn.Linear modules (loaders/adapter.py:51, find_all_linear_names), the file's own with them,
-    towers' among them. Experts in one tensor, since transformers 5, are no such module."""
+    """The last names of nn.Linear modules, towers included (loaders/adapter.py:51, find_all_linear_names), and the
+    file's own targets. Experts that are stacked in one tensor, since transformers 5, are no such modules."""
     kinds = getattr(config.architecture, "layer_types", ())
     if config.versions["transformers"] < (5,) or not kinds:
         return ("all-linear",)
@@ -118,8 +118,8 @@ _STACKS = ("model.layers", "model.language_model.layers", "language_model.model.
 
 
 def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
-    """The modules of decoder layers whose whole name the pattern matches; None where nobody can say, or where layers
-    that have the same modules are not matched alike."""
+    """The modules of decoder layers whose full name the pattern matches; None where that is not known, or where layers
+    with the same modules do not match alike."""
     kinds = getattr(architecture, "layer_types", ())
     compiled = bounded_pattern(pattern)
     if compiled is None or not kinds:
@@ -156,7 +156,7 @@ def _matched_names(compiled: re.Pattern[str], names: tuple[str, ...], layer: int
 
 
 def bounded_pattern(pattern: str) -> re.Pattern[str] | None:
-    """The pattern compiled; None for one that is wrong, or may take long on some name."""
+    """The compiled pattern; None for one that is invalid or may backtrack for long."""
     if len(pattern) > 400 or _repeats(pattern) > _QUANTIFIERS or re.search(r"\)[*+{]", pattern):
         return None
     try:
@@ -193,13 +193,13 @@ def _unfrozen(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def _with_todays_names(word: str, config: AxolotlConfig) -> str:
-    """A pattern of names that this run's transformers gives, in those of today."""
+    """A pattern over names of this run's transformers, turned into one over today's names."""
     before = families.MLP_CALLED_BEFORE.get(config.family)
     return word.replace(before, "mlp") if before and config.versions["transformers"] < (5,) else word
 
 
 def _matches_a_parameter(text: str, architecture: Any) -> bool:
-    """Whether a pattern matches a parameter, by the names that decoders of today have."""
+    """Whether a pattern matches a parameter, by today's names."""
     compiled = bounded_pattern(text)
     kinds = getattr(architecture, "layer_types", ())
     if compiled is None or not kinds:
@@ -217,7 +217,7 @@ _GROUPED_MM = (2, 9)  # torch; mixtures are left out before
 
 
 def _fused_projections(config: AxolotlConfig) -> tuple[str, ...]:
-    """Groups of projections that run Axolotl's LoRA kernels: those asked for, else all where nothing forbids it
+    """Groups of projections that run Axolotl's LoRA kernels: those in the config, else all where no option forbids it
     (utils/schemas/config.py:1976, check_auto_enable_lora_kernels)."""
     kernels = {group: as_bool(config.own.get(key)) for group, key in _KERNELS}
     if config.family in families.WITHOUT_LORA_KERNELS:
@@ -269,7 +269,7 @@ def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
 
 
 def _loads_on_one_rank(config: Mapping[str, Any]) -> bool:
-    """validation.py:1266: FSDP2 takes no 4 bits that are loaded so."""
+    """Whether one rank alone reads the checkpoint, which FSDP2 refuses with 4 bits (validation.py:1266)."""
     section = config.get("fsdp_config")
     keys = ("cpu_ram_efficient_loading", "fsdp_cpu_ram_efficient_loading")
     return isinstance(section, dict) and any(section.get(key) for key in keys)
@@ -290,6 +290,6 @@ def _target_keys(targets: Any) -> Written:
 
 
 def write_frozen_modules(change: FieldChange) -> Written | None:
-    """`freeze_mm_modules` freezes tower and projector alike."""
+    """`freeze_mm_modules` freezes both tower and projector."""
     parts = [change.changes.get(f"method.freeze_{part}") for part in ("vision_tower", "multi_modal_projector")]
     return {"freeze_mm_modules": True} if parts == [True, True] else None

@@ -33,7 +33,7 @@ ADAPTERS = ("lora", "qlora")
 
 
 def find_model(config: AxolotlConfig) -> AxolotlConfig:
-    """`config` with its model's name and architecture, and where the architecture came from."""
+    """`config` with its model's name and architecture, and the origin of the architecture."""
     name = config.text("base_model") or config.context.model_name
     if not name or "base_model" in config.placeholders:
         reason = "`base_model` is a placeholder" if "base_model" in config.placeholders else "no `base_model`"
@@ -76,7 +76,7 @@ def read_dtypes(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def loaded(config: AxolotlConfig) -> tuple[str, str]:
-    """The dtype that the model is loaded in ("" for fp32), and the key that says so."""
+    """The dtype that the model is loaded in ("" for fp32), and the key that sets it."""
     dtype, key = half_precision(config.own, config.context, config.versions["torch"])
     for other in ("load_in_8bit", "float16"):
         if not dtype and config.own.flag(other):
@@ -85,18 +85,18 @@ def loaded(config: AxolotlConfig) -> tuple[str, str]:
 
 
 def _upcasts_rest(config: AxolotlConfig) -> bool:
-    """Whether peft's prepare_model_for_kbit_training makes all that is not quantised fp32 (loaders/model.py:1109)."""
+    """Whether peft's prepare_model_for_kbit_training casts all unquantised weights to fp32 (loaders/model.py:1109)."""
     loads_on_host = as_bool(
         fsdp.FsdpOptions(config.section.below("fsdp_config"), {}, "").get("cpu_ram_efficient_loading")
     )
     sharded = uses_fsdp(config) and (config.adapter == "qlora" or loads_on_host)
-    without = packs_experts(config) or bool(config.below("peft").get("loftq_config"))
+    without = packs_experts(config) or bool(config.mapping("peft").get("loftq_config"))
     return config.adapter in ADAPTERS and config.quantizes and not (sharded or without)
 
 
 def _after_preparing_for_kbit(fields: Fields, config: AxolotlConfig, dtype: str) -> None:
-    """What peft made fp32, Axolotl turns back for embeddings, head and norms. `adapter: lora` with `load_in_4bit`
-    quantises nothing (loaders/model.py:799) and is made fp32 all the same."""
+    """Axolotl casts embeddings, head and norms back after peft cast them to fp32. `adapter: lora` with `load_in_4bit`
+    quantises nothing (loaders/model.py:799), but peft casts its weights to fp32 too."""
     reason = "turned back after prepare_model_for_kbit_training (loaders/model.py:489)"
     fields.infer("precision.embeddings_dtype", dtype, reason)
     if _quantization(config)[0].method == "none":
@@ -129,7 +129,7 @@ def _quantization(config: AxolotlConfig) -> tuple[Quantization, Origin]:
         )
         return found, Origin("catalog", detail=f"the checkpoint is stored as {method}")
     if config.adapter == "qlora" and config.own.flag("load_in_4bit"):
-        more = config.below("bnb_config_kwargs")
+        more = config.mapping("bnb_config_kwargs")
         double = as_bool(more.get("bnb_4bit_use_double_quant"))
         kind = more.get("bnb_4bit_quant_type")
         found = Quantization("bnb", 4, kind if isinstance(kind, str) else "nf4", double is not False, "bfloat16")
@@ -147,8 +147,8 @@ def _with_module_rules(found: Quantization, config: AxolotlConfig) -> Quantizati
 
 
 def _skipped(config: AxolotlConfig, bits: float) -> tuple[str, ...]:
-    """Modules that are left as they are (loaders/model.py:782-814, _set_quantization_config)."""
-    skipped = config.below("bnb_config_kwargs").get("llm_int8_skip_modules")
+    """Modules that are not quantised (loaders/model.py:782-814, _set_quantization_config)."""
+    skipped = config.mapping("bnb_config_kwargs").get("llm_int8_skip_modules")
     if bits == 4 and isinstance(skipped, list):
         return tuple(str(name) for name in skipped[:_MOST_SKIPPED])
     own = families.NOT_QUANTIZED.get(config.family)
@@ -164,12 +164,12 @@ def _has_linear_experts(config: AxolotlConfig) -> bool:
 
 
 def dequantizes(config: AxolotlConfig) -> bool:
-    """`model_quantization_config_kwargs: {dequantize: true}` unpacks a stored checkpoint while it loads."""
-    return bool(as_bool(config.below("model_quantization_config_kwargs").get("dequantize")))
+    """`model_quantization_config_kwargs: {dequantize: true}` dequantises a quantised checkpoint on load."""
+    return bool(as_bool(config.mapping("model_quantization_config_kwargs").get("dequantize")))
 
 
 def _requested_attention(config: AxolotlConfig) -> tuple[str, str]:
-    """The implementation that the file asks for and the key that says so; "" where it asks for none."""
+    """The attention implementation in the file and its key; "" where the file sets none."""
     word = config.text("attn_implementation")
     if word:
         return word.split(":")[0].split("@")[0], "attn_implementation"
@@ -206,8 +206,8 @@ def write_attention(change: FieldChange) -> Written | None:
 
 
 def fsdp_version(config: AxolotlConfig) -> int:
-    """FSDP 1 unless something says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config)."""
-    options = config.below("fsdp_config")
+    """FSDP 1 unless a key says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config)."""
+    options = config.mapping("fsdp_config")
     for value in (config.own.get("fsdp_version"), options.get("fsdp_version"), options.get("version")):
         if str(value) in ("1", "2"):
             return int(str(value))

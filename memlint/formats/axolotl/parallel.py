@@ -21,7 +21,7 @@ _DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
 
 
 class UsedSection(NamedTuple):
-    """A section that took part, by the name that rules know them by; `editable` where it is a file or part of one."""
+    """A section that took part, by its name in rules. `editable`: it is a file, or part of one."""
 
     name: str
     section: Section
@@ -29,7 +29,7 @@ class UsedSection(NamedTuple):
 
 
 def degree(key: str, field: str) -> Read:
-    """A reader of a degree of parallelism: 1 is none at all and leaves what the launcher says."""
+    """A reader of a degree of parallelism. 1 means none, and the launcher's value stays."""
 
     def read(fields: Fields, config: AxolotlConfig) -> None:
         size = config.own.integer(key)
@@ -40,7 +40,7 @@ def degree(key: str, field: str) -> Read:
 
 
 def read_world(fields: Fields, config: AxolotlConfig) -> None:
-    """How many GPUs train, where a key says it."""
+    """The number of GPUs, where a key sets it."""
     _world_of_degrees(fields, config)
     if not isinstance(fields.get("parallelism.world_size"), int):
         fields.unknown(
@@ -68,7 +68,7 @@ def _world_of_degrees(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def apply_launch_file(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
-    """The launch file beside the config, and a DeepSpeed file for a config that names none."""
+    """The launch file of the config, and a DeepSpeed file for a config that names none."""
     found = []
     for document in config.context.companions:
         section = root(document, "companion")
@@ -129,7 +129,7 @@ def _unreadable(fields: Fields, config: AxolotlConfig) -> None:
 def _shipped_with_axolotl(
     fields: Fields, config: AxolotlConfig, name: str, missing: MissingFile
 ) -> tuple[UsedSection, ...]:
-    """A file that `axolotl fetch deepspeed_configs` puts there counts as that one."""
+    """The DeepSpeed file that `axolotl fetch deepspeed_configs` would write at this path."""
     absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
     value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
     if value is None:
@@ -192,7 +192,7 @@ def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
     """Version 1 unless the file says 2; keys with and without their `fsdp_` (validation.py, check_fsdp_*)."""
     words = as_words(config.own.get("fsdp"))
     defaults: dict[str, Any] = {**fsdp.TRAINER_DEFAULTS, "version": fsdp_version(config)}
-    defaults |= fsdp.said_by_words(words)
+    defaults |= fsdp.options_in_words(words)
     section = config.section.below("fsdp_config")
     key = "fsdp_config" if section.value else "fsdp"
     known = section._replace(value=_known_options(config, section))
@@ -226,7 +226,7 @@ def _known_options(config: AxolotlConfig, section: Section) -> Mapping[str, Any]
 
 
 def _hybrid_sharding(fields: Fields, config: AxolotlConfig) -> None:
-    """Shards over fewer GPUs than there are: what is left holds copies (utils/distributed.py:334)."""
+    """Shards over fewer GPUs than there are: the other GPUs hold copies (utils/distributed.py:334)."""
     ranks = fields.get("parallelism.data_parallel_size", None)
     shard, copies = (as_int(config.own.get(key)) for key in _DATA_PARALLEL)
     if not isinstance(ranks, int) or fields.get("parallelism.engine", "") != "fsdp":
@@ -254,7 +254,7 @@ _WRITABLE_FSDP = {
 
 
 def write_fsdp_option(change: FieldChange) -> Written | None:
-    """A key of `fsdp_config`, with its `fsdp_` where the file's others have it (utils/schemas/fsdp.py)."""
+    """A key of `fsdp_config`, with the prefix `fsdp_` where the file's other keys have it (utils/schemas/fsdp.py)."""
     section = change.section.get("fsdp_config")
     optimizer = str(change.changes.get("optimizer.name", change.section.get("optimizer")))
     refused = "8bit" in optimizer and change.changes.get("parallelism.fsdp.cpu_offload")  # validation.py:1236

@@ -30,7 +30,7 @@ def apply_stack(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def batch_size(key: str) -> Read:
-    """A reader that says what is no size, by the file's name for it. TrainingArguments read what is one."""
+    """A reader that reports a value that is no size under its key. TrainingArguments read valid ones."""
 
     def read(fields: Fields, config: AxolotlConfig) -> None:
         value = config.own.integer(key)
@@ -43,13 +43,13 @@ def batch_size(key: str) -> Read:
 
 
 def write_accumulation(change: FieldChange) -> Written | None:
-    """Not where the older `batch_size` says it."""
+    """No edit where the older `batch_size` decides."""
     wanted = as_int(change.value) or 0
     return {"gradient_accumulation_steps": wanted} if wanted > 0 and not change.section.get("batch_size") else None
 
 
 def _stage(config: AxolotlConfig) -> tuple[str, str]:
-    """The stage, and the key that says so."""
+    """The stage, and the key that sets it."""
     if config.own.flag("reward_model"):
         return "rm", "reward_model"
     if config.rl:
@@ -82,13 +82,13 @@ def _has_penalty(config: AxolotlConfig) -> bool:
     """GRPO holds to its reference only where `trl.beta`, else `rl_beta` (core/builders/rl.py:129) asks it to."""
     if config.rl not in ("grpo", "gdpo"):
         return True
-    written = config.below("trl").get("beta")
+    written = config.mapping("trl").get("beta")
     beta = as_number(config.own.get("rl_beta") if written is None else written)
     return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
 
 
 def write_reference(change: FieldChange) -> Written | None:
-    """New adapters bring their reference: they are switched off for it (core/builders/rl.py:289)."""
+    """With new adapters the base model is the reference: they are switched off for it (core/builders/rl.py:289)."""
     return {} if change.changes.get("method.kind") == "lora" else None
 
 
@@ -103,7 +103,7 @@ def reads_rows(config: AxolotlConfig) -> bool:
 
 
 def read_padding(fields: Fields, config: AxolotlConfig) -> None:
-    """Packed rows and padded ones are as long as `sequence_len`, others at most."""
+    """Packed and padded rows have exactly `sequence_len` tokens, other rows at most."""
     packed = config.own.flag("sample_packing")
     padded = as_bool(config.own.get("pad_to_sequence_len"))
     if padded is None and fields.get("method.stage") == "rm":  # validation.py:243, hint_reward_model_pad
@@ -113,8 +113,8 @@ def read_padding(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_generation(fields: Fields, config: AxolotlConfig) -> None:
-    """core/trainers/grpo/__init__.py: prompts are not cut."""
-    trl = config.below("trl")
+    """core/trainers/grpo/__init__.py: prompts are not truncated."""
+    trl = config.mapping("trl")
     origin = config.own.origin("trl")
     completion = as_int(trl.get("max_completion_length")) or (512 if config.versions["trl"] >= (1,) else 256)
     fields.put("sequence.max_new_tokens", completion, origin)
@@ -125,7 +125,7 @@ def read_generation(fields: Fields, config: AxolotlConfig) -> None:
         return
     colocated = trl.get("vllm_mode") == "colocate"
     fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin)
-    share = as_number(config.below("vllm").get("gpu_memory_utilization"))
+    share = as_number(config.mapping("vllm").get("gpu_memory_utilization"))
     if colocated and not as_bool(trl.get("vllm_enable_sleep_mode")):
         fields.put("method.generator_share", float(share or 0.9), config.own.origin("vllm"))
 
@@ -145,7 +145,7 @@ def read_checkpointing(fields: Fields, config: AxolotlConfig) -> None:
     word = config.own.word(key)
     on = config.own.flag(key) or word in _OFFLOADING
     config.put(fields, "checkpointing.mode", key, "full" if on else "none")
-    kwargs = config.below("gradient_checkpointing_kwargs")
+    kwargs = config.mapping("gradient_checkpointing_kwargs")
     option = as_bool(kwargs.get("use_reentrant"))
     where = config.own.origin("gradient_checkpointing_kwargs" if option is not None else key)
     plain = not config.rl and not config.own.get("unfrozen_parameters") and config.release >= _REENTRANT
@@ -166,7 +166,7 @@ def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
     wide = getattr(config.architecture, "hidden_size", 0)
     if not (isinstance(length, int) and isinstance(micro, int) and wide):
         return
-    tiles = config.whole("tiled_mlp_num_shards") or -(-length * micro // min(wide, _TILE))
+    tiles = config.integer("tiled_mlp_num_shards") or -(-length * micro // min(wide, _TILE))
     config.put(fields, "checkpointing.mlp_tiles", "tiled_mlp", tiles)
 
 
@@ -180,7 +180,7 @@ def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
     if fields.get("checkpointing.mode") != "full" or not (asked or word in _OFFLOADING):
         return
     config.put(fields, "checkpointing.offload", key, True)
-    reentrant = as_bool(config.below("gradient_checkpointing_kwargs").get("use_reentrant"))
+    reentrant = as_bool(config.mapping("gradient_checkpointing_kwargs").get("use_reentrant"))
     wrapped = not config.adapter and asked != "hidden_states" and config.release >= _OFFLOADS_BY_HOOKS
     if wrapped or (
         asked == "hidden_states" and reentrant is None
@@ -189,7 +189,7 @@ def read_offloading(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def write_checkpointing(change: FieldChange) -> Written | None:
-    """Not where other keys need it as it is, nor for MPT (validation.py:1569)."""
+    """No edit where other keys need it, nor for MPT (validation.py:1569)."""
     bound = any(change.section.get(key) for key in ("activation_offloading", "selective_checkpointing"))
     refused = families.NAMED_WITHOUT_CHECKPOINTING in str(change.section.get("base_model")).lower()
     if change.value not in ("full", "none") or bound or refused:
@@ -233,7 +233,7 @@ def write_evaluation(change: FieldChange) -> Written | None:
 
 
 def read_evaluation_batch(fields: Fields, config: AxolotlConfig) -> None:
-    """A batch as in training unless the file says one."""
+    """The batch size of evaluation: as in training unless the file sets one."""
     key = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
     config.put(fields, "evaluation.batch_size", key, fields.get("evaluation.batch_size"))
 

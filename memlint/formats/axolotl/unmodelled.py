@@ -1,4 +1,4 @@
-"""Axolotl: features whose memory nobody here has counted; a file that turns one on gets its name, not a figure."""
+"""Axolotl: features whose memory is not modelled. A file that turns one on gets the feature's name, not a figure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unmodelled(key: str, reason: str) -> Read:
 
 
 def _name_feature(fields: Fields, config: AxolotlConfig, key: str, reason: str) -> None:
-    """The first feature that is met is the one that the report names."""
+    """The report names the first such feature."""
     if "stack.unmodelled" not in fields.values:
         fields.put("stack.unmodelled", reason, config.own.origin(key))
 
@@ -68,7 +68,7 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def apply_unmodelled_model(fields: Fields, config: AxolotlConfig) -> None:
-    """What the model itself brings, whatever the keys say."""
+    """Features of the model itself, whatever the keys say."""
     if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
         reason = "Axolotl's own code for this family has experts that are quantised one by one"
         _name_feature(fields, config, "base_model", reason)

@@ -1,4 +1,4 @@
-"""Batch sizes of a DeepSpeed file: what they give alone, and where they contradict the training arguments."""
+"""Batch sizes of a DeepSpeed file: their values, and where they contradict the training arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MATCHED: Mapping[str, str] = {
 
 
 def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
-    """Sizes that do not multiply, alone; behind training arguments those count, and differences are refused."""
+    """Sizes that do not multiply in a lone file. With training arguments, differences from them are refused."""
     if view.arguments is None:
         _inconsistent(fields, view)
         return
@@ -55,7 +55,7 @@ def read_micro(fields: Fields, view: DeepSpeedConfig) -> None:
 
 
 def read_steps(fields: Fields, view: DeepSpeedConfig) -> None:
-    """1 when nothing is said, or what the other two sizes and the world leave."""
+    """1 by default, else the quotient of the other two sizes and the world size."""
     if view.arguments is not None:
         return
     micro, steps, total = view.integer(MICRO), view.integer(STEPS), view.integer(TOTAL)
@@ -96,7 +96,7 @@ def _inconsistent(fields: Fields, view: DeepSpeedConfig) -> None:
 
 
 def _too_many(view: DeepSpeedConfig, total: int, whole: int, copies: int, words: str, both: bool) -> Issue:
-    """`copies` of the model do not give `total`; fewer may, where a script divides each over several GPUs."""
+    """`copies` of the model do not give `total`. Fewer may, where a script divides each copy over several GPUs."""
     message = (
         f"`{TOTAL}: {total}` is {'not' if both else 'no multiple of'} {words} * {copies} GPUs: DeepSpeed refuses it"
     )
@@ -157,7 +157,7 @@ def _compare_steps(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> No
 
 
 def _warmup_steps(args: Arguments) -> int | None:
-    """Steps of warm-up; 0 where nothing asks for one, None where a ratio leaves them open."""
+    """Steps of warm-up; 0 without warm-up, None where a ratio leaves the number open."""
     steps = as_number(args.get("warmup_steps"))
     if steps is not None and steps >= 1:
         return int(steps)

@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 class DeepSpeedConfig(SectionKeys):
-    """A DeepSpeed mapping as its table of keys reads it. `auto` is of no kind: DeepSpeed's default is in force then
+    """A DeepSpeed mapping as its table of keys reads it. `auto` is no value: DeepSpeed's default applies then
     (config_utils.py drops "auto"), unless something fills it.
 
     `arguments`: the training arguments behind it, None where it stands alone. `architecture`: the model's, None where

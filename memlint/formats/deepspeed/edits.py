@@ -40,14 +40,14 @@ _AUTO_ZERO: Mapping[int, Mapping[str, Any]] = {
 
 
 def repeats(section: Any, field: str) -> bool:
-    """Whether a DeepSpeed configuration says `field` as a number, which transformers wants equal to the argument's."""
+    """Whether a DeepSpeed configuration has `field` as a number, which must equal the training argument."""
     name = next((row.name for row in KEYS if row.field == field and row.name in MATCHED), "")
     found = section.get(name) if isinstance(section, dict) else None
     return isinstance(found, (int, float)) and not isinstance(found, bool)
 
 
 def deepspeed_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """Edits of the DeepSpeed mapping `value` that stands at `place` (file, pointer); None where it cannot say one."""
+    """`changes` as edits of the DeepSpeed mapping `value` at `place` (file, pointer); None where one has no key."""
     if not isinstance(value, dict):
         return None
     new_values = changed_keys(
@@ -60,13 +60,13 @@ PLACED = ("parallelism.zero.stage", "offload.optimizer", "offload.parameters")
 
 
 def placed(run: Run, changes: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Stage and where optimizer states and parameters are, after the changes: what the files that frameworks ship
-    differ in. None where the changes say more than that."""
+    """The stage, and the devices of optimizer states and parameters, after the changes: frameworks' own files differ in
+    these. None where other fields change too."""
     return tuple(changes.get(field, get(run, field)) for field in PLACED) if set(changes) <= set(PLACED) else None
 
 
 def new_section(changes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A whole DeepSpeed configuration that says `changes`; None where it cannot say one, or no stage is among them."""
+    """A new DeepSpeed configuration with `changes`; None where one has no key, or no stage is among them."""
     stage = changes.get("parallelism.zero.stage")
     if stage is None:
         return None

@@ -43,7 +43,7 @@ def parse(document: Document, context: Context) -> Parsed:
 
 
 def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
-    """What the schema has against a DeepSpeed mapping. Keys that start with `_` or `comment` are remarks."""
+    """The schema's issues of a DeepSpeed mapping. Keys that start with `_` or `comment` are remarks."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     return tuple(
         issue._replace(pointer=section.pointer + issue.pointer) for issue in found if not _harmless(issue, section)
@@ -62,7 +62,7 @@ def _harmless(issue: Issue, section: Section) -> bool:
 
 
 def _quoted(pointer: Path, value: Any) -> bool:
-    """A whole number as text where pydantic reads it (runtime/zero/config.py) and the number itself is in order."""
+    """Whether a value is a whole number as text, which pydantic reads (runtime/zero/config.py), and is valid."""
     if pointer[:1] != ("zero_optimization",) or not isinstance(value, str) or not value.strip().isdecimal():
         return False
     number: Any = int(value) if len(value) < 16 else None
@@ -101,6 +101,6 @@ def _activation_checkpointing(fields: Fields, view: DeepSpeedConfig) -> None:
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """`changes` in a lone DeepSpeed file."""
+    """`changes` as edits of a lone DeepSpeed file."""
     place = parsed.raw_places.get("deepspeed")
     return written.deepspeed_edits(parsed.raw.get("deepspeed"), place, changes) if place else None

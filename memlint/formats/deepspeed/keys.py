@@ -1,4 +1,4 @@
-"""DeepSpeed's keys: one row says how a key is spelled, read, written back, defaulted and described.
+"""DeepSpeed's keys: one row per key with its spelling, reading, writing, default and description.
 
 deepspeed 0.19.8: runtime/config.py, runtime/constants.py, runtime/zero/config.py, runtime/zero/offload_config.py,
 runtime/precision_config.py. What `auto` becomes is transformers' (5.23 integrations/deepspeed.py) and accelerate's

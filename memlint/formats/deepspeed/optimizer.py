@@ -1,4 +1,4 @@
-"""Which optimizer runs under DeepSpeed: its own, or the training arguments' (deepspeed 0.19.8 engine.py:2430)."""
+"""The optimizer that runs under DeepSpeed: its own, or the training arguments' (deepspeed 0.19.8 engine.py:2430)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DeepSpeed makes of dtypes: half weights, fp32 master copies, gradients (deepspeed 0.19.8 runtime/engine.py)."""
+"""Dtypes under DeepSpeed: half weights, fp32 master copies, gradients (deepspeed 0.19.8 runtime/engine.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HALVES = (("bf16", "bfloat16"), ("fp16", "float16"))
 
 
 def enabled_half(fields: Fields, view: DeepSpeedConfig) -> tuple[str, Origin]:
-    """The half dtype in force and where that is said; "" for fp32.
+    """The half-precision dtype that applies, and its origin; "" for fp32.
 
     Under Hugging Face `auto` follows the training arguments, and a section that is missing is added when they ask for
     half precision (accelerate 1.15 DeepSpeedPlugin.set_mixed_precision).
@@ -102,7 +102,7 @@ def _master(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
 
 
 def _gradients(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
-    """Without ZeRO gradients accumulate in the model's dtype alone."""
+    """Without ZeRO gradients always accumulate in the model's dtype."""
     key = "data_types.grad_accum_dtype"
     dtype = dtype_of(view.raw(key))
     if dtype and half and dtype != half and fields.get("parallelism.zero.stage") == 0:

@@ -30,7 +30,7 @@ _MAPPINGS = ("optimizer", "scheduler", "fp16", "bf16", "activation_checkpointing
 
 
 def recognise(document: Document) -> Recognition:
-    """By keys: one that only DeepSpeed has, and few that it has not (GPT-NeoX embeds DeepSpeed's keys in its own)."""
+    """By keys: one that only DeepSpeed has, and few that it does not have (GPT-NeoX embeds DeepSpeed's keys)."""
     value = document.value
     if not isinstance(value, dict) or not value:
         return Recognition("no")

@@ -18,7 +18,7 @@ DEVICES = ("none", "cpu", "nvme")
 
 
 class Filled(NamedTuple):
-    """What `auto` becomes: a formula of the model's hidden size, in words and as a function."""
+    """The value of `auto`: a formula of the model's hidden size, in words and as a function."""
 
     formula: str
     elements: Callable[[int], int]
@@ -98,7 +98,7 @@ def read_overlap(fields: Fields, view: DeepSpeedConfig) -> None:
 
 
 def _device(view: DeepSpeedConfig, part: str, *deprecated: str) -> tuple[str, str]:
-    """Where a part of the model lives and which key says so; `cpu_offload: true` is the deprecated way."""
+    """The device of a part of the model state, and the key that sets it. `cpu_offload: true` is the deprecated key."""
     key = f"{ZERO}.{part}.device"
     device = view.raw(key)
     if isinstance(device, str) and device in DEVICES:
@@ -154,7 +154,7 @@ def write_parameters_device(change: FieldChange) -> Written | None:
 
 
 def _device_written(change: FieldChange, part: str) -> Written | None:
-    """What stays on the GPU needs a key only where the file offloads something, today's way or the one before 0.5."""
+    """A device "none" needs a key only where the file offloads something, with today's keys or those before 0.5."""
     if change.value not in DEVICES:
         return None
     zero = change.section.get(ZERO)

@@ -62,7 +62,7 @@ class LlamaFactoryConfig(NamedTuple):
         value = self.own.get(key)
         return value if isinstance(value, str) else ""
 
-    def whole(self, key: str, default: int = 0) -> int:
+    def integer(self, key: str, default: int = 0) -> int:
         value = self.own.integer(key)
         return default if value is None else value
 

@@ -41,10 +41,10 @@ def write_kind(change: FieldChange) -> Written | None:
 def read_alpha(fields: Fields, config: LlamaFactoryConfig) -> None:
     """hparams/finetuning_args.py:587: `lora_alpha or lora_rank * 2`."""
     if config.own.integer("lora_alpha") or "lora_alpha" in config.unresolved:
-        config.put(fields, "method.alpha", "lora_alpha", config.whole("lora_alpha"))
+        config.put(fields, "method.alpha", "lora_alpha", config.integer("lora_alpha"))
     else:
         origin = default_origin(config.versions, "lora_alpha = 2 * lora_rank")
-        fields.put("method.alpha", 2 * config.whole("lora_rank", 8), origin)
+        fields.put("method.alpha", 2 * config.integer("lora_rank", 8), origin)
 
 
 def read_dropout(fields: Fields, config: LlamaFactoryConfig) -> None:
@@ -73,7 +73,7 @@ def freezes(config: LlamaFactoryConfig) -> bool:
 def read_llama_pro(fields: Fields, config: LlamaFactoryConfig) -> None:
     """LLaMA Pro with LoRA adapts its expanded blocks alone (model_utils/misc.py:67, find_expanded_modules)."""
     config.put(fields, "method.use_llama_pro", "use_llama_pro", config.own.flag("use_llama_pro"))
-    trained = config.whole("freeze_trainable_layers", 2)
+    trained = config.integer("freeze_trainable_layers", 2)
     layers = len(config.architecture.layer_type_ids) if config.architecture is not None else 0
     if config.tuning == "lora" and trained > 0 and layers and layers % trained == 0:
         stride = layers // trained

@@ -39,14 +39,14 @@ def read_pixels(key: str, field: str) -> Read:
     def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         sees = config.architecture is not None and bool(config.architecture.towers)
         if sees or (config.architecture is None and config.own.written(key)):
-            config.put(fields, field, key, config.whole(key))
+            config.put(fields, field, key, config.integer(key))
 
     return read
 
 
 def read_max_new_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Tokens generated per answer: by PPO's policy, by chat and API, in evaluation (train/sft/workflow.py:75)."""
-    longest = config.whole("max_new_tokens", 1024)
+    longest = config.integer("max_new_tokens", 1024)
     if config.stage == "ppo" or not config.training:
         config.put(fields, "sequence.max_new_tokens", "max_new_tokens", longest)
     if config.hf.flag("predict_with_generate"):
@@ -56,7 +56,7 @@ def read_max_new_tokens(fields: Fields, config: LlamaFactoryConfig) -> None:
 def read_beams(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Evaluation runs generation in stage sft alone; metrics see token ids, no logits (train/sft/workflow.py:75)."""
     if config.hf.flag("predict_with_generate"):
-        beams = config.whole("eval_num_beams") or config.hf.integer("generation_num_beams") or 1
+        beams = config.integer("eval_num_beams") or config.hf.integer("generation_num_beams") or 1
         config.put(fields, "evaluation.num_beams", "eval_num_beams", beams)
 
 

@@ -1,1 +1,1 @@
-"""JSON Schema validation of config files, and what its errors say to people."""
+"""JSON Schema validation of config files, with messages for people."""

@@ -1,4 +1,4 @@
-"""The words for schema violations."""
+"""The messages of schema violations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOUNS = {
     "array": "a list",
     "object": "a mapping",
 }
-_TRUTHS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 _CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
 _KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
 _BOUNDS = {
@@ -41,43 +41,43 @@ _SIZES = {
 
 
 def describe(schema: Schema, root: Schema) -> str:
-    """What a schema wants, in words: "an integer or null", "one of pt, sft, rm"."""
-    wants = list(dict.fromkeys(_wants(schema, root, 0)))
-    if len(wants) > 1 and "null" in wants:  # what a person would not write comes last
-        wants.remove("null")
-        wants.append("null")
-    return " or ".join(wants) or "something else"
+    """The values that a schema allows, in words: "an integer or null", "one of pt, sft, rm"."""
+    expected = list(dict.fromkeys(_expectations(schema, root, 0)))
+    if len(expected) > 1 and "null" in expected:  # people rarely write null, so it comes last
+        expected.remove("null")
+        expected.append("null")
+    return " or ".join(expected) or "something else"
 
 
-def _wants(schema: Any, root: Schema, depth: int) -> list[str]:
+def _expectations(schema: Any, root: Schema, depth: int) -> list[str]:
     schema = follow(schema, root)
     if not isinstance(schema, dict) or depth > 4:
         return []
     if "x-memlint-says" in schema:
         return [schema["x-memlint-says"]]
     if "enum" in schema:
-        words = _distinct(_word(option) for option in schema["enum"])
+        words = _distinct(_literal(option) for option in schema["enum"])
         return [f"one of {', '.join(words)}" if len(words) > 1 else words[0]]
     if "const" in schema:
-        return [_word(schema["const"])]
+        return [_literal(schema["const"])]
     if "anyOf" in schema:
-        return [want for branch in schema["anyOf"] for want in _wants(branch, root, depth + 1)]
+        return [expectation for branch in schema["anyOf"] for expectation in _expectations(branch, root, depth + 1)]
     kinds = schema.get("type", ())
     return [_NOUNS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _NOUNS]
 
 
 def _distinct(words: Iterable[str]) -> list[str]:
-    """Each word once, as it is written first, whatever its case."""
+    """Each word once, ignoring case, in its first spelling."""
     found: dict[str, str] = {}
     for word in words:
         found.setdefault(word.lower(), word)
     return list(found.values())
 
 
-def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mapping[str, str]) -> Issue:
-    """One error of jsonschema-rs as an issue; `wanted` describes the schema at `pointer`.
+def message_of(error: Any, expected: str, path: str, pointer: Path, aliases: Mapping[str, str]) -> Issue:
+    """One error of jsonschema-rs as an issue; `expected` describes the schema at `pointer`.
 
-    `aliases` are what other frameworks call the values that are wanted.
+    `aliases`: names of the expected values in other frameworks.
     """
     kind = error.kind.name
     name = key_of(pointer)
@@ -86,43 +86,43 @@ def message_of(error: Any, wanted: str, path: str, pointer: Path, aliases: Mappi
         return Issue("missing-key", f"`{missing}` is missing", path, pointer)
     code = _CODES.get(kind, "bad-value")
     scalar = isinstance(error.instance, (str, bool))
-    other = aliases.get(str(error.instance).lower(), "") if scalar else ""
+    alias = aliases.get(str(error.instance).lower(), "") if scalar else ""
     got = f"got {value_words(error.instance)}"
     if kind in _BOUNDS:
         return Issue(code, f"{name} must be {_BOUNDS[kind]} {error.kind.limit:g}, {got}", path, pointer)
     if kind in _SIZES:
-        wanted, noun = _SIZES[kind]
-        many = error.kind.limit
-        return Issue(code, f"{name} has to have {wanted} {many} {noun}{'s' * (many != 1)}, {got}", path, pointer)
-    if code == "wrong-type" and wanted.startswith("one of ") and _is_number(error.instance):
-        code = "bad-value"  # `stage: 7` is a number as wanted
-    guess = other or _choice(error, kind)
-    hint = f" (did you mean `{guess}`?)" if guess else ""
-    edit = _unquoted(error.instance, wanted, path, pointer) if code == "wrong-type" and not guess else None
-    return Issue(code, f"{name} wants {wanted}, {got}{hint}", path, pointer, edit=edit, suggestion=guess)
+        expected, noun = _SIZES[kind]
+        number = error.kind.limit
+        return Issue(code, f"{name} has to have {expected} {number} {noun}{'s' * (number != 1)}, {got}", path, pointer)
+    if code == "wrong-type" and expected.startswith("one of ") and _is_number(error.instance):
+        code = "bad-value"  # `stage: 7` has the right type
+    meant = alias or _nearest_option(error, kind)
+    hint = f" (did you mean `{meant}`?)" if meant else ""
+    edit = _unquoting_edit(error.instance, expected, path, pointer) if code == "wrong-type" and not meant else None
+    return Issue(code, f"{name} wants {expected}, {got}{hint}", path, pointer, edit=edit, suggestion=meant)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _unquoted(value: Any, wanted: str, path: str, pointer: Path) -> Edit | None:
-    """Text that spells the number or truth value that is wanted, as what it spells: `"2"` is 2."""
+def _unquoting_edit(value: Any, expected: str, path: str, pointer: Path) -> Edit | None:
+    """The edit that removes quotes, where the text spells an expected number or boolean: `"2"` becomes 2."""
     if not isinstance(value, str):
         return None
     text = value.strip().lower()
-    if text == "none" and wanted.endswith(" or null"):
+    if text == "none" and expected.endswith(" or null"):
         return Edit(path, pointer, "set", None)
-    if text in _TRUTHS and _NOUNS["boolean"] in wanted:
-        return Edit(path, pointer, "set", _TRUTHS[text])
+    if text in _BOOLEANS and _NOUNS["boolean"] in expected:
+        return Edit(path, pointer, "set", _BOOLEANS[text])
     if text.isdecimal() and text.isascii() and len(text) < 16:
-        numeric = _NOUNS["integer"] in wanted or _NOUNS["number"] in wanted
+        numeric = _NOUNS["integer"] in expected or _NOUNS["number"] in expected
         return Edit(path, pointer, "set", int(text)) if numeric else None
     number = as_number(value)
-    return Edit(path, pointer, "set", number) if number is not None and _NOUNS["number"] in wanted else None
+    return Edit(path, pointer, "set", number) if number is not None and _NOUNS["number"] in expected else None
 
 
-def _choice(error: Any, kind: str) -> str:
+def _nearest_option(error: Any, kind: str) -> str:
     if kind != "enum" or not isinstance(error.instance, str):
         return ""
     return nearest(error.instance, [option for option in error.kind.options if isinstance(option, str)])
@@ -131,25 +131,25 @@ def _choice(error: Any, kind: str) -> str:
 def unknown_key(
     key: str, known: Mapping[str, Schema], aliases: Mapping[str, Any], path: str, pointer: Path, severity: str
 ) -> Issue:
-    """A key that the schema does not list, with the one that was probably meant."""
+    """The issue of a key that the schema does not list, with the key that was probably meant."""
     alias = aliases.get(key)
     if alias and alias["key"] in known:
         name = alias["key"]
-        wanted = f"{name}: {_word(alias['value'])}" if "value" in alias else name
+        meant = f"{name}: {_literal(alias['value'])}" if "value" in alias else name
     else:
         name = nearest(key, [word for word in known if "x-memlint-removed-in" not in known[word]])
-        wanted = name
-    hint = f": did you mean `{wanted}`?" if wanted else ""
+        meant = name
+    hint = f": did you mean `{meant}`?" if meant else ""
     shown = key if len(key) <= 80 else key[:77] + "..."
-    # `load_in_4bit: true` is no `quantization_bit: true`: another name alone would not do.
-    renamed = "" if alias and "value" in alias else name
+    # `load_in_4bit: true` does not become `quantization_bit: true`: no rename where the value changes too.
+    rename_to = "" if alias and "value" in alias else name
     return Issue(
-        "unknown-key", f"unknown key `{shown}`{hint}", path, pointer, severity, on_key=True, suggestion=renamed
+        "unknown-key", f"unknown key `{shown}`{hint}", path, pointer, severity, on_key=True, suggestion=rename_to
     )
 
 
 def key_of(pointer: Path) -> str:
-    """The name of a place for a message: `zero_optimization.stage`, `deepspeed[0]`."""
+    """A place as messages name it: `zero_optimization.stage`, `deepspeed[0]`."""
     text = ""
     for step in pointer:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -159,14 +159,14 @@ def key_of(pointer: Path) -> str:
 def value_words(value: Any) -> str:
     """A value as a message names it: "the string '8x'", "the list [1, 2]", "null"."""
     if value is None or isinstance(value, bool):
-        return _word(value)
+        return _literal(value)
     text = repr(value)
     text = text if len(text) <= 60 else text[:57] + "..."
     noun = next((noun for kind, noun in _KINDS if isinstance(value, kind)), "")
     return f"{noun}{text}"
 
 
-def _word(value: Any) -> str:
+def _literal(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

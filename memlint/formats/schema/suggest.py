@@ -1,4 +1,4 @@
-"""Did you mean: the known word nearest to one that somebody wrote."""
+"""Suggestions for misspelled words: the known word that is nearest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LONGEST = 64  # longer words are no typos, and the distance is quadratic
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` is most likely a slip of, or "" where none is near."""
+    """The known word that `word` most likely misspells, or "" where none is near."""
     if len(word) > LONGEST or not word:
         return ""
     plain = normal(word)
@@ -25,12 +25,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def normal(word: str) -> str:
-    """`word` with the spellings of one name made equal: lower case, underscores."""
+    """`word` in lower case with underscores, so that spellings of one name are equal."""
     return word.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")
 
 
 def limit(word: str) -> int:
-    """How many slips still leave a word of this length recognisable."""
+    """How many edits a word of this length may be away from the one that was meant."""
     return 1 if len(word) < 6 else 2 if len(word) < 12 else 3
 
 

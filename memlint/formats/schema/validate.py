@@ -1,8 +1,7 @@
-"""Checks a value against a schema file; violations.py says what is wrong with one that is refused.
+"""Checks a value against a schema file; violations.py has the issues of a refused value.
 
-A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one question (some 5 us);
-only of another one errors are listed. Beside standard JSON Schema
-2020-12, schemas carry annotations:
+A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one call (about 5 us);
+errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
@@ -38,7 +37,7 @@ _NESTING = frozenset(("properties", "items", "anyOf", "$ref"))
 def schema_issues(
     value: Any, path: str, schema_name: str, versions: Mapping[str, tuple[int, ...]] | None = None
 ) -> tuple[Issue, ...]:
-    """What `schema_name` has against `value`, the content of the file at `path`; never raises on any value.
+    """The issues of `value`, the content of the file at `path`, under the schema `schema_name`. Never raises.
 
     `versions` are the framework versions in use where they are known: a key that a later version removes is
     then no issue.
@@ -57,7 +56,7 @@ def schema_issues(
 
 
 def is_valid(schema_name: str, value: Any) -> bool:
-    """Whether the schema accepts a value; False also for one that JSON cannot hold (a key that is no text, NaN)."""
+    """Whether the schema accepts a value. False too for what JSON cannot hold (a key that is no string, NaN)."""
     try:
         return bool(_validator(schema_name).is_valid(value))
     except (ValueError, TypeError, OverflowError, RecursionError):

@@ -1,4 +1,4 @@
-"""What is wrong with a value that its schema does not take, and with keys that have had their day, as issues."""
+"""Issues of a value that its schema refuses, and of outdated keys and values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from memlint.formats.schema.refs import (
 from memlint.source.document import Path
 
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
-_CHECKED = "x-memlint-checked-since"
+_CHECKED_SINCE = "x-memlint-checked-since"
 
 
 def outdated_issue(
     schema: Schema, value: Any, pointer: Path, path: str, versions: Mapping[str, tuple[int, ...]]
 ) -> Issue:
-    """What is to be said of an outdated key, or its value. `schema` is that of the key at `pointer`."""
+    """The issue of an outdated key or value. `schema`: of the key at `pointer`."""
     report = _removed_value if is_removed_value(schema, value, versions) else _outdated_key
     return report(schema, value, pointer, path)
 
@@ -38,7 +38,7 @@ def _outdated_key(schema: Schema, value: Any, pointer: Path, path: str) -> Issue
     then = f": use `{renamed}`" if renamed else ""
     note = f" ({schema['x-memlint-note']})" if schema.get("x-memlint-note") else ""
     code = "renamed-key" if renamed else "removed-key"
-    message = f"`{_named(pointer)}`{gone}{then}{note}"
+    message = f"`{_qualified_name(pointer)}`{gone}{then}{note}"
     same = "" if schema.get("x-memlint-other-value") else renamed
     return Issue(code, message, path, pointer, "warning", on_key=True, suggestion=same)
 
@@ -48,12 +48,12 @@ def _removed_value(schema: Schema, value: Any, pointer: Path, path: str) -> Issu
     then = f": use `{renamed}`" if renamed else ""
     note = f" ({schema['x-memlint-note']})" if "x-memlint-note" in schema else ""
     removed = schema["x-memlint-removed-values"][value]
-    message = f"`{_named(pointer)}: {value}` is gone since {removed}{then}{note}"
+    message = f"`{_qualified_name(pointer)}: {value}` is gone since {removed}{then}{note}"
     return Issue("removed-value", message, path, pointer, "warning", suggestion=renamed)
 
 
-def _named(pointer: Path) -> str:
-    """A key with the sections around it: `compile.enabled`; alone it may be anything."""
+def _qualified_name(pointer: Path) -> str:
+    """A key with the sections around it: `compile.enabled`."""
     return messages.key_of(pointer).strip("`") if len(pointer) > 1 else str(pointer[-1])
 
 
@@ -64,8 +64,8 @@ def errors(
     path: str,
     versions: Mapping[str, tuple[int, ...]],
 ) -> Iterator[Issue]:
-    """What the validator of `compiled` has against `value`; never raises on any value."""
-    plain = _plain(value, [MAX_NODES])
+    """The validator's issues of `value`, at most `MAX_ISSUES`. Never raises."""
+    plain = _json_safe(value, [MAX_NODES])
     for number, error in enumerate(validator.iter_errors(plain)):
         if number >= MAX_ISSUES:
             return
@@ -76,13 +76,13 @@ def errors(
             continue
         section = _section(owner, compiled.root) if error.kind.name == "anyOf" else None
         if section is not None and isinstance(error.instance, dict):
-            found = _inside(compiled, section, error.instance, path, pointer)
+            found = _section_issues(compiled, section, error.instance, path, pointer)
         else:
-            found = _told(compiled, owner, error, path, pointer)
-        yield from _lenient(list(found), since) if since else found
+            found = _issues_of_error(compiled, owner, error, path, pointer)
+        yield from _as_warnings(list(found), since) if since else found
 
 
-def _told(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
+def _issues_of_error(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     if error.kind.name == "additionalProperties":
         yield from _unknown_keys(compiled, owner, error, path, pointer)
     else:
@@ -91,30 +91,33 @@ def _told(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointe
 
 
 def _section(owner: Schema, root: Schema) -> Schema | None:
-    """The one mapping among the alternatives that `owner` takes; None where there are several or none."""
+    """The only mapping among the alternatives that `owner` allows; None where there are several or none."""
     branches = (follow(branch, root) for branch in owner.get("anyOf", ()))
     sections = [branch for branch in branches if isinstance(branch, dict) and branch.get("type") == "object"]
     return sections[0] if len(sections) == 1 and "properties" in sections[0] else None
 
 
-def _inside(compiled: CompiledSchema, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
-    """What is wrong inside a mapping that could have been something else: "wants a mapping, got the mapping" helps
-    nobody."""
+def _section_issues(compiled: CompiledSchema, section: Schema, value: Any, path: str, pointer: Path) -> Iterator[Issue]:
+    """The issues inside of a mapping where the schema allows other types too: "wants a mapping, got the mapping" would
+    help nobody."""
     schema = {**section, "$defs": compiled.root.get("$defs", {})}
     for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(value):
         place = (*pointer, *error.instance_path)
         unknown_here = place == pointer and error.kind.name == "additionalProperties"
-        yield from _told(compiled, section if unknown_here else subschema(compiled, place), error, path, place)
+        yield from _issues_of_error(
+            compiled, section if unknown_here else subschema(compiled, place), error, path, place
+        )
 
 
 def _checked_since(compiled: CompiledSchema, pointer: Path) -> str:
-    """The release that first looked at what stands in the section of `pointer`, where older ones took anything."""
+    """The release that first checked the section of `pointer`; "" where all releases check it."""
     sections = (subschema(compiled, pointer[:end]) for end in range(len(pointer) + 1))
-    return next((section[_CHECKED] for section in sections if _CHECKED in section), "")
+    return next((section[_CHECKED_SINCE] for section in sections if _CHECKED_SINCE in section), "")
 
 
-def _lenient(issues: list[Issue], since: str) -> Iterator[Issue]:
-    """One warning each; keys of one section that nobody knows, copied from another, are one slip."""
+def _as_warnings(issues: list[Issue], since: str) -> Iterator[Issue]:
+    """The issues as warnings: releases before `since` do not check them. Several unknown keys are one warning, as they
+    were probably copied together."""
     plain = [issue for issue in issues if issue.code == "unknown-key" and issue.message.count("`") == 2]
     if len(plain) > 1:
         names = [f"`{issue.pointer[-1]}`" for issue in plain]
@@ -140,7 +143,7 @@ def _unknown_keys(compiled: CompiledSchema, owner: Schema, error: Any, path: str
 
 
 def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> str:
-    """Where a key that is unknown here is at home: in one of the sections beside it, or its own keys beside it."""
+    """Where an unknown key belongs: into a section at its level, or its own keys belong at its level. Else ""."""
     homes = [name for name, schema in known.items() if key in follow(schema, root).get("properties", ())]
     if len(homes) == 1:
         return f"it belongs into `{homes[0]}`"
@@ -150,15 +153,15 @@ def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> 
     return ""
 
 
-def _plain(value: Any, budget: list[int]) -> Any:
+def _json_safe(value: Any, budget: list[int]) -> Any:
     """`value` as JSON could hold it: text keys, valid unicode, finite numbers, at most `budget` nodes."""
     budget[0] -= 1
     if budget[0] < 0:
         return None
     if isinstance(value, dict):
-        return {_text(key): _plain(item, budget) for key, item in value.items()}
+        return {_text(key): _json_safe(item, budget) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item, budget) for item in value]
+        return [_json_safe(item, budget) for item in value]
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float) and not -1e308 < value < 1e308:

@@ -1,4 +1,4 @@
-"""Model, dtype, attention and quantization of a Trainer file, where a key's meaning hangs on others."""
+"""Model, dtype, attention and quantization of a Trainer file, where a key's meaning depends on others."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def cast(tape: Tape, x: Value, width: int) -> Value:
 
 
 def copy(tape: Tape, x: Value, extent: str = "") -> Value:
-    """`contiguous()` of a tensor that is not; its gradient is a view of the incoming one."""
+    """A copy, as of `contiguous()`. Its gradient is a view of the incoming one."""
     found = tape.new(extent or x.extent, x.width)
     tape.node((found,), (x,), aliases=True)
     return found
@@ -53,7 +53,7 @@ def multiply(tape: Tape, a: Value, b: Value) -> Value:
 
 
 def multiply_by_row(tape: Tape, x: Value, factor: Value) -> Value:
-    """`x * factor` in fp32 with one factor a row: the factor's gradient is a full product before its sum."""
+    """`x * factor` in fp32 with one factor per row. The factor's gradient is a full product before its sum."""
     found = tape.new(x.extent, FP32_BYTES)
     tape.node((found,), (x, factor), (x, factor), ((x.extent, FP32_BYTES),), gradient_width=FP32_BYTES)
     return found
@@ -75,7 +75,7 @@ def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
 
 
 def scale_by_weight(tape: Tape, weight: Parameter, x: Value) -> Value:
-    """`weight * x` with a broadcast vector: its gradient is a full product before the sum."""
+    """`weight * x` with a broadcast vector. The weight's gradient is a full product before its sum."""
     width = max(x.width, weight.width)
     found = tape.new(x.extent, width)
     if weight.trainable:
@@ -109,7 +109,7 @@ def unary_by_result(tape: Tape, x: Value) -> Value:
 
 
 def dropout(tape: Tape, x: Value) -> Value:
-    """`native_dropout`: a new tensor and a byte of mask per element."""
+    """`native_dropout`: a new tensor, and a mask of one byte per element, which is saved."""
     found = tape.new(x.extent, x.width)
     mask = tape.new(x.extent, 1)
     tape.node((found,), (x,), (mask,))
@@ -181,9 +181,15 @@ def linear(tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width:
     return _in_input_dtype(tape, found, x.width) if weight.quantized else found
 
 
-def _in_input_dtype(tape: Tape, autocast_matmul: Value, width: int) -> Value:
-    found = cast(tape, autocast_matmul, width)
-    tape.drop(autocast_matmul)
+def replace(tape: Tape, old: Value, new: Value) -> Value:
+    """`x = new` where `x` was `old`: Python code drops the old tensor and holds the new one."""
+    tape.drop(old)
+    return new
+
+
+def _in_input_dtype(tape: Tape, product: Value, width: int) -> Value:
+    found = cast(tape, product, width)
+    tape.drop(product)
     return found
 
 

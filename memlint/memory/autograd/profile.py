@@ -7,7 +7,7 @@ from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 
 
 class Profile(NamedTuple):
-    """What one segment holds, to be evaluated in bytes for a batch and model size (`TensorBytes`).
+    """The live tensors of one segment. `TensorBytes` computes their bytes for a batch and model size.
 
     `forward` and `backward` are candidates for the peak of each direction, the segment's input included. The others are
     one live set each, without the segment's output: `live_in_forward` stays until the forward of the model ends
@@ -31,11 +31,11 @@ class LayerMode(NamedTuple):
     input_needs_gradient: bool = True
     checkpoint: bool = False
     reentrant: bool = True
-    offload: bool = False  # the saved input waits in host memory
+    offload: bool = False  # the saved input is kept in host memory
 
 
 def finish_profile(tape: Tape, output: Value) -> Profile:
-    """End a recording whose input was dropped: leave autocast and run the backward from `output`."""
+    """End a recording: leave autocast and run the backward from `output`. The input must have been dropped."""
     forward = tape.take_peaks()
     live_in_forward = tape.live_now(minus=output)
     tape.end_autocast()

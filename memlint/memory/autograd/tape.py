@@ -281,11 +281,11 @@ class Tape:
 
     def _in_dtype_of(self, value: Value, gradient: Storage) -> Storage:
         """The engine casts a gradient to its tensor's dtype after the node (validate_outputs)."""
-        wanted = self.increment(value.extent, value.width)
-        if gradient.increment == wanted or gradient.increment not in self._other_dtypes(value):
+        target = self.increment(value.extent, value.width)
+        if gradient.increment == target or gradient.increment not in self._other_dtypes(value):
             return gradient
-        cast = Storage(wanted)
-        self.live += wanted
+        cast = Storage(target)
+        self.live += target
         self.live_sets.add(self.live)
         self.release(gradient)
         return cast
@@ -295,13 +295,13 @@ class Tape:
 
     def _gradients(self, node: Node, incoming: Storage) -> list[tuple[Value, Storage]]:
         produced = []
-        reused = () if node.over_incoming else node.saved
+        overwritten = () if node.over_incoming else node.saved
         for index, value in enumerate(node.inputs):
             width = node.gradient_width or value.width
             if node.aliases:
-                passed = reused[min(index, len(reused) - 1)] if reused else incoming
-                passed.references += 1
-                produced.append((value, passed))
+                gradient_storage = overwritten[min(index, len(overwritten) - 1)] if overwritten else incoming
+                gradient_storage.references += 1
+                produced.append((value, gradient_storage))
                 continue
             gradient = Storage(self.increment(value.extent, width))
             self.live += gradient.increment
@@ -310,16 +310,16 @@ class Tape:
 
     def _keep(self, entry: ParameterGradient, storage: Storage) -> None:
         """A parameter's gradient arrives at its leaf: it is cast to the parameter's dtype, then kept."""
-        kept = self.increment(KEPT_GRADIENT + entry.extent, entry.kept_width)
+        kept_increment = self.increment(KEPT_GRADIENT + entry.extent, entry.kept_width)
         if entry.computed_width == entry.kept_width:
             self.live_sets.add(self.live)
-            self.live += kept - storage.increment
+            self.live += kept_increment - storage.increment
             return
-        cast = self.increment(entry.extent, entry.kept_width)
-        self.live += cast
+        cast_increment = self.increment(entry.extent, entry.kept_width)
+        self.live += cast_increment
         self.release(storage)
         self.live_sets.add(self.live)
-        self.live += kept - cast
+        self.live += kept_increment - cast_increment
 
     def _accumulate(self, value: Value, gradient: Storage) -> None:
         old = value.gradient
@@ -341,15 +341,15 @@ class Tape:
     def take_peaks(self) -> PeakCandidates:
         """The live sets since the last call, without those that have no more of any tensor than another one."""
         guard = _lowest_bits(len(self._increments)) << (_COUNTER_BITS - 1)
-        front: list[int] = []
-        guarded: list[int] = []  # the same with the top bit of each counter set
+        candidates: list[int] = []
+        with_guard_bits: list[int] = []  # the same with the top bit of each counter set
         self.live_sets.add(self.live)
         for live in sorted(self.live_sets, key=_tensor_count, reverse=True):
-            if not any((other - live) & guard == guard for other in guarded):
-                front.append(live)
-                guarded.append(live | guard)
+            if not any((other - live) & guard == guard for other in with_guard_bits):
+                candidates.append(live)
+                with_guard_bits.append(live | guard)
         self.live_sets = set()
-        return self._pack(front)
+        return self._pack(candidates)
 
     def live_now(self, minus: Value | None = None) -> PeakCandidates:
         """What is alive now, without `minus`."""
@@ -387,11 +387,11 @@ def _by_similarity(live_sets: list[int], sizes: int) -> list[int]:
     carry = highest - lowest  # added to a counter, it sets its top bit unless the counter is 0
     remaining = list(live_sets)
     found: list[int] = []
-    last = 0
+    previous = 0
     while remaining:
-        differing = [(((last ^ live) + carry) & highest).bit_count() for live in remaining]
-        last = remaining.pop(differing.index(min(differing)))
-        found.append(last)
+        differing = [(((previous ^ live) + carry) & highest).bit_count() for live in remaining]
+        previous = remaining.pop(differing.index(min(differing)))
+        found.append(previous)
     return found
 
 

@@ -22,8 +22,8 @@ _LOW_BITS = ALIGNMENT - 1
 class TensorBytes:
     """Bytes of the tensors of a recording, for one model, batch and length.
 
-    `counts`: number of elements by extent. `keeps_gradients`: parameters' gradients stay where autograd made them;
-    else an engine stores them elsewhere, and they count nothing here.
+    `counts`: number of elements by extent. `keeps_gradients`: gradients of parameters stay where autograd made
+    them. Else an engine stores them elsewhere, and they count as 0 here.
     """
 
     __slots__ = ("_bytes", "_peaks", "counts", "keeps_gradients")
@@ -39,7 +39,7 @@ class TensorBytes:
         return rounded(self.counts[extent] * width)
 
     def by_size(self, candidates: PeakCandidates) -> list[int]:
-        """Bytes of a tensor of each size of the recording, as the allocator rounds them.
+        """Bytes of one tensor of each size in the recording, as the allocator rounds them.
 
         Profiles outlive `TensorBytes`, so that the identity of their parts can be a key.
         """
@@ -149,13 +149,13 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
     saved = []
     for index, segment in enumerate(segments):
         sizes, profile = segment.sizes, segment.profile
-        own = sizes.peak(profile.live_in_forward)
-        others = earlier + (segment.repeat - 1) * own + segment.concurrent_activations
-        others += during_layers if index < len(segments) - 1 else 0
-        total = others + sizes.peak(profile.forward) + segment.gathered_forward
+        saved_by_one = sizes.peak(profile.live_in_forward)
+        other_activations = earlier + (segment.repeat - 1) * saved_by_one + segment.concurrent_activations
+        other_activations += during_layers if index < len(segments) - 1 else 0
+        total = other_activations + sizes.peak(profile.forward) + segment.gathered_forward
         if total > best.total:
-            best = PeakPosition(total, index, others, 0, segment.gathered_forward)
-        earlier += segment.repeat * own
+            best = PeakPosition(total, index, other_activations, 0, segment.gathered_forward)
+        earlier += segment.repeat * saved_by_one
         saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
     return best, saved
 
@@ -166,27 +166,29 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
     `saved`: activations of all segments when the backward begins.
     """
     best = PeakPosition(-1, 0, 0, 0, 0)
-    gradients = kept = 0
+    gradients = kept_activations = 0
     for index in range(len(segments) - 1, -1, -1):
         segment = segments[index]
-        one = segment.sizes.peak(segment.profile.live_until_backward)
-        saved -= segment.repeat * one
+        saved_by_one = segment.sizes.peak(segment.profile.live_until_backward)
+        saved -= segment.repeat * saved_by_one
         others = segment.repeat - 1
         own = segment.sizes.peak(segment.profile.backward) + segment.gathered_backward + segment.gradient_live
-        around = saved + segment.concurrent_activations + kept
-        first = around + others * one, gradients
-        last = around + others * segment.kept_after_backward, gradients + others * segment.gradient_kept
-        for activations, arrived in (first, last):
-            total = activations + arrived + own
+        live_activations = saved + segment.concurrent_activations + kept_activations
+        first = live_activations + others * saved_by_one, gradients
+        last = live_activations + others * segment.kept_after_backward, gradients + others * segment.gradient_kept
+        for activations, unit_gradients in (first, last):
+            total = activations + unit_gradients + own
             if total > best.total:
-                here = arrived + segment.gradient_live
-                best = PeakPosition(total, index, activations, here, segment.gathered_backward)
-            total = activations + arrived + segment.gathered_backward + segment.gradient_end
+                live_gradients = unit_gradients + segment.gradient_live
+                best = PeakPosition(total, index, activations, live_gradients, segment.gathered_backward)
+            total = activations + unit_gradients + segment.gathered_backward + segment.gradient_end
             if total > best.total:
-                here = arrived + segment.gradient_end
-                best = PeakPosition(total, index, activations, here, segment.gathered_backward, after_backward=True)
+                live_gradients = unit_gradients + segment.gradient_end
+                best = PeakPosition(
+                    total, index, activations, live_gradients, segment.gathered_backward, after_backward=True
+                )
         gradients += segment.repeat * segment.gradient_kept
-        kept += segment.repeat * segment.kept_after_backward
+        kept_activations += segment.repeat * segment.kept_after_backward
     return best
 
 

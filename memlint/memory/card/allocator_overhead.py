@@ -1,8 +1,8 @@
 """What PyTorch's caching allocator reserves beyond the tensors of a training step.
 
 The allocator (c10/cuda/CUDACachingAllocator.cpp) splits and merges cached blocks, but only within a segment and only
-for the stream that allocated them. So a step reserves its peak, and cached blocks of other moments that fit no tensor
-of the peak. How much each moment leaves was fitted to measurements (device.json, `terms`, with sources):
+for the stream that allocated them. So a step reserves its peak, and blocks cached at other times that fit no tensor of
+the peak. How much each part of the step leaves was fitted to measurements (device.json, `terms`, with sources):
 
 - the loss: logits, their copies and gradients differ in size and come and go at once;
 - forward and backward: a share of what a batch allocates and frees;
@@ -26,17 +26,17 @@ _DEFAULT_HEADS = 32
 
 
 def overhead_class(run: Run, details: Mapping[str, int] = {}) -> str:
-    """The class of measured runs that this one resembles: a key of "slack" in device.json.
+    """The class of measured runs that this run belongs to: a key of "slack" in device.json.
 
-    ZeRO 1 and 2 keep flat buffers that are made once, as one GPU keeps its tensors: 13B on 8 GPUs reserved 1.09 times
+    ZeRO 1 and 2 allocate their flat buffers once, as one GPU does its tensors: 13B on 8 GPUs reserved 1.09 times
     what it allocated, and 1.23 times under ZeRO-3, which gathers and frees like FSDP (github.com/microsoft/DeepSpeed
     issue 3734: 52.4 and 57.1 GB, 56.1 and 69.2 GB); a small model 1.15 to 1.2 times with its states in host memory
     (issue 522: 5.55 and 6.39 to 6.68 GB).
     """
     sharded = _gathers(run) and run.parallelism.world_size != 1
     if run.method.kind == "full" and run.purpose == "train":
-        flat = run.parallelism.engine == "deepspeed" and run.parallelism.world_size != 1
-        return "sharded_full" if sharded else "flat" if flat else "full"
+        has_flat_buffers = run.parallelism.engine == "deepspeed" and run.parallelism.world_size != 1
+        return "sharded_full" if sharded else "flat" if has_flat_buffers else "full"
     if _logits(run, details) == 0:
         return "sharded_fused" if sharded else "fused"
     if copies_shifted_logits(run):
@@ -47,7 +47,7 @@ def overhead_class(run: Run, details: Mapping[str, int] = {}) -> str:
 
 
 def _gathers(run: Run) -> bool:
-    """Whether parameters are gathered and freed all through the step."""
+    """Whether parameters are gathered and freed throughout the step."""
     if run.parallelism.engine == "deepspeed":
         return run.parallelism.zero.stage not in (0, 1, 2)
     return run.parallelism.engine in ("fsdp", "megatron")
@@ -61,24 +61,24 @@ def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
 
     resident = details.get("resident_bytes", allocated // 2)
     forward = details.get("forward_bytes", allocated)
-    others = details.get("backward_bytes", allocated)
+    backward = details.get("backward_bytes", allocated)
     quantized = run.model.quantization.method != "none"
     share = term("activations") + (term("quantized_activations") if quantized else 0.0)
     logits = term("kernel_logits" if run.loss.kind == "fused_ce" else "logits") * _logits(run, details)
     freed = details.get("freed_gradients_bytes", 0)
     at_loss = forward + share * max(0, forward - resident) + logits + freed
-    at_backward = others + share * max(0, others - resident)
-    left = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
+    at_backward = backward + share * max(0, backward - resident)
+    cached = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
     if "forward_bytes" in details:
-        left += details.get("optimizer_step_temporary_bytes", 0)
-    left += term("allocated") * allocated + _fixed_part(allocated, run, details, terms)
-    most = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
-    return max(allocated, int(min(max(at_loss, at_backward) + left, most)))
+        cached += details.get("optimizer_step_temporary_bytes", 0)
+    cached += term("allocated") * allocated + _fixed_bytes(allocated, run, details, terms)
+    limit = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
+    return max(allocated, int(min(max(at_loss, at_backward) + cached, limit)))
 
 
-def _fixed_part(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
-    """Bytes that do not depend on the batch. A rank gathers what it does not own: half of the model on two, 3/4 on
-    four."""
+def _fixed_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
+    """Bytes that do not depend on the batch. A rank gathers what other ranks own: half of the model on two ranks, 3/4
+    on four."""
     layer = details.get("layer_bytes", 0)
     fixed: float = terms.get("fixed_gib", 0.0) * GIB + terms.get("layer", 0.0) * layer
     if run.model.quantization.method != "none":

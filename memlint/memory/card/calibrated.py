@@ -12,25 +12,25 @@ from memlint.memory.values import Assumption, Estimate
 from memlint.run import Run
 
 
-def calibrated(known: tuple[Measurement, ...]) -> Callable[[Run], Estimate]:
+def calibrated(measurements: tuple[Measurement, ...]) -> Callable[[Run], Estimate]:
     """An estimator that uses these measurements. They change the card's interval, never the figure for tensors."""
-    return lambda run: with_measurements(estimate(run), run, known)
+    return lambda run: with_measurements(estimate(run), run, measurements)
 
 
-def with_measurements(found: Estimate, run: Run, known: tuple[Measurement, ...]) -> Estimate:
-    """`found` with a narrower interval where there are at least three measurements of this stack."""
-    low, middle, high = found.device_low_bytes, found.device_bytes, found.device_high_bytes
+def with_measurements(estimated: Estimate, run: Run, measurements: tuple[Measurement, ...]) -> Estimate:
+    """`estimated` with a narrower interval where there are at least three measurements of this stack."""
+    low, middle, high = estimated.device_low_bytes, estimated.device_bytes, estimated.device_high_bytes
     if low is None or middle is None or high is None:
-        return found
-    span = measured_interval(middle, low, high, run, known)
-    if not span.basis:
-        return found
-    assumption = Assumption("device_bytes", f"{span.low >> 20} to {span.high >> 20} MiB", span.basis)
-    return found._replace(
-        device_bytes=span.device,
-        device_low_bytes=span.low,
-        device_high_bytes=span.high,
-        device_unclamped_high_bytes=span.high,
-        verdict=device.verdict(span.low, span.high, found.budget_bytes),
-        assumptions=(*found.assumptions, assumption),
+        return estimated
+    measured = measured_interval(middle, low, high, run, measurements)
+    if not measured.basis:
+        return estimated
+    assumption = Assumption("device_bytes", f"{measured.low >> 20} to {measured.high >> 20} MiB", measured.basis)
+    return estimated._replace(
+        device_bytes=measured.device,
+        device_low_bytes=measured.low,
+        device_high_bytes=measured.high,
+        device_unclamped_high_bytes=measured.high,
+        verdict=device.verdict(measured.low, measured.high, estimated.budget_bytes),
+        assumptions=(*estimated.assumptions, assumption),
     )

@@ -17,7 +17,7 @@ from memlint.run import Run, stack_name
 
 METRICS = ("max_allocated", "max_reserved", "nvidia-smi")
 MIN_MEASUREMENTS = 3  # measurements before an interval narrows
-_LEAST_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
+_MIN_SPREAD = 0.02  # repeats of one run differ by less than this in reserved memory
 _SIZE = r"\s*(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M|B)?\s*"
 _UNITS = {"gib": 1 << 30, "mib": 1 << 20, "gb": 10**9, "mb": 10**6, "g": 1 << 30, "m": 1 << 20, "b": 1, "": 1}
 
@@ -57,7 +57,9 @@ def record(folder: str, measurement: Measurement) -> None:
     files.write_whole(os.path.join(folder, FILE), [json.dumps(rows, indent=1).encode(), b"\n"])
 
 
-def measured_interval(device: int, low: int, high: int, run: Run, known: Iterable[Measurement]) -> MeasuredInterval:
+def measured_interval(
+    device: int, low: int, high: int, run: Run, measurements: Iterable[Measurement]
+) -> MeasuredInterval:
     """The card's interval with what was measured on the same stack.
 
     With fewer than three measurements nothing moves. The new interval is the measured ratio's range,
@@ -65,14 +67,14 @@ def measured_interval(device: int, low: int, high: int, run: Run, known: Iterabl
     """
     stack = stack_of(run)
     ratios = sorted(
-        one.measured / one.predicted
-        for one in known
-        if one.stack == stack and one.metric in ("nvidia-smi", "max_reserved")
+        measurement.measured / measurement.predicted
+        for measurement in measurements
+        if measurement.stack == stack and measurement.metric in ("nvidia-smi", "max_reserved")
     )
     if len(ratios) < MIN_MEASUREMENTS:
         return MeasuredInterval(device, low, high)
     centre = ratios[len(ratios) // 2]
-    spread = max(_LEAST_SPREAD, 1.25 * max(centre - ratios[0], ratios[-1] - centre))
+    spread = max(_MIN_SPREAD, 1.25 * max(centre - ratios[0], ratios[-1] - centre))
     if 2 * spread * device >= high - low:
         return MeasuredInterval(device, low, high)
     new = int(device * centre)

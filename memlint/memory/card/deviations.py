@@ -40,7 +40,7 @@ def _peak(phases: Sequence[Phase], share: float) -> int:
 
 
 def _shares(run: Run) -> tuple[float, float]:
-    """A model with towers whose class was not simulated deviates as its language model does (Llama 4)."""
+    """The deviations of the run's model; its language model's where the whole model was not simulated (Llama 4)."""
     family, table = getattr(run.model.architecture, "family", ""), _table()
     attention = "eager" if run.attention.implementation == "eager" else "sdpa"
     lowest, highest = (table.get(family) or table.get(f"{family}_text", {})).get(attention, (0.0, 0.0))

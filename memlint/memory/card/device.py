@@ -27,8 +27,8 @@ MIB = 1 << 20
 
 
 class Card(NamedTuple):
-    """Bytes on one GPU. `low` to `high` is the interval of `device`; `minimum` is needed whatever the allocator
-    does; `unclamped_high` is the upper end on a card with room for it."""
+    """Bytes on one GPU. `low` to `high` is the interval of `device`. `minimum`: of tensors and context alone.
+    `unclamped_high`: the upper end on a card with room for it."""
 
     reserved: int
     device: int
@@ -58,8 +58,8 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
     """What the run's GPU shows for `allocated` bytes of tensors at the peak.
 
     `details` may hold these, in bytes; what is absent is estimated from `run`: `resident_bytes` (weights and optimizer
-    states), `forward_bytes` and `backward_bytes` (the highest moments up to the loss and of everything else but
-    the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those that are freed while the loss runs),
+    states), `forward_bytes` and `backward_bytes` (the peaks up to the loss, and of all other phases but the
+    optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those that are freed while the loss runs),
     `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half precision),
     `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes` (one
     layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`, `doubtful_logits_bytes`
@@ -70,7 +70,7 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
 
 
 class SteadyState(NamedTuple):
-    """What a run reaches where the card has room, whichever card that is, bytes.
+    """What a run reaches on a card that has room, in bytes, before the card's context is added.
 
     Tensors take `least_allocated` to `allocated + uncertain`. `low`, `high` and `headroom` are shares of what the card
     shows.
@@ -87,19 +87,19 @@ class SteadyState(NamedTuple):
 
     def on_card(self, run: Run, table: Mapping[str, Any]) -> Card:
         """What the card of `run` shows, with its context and the run's communication buffers."""
-        outside, usable = _outside_allocator(run, table), usable_bytes(run)
-        device = self.reserved + outside
-        minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside
+        outside_allocator, usable = _outside_allocator(run, table), usable_bytes(run)
+        device = self.reserved + outside_allocator
+        minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside_allocator
         low = max(minimum, int(device * (1 + self.low)) - max(0, self.allocated - self.least_allocated))
         high = unclamped_high = max(device, int(device * (1 + self.high))) + self.uncertain
         if usable and high > usable:
-            full = max(int(usable * table["full_card"]["value"]), minimum)
-            low = minimum if device > usable else min(low, full)
+            full_card = max(int(usable * table["full_card"]["value"]), minimum)
+            low = minimum if device > usable else min(low, full_card)
             if self.fits(device, usable):
                 high = usable
-            device = min(device, max(usable, self.allocated + outside))
+            device = min(device, max(usable, self.allocated + outside_allocator))
         low = min(low, device)
-        reserved = max(self.allocated, device - outside)
+        reserved = max(self.allocated, device - outside_allocator)
         return Card(reserved, device, low, max(high, device), minimum, self.kind, unclamped_high)
 
     def fits(self, device: int, usable: int) -> bool:
@@ -135,15 +135,15 @@ def steady_state(
     )
 
 
-def cards_that_fit(found: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
+def cards_that_fit(steady_state: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """Names of those `gpus` that support the run's dtypes and kernels and on which its verdict is `fits`."""
     table = constants()
-    on_every = found.reserved + nccl_bytes(run, table)
+    on_any_card = steady_state.reserved + nccl_bytes(run, table)
     return tuple(
         gpu.name
         for gpu in gpus
-        if found.allocated <= gpu.usable_bytes
-        and found.fits(on_every + _context_of(gpu, run, table) + _generator_of(gpu, run), gpu.usable_bytes)
+        if steady_state.allocated <= gpu.usable_bytes
+        and steady_state.fits(on_any_card + _context_of(gpu, run, table) + _generator_of(gpu, run), gpu.usable_bytes)
         and supports(gpu, run)
     )
 

@@ -1,4 +1,4 @@
-"""The lowest and the highest peak of the runs that a file may stand for, where it leaves something open."""
+"""The lowest and the highest peak among the runs that a file may describe, where it leaves something open."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run, replace
 
 
-def of_features(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
+def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
     """The lowest and the highest peak, bytes.
 
-    They follow from how far the model family is from its simulated steps, and from features that need less memory than
-    is modelled.
+    They follow from how far the closed form is from simulated steps of the model family, and from features that are
+    modelled at more memory than they may need.
     """
     low, high = deviations.bounds(run, found)
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
-        return unsloth.ends(run, units, state, found)
-    if run.model.quantization.experts_on_load:  # a checkpoint that holds them as one stack loads without a second copy
+        return unsloth.peak_interval(run, units, state, found)
+    if run.model.quantization.experts_on_load:  # a checkpoint with stacked experts loads without a second copy
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
     if families.of(run.model.architecture).attention.eager_at_first and run.attention.implementation == "sdpa":
         eager = replace(run, {"attention.implementation": "eager"})
-        most, _ = phases(training_step(eager, units), units, state)
-        high = max(high, deviations.bounds(eager, most + found[len(most) :])[1])
-    softer = _least_memory_variant(run)
-    if softer is not None:
-        least, _ = phases(training_step(softer, units), units, state)
-        low = min(low, max(map(_allocated, least + found[len(least) :])))
+        eager_phases, _ = phases(training_step(eager, units), units, state)
+        high = max(high, deviations.bounds(eager, eager_phases + found[len(eager_phases) :])[1])
+    least_run = _least_memory_variant(run)
+    if least_run is not None:
+        least_phases, _ = phases(training_step(least_run, units), units, state)
+        low = min(low, max(map(_allocated, least_phases + found[len(least_phases) :])))
     return low, high
 
 
-def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:
+def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:
     """The highest peak, bytes, when every token belongs to an image."""
     import memlint.memory.vision.images as images
     import memlint.memory.vision.towers as towers
@@ -48,8 +48,8 @@ def with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tup
         return deviations.bounds(run, found)[1] + images.max_image_bytes(run)
     if run.sequence.images == 0:
         return 0
-    most = phases_with_images(training_step(run, units), units, state)
-    return deviations.bounds(run, most + found[len(most) :])[1]
+    image_phases = phases_with_images(training_step(run, units), units, state)
+    return deviations.bounds(run, image_phases + found[len(image_phases) :])[1]
 
 
 def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
@@ -64,10 +64,10 @@ def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def without_images(run: Run) -> Run | None:
-    """The run as it is while it sees no image: the tower counts as frozen. None where every step sees an image.
+    """The run while its batches have no image: the tower counts as frozen. None where every step has an image.
 
-    A tower without images gets no gradients, so that the optimizer makes no states for it; nor does it for a tower that
-    a script froze.
+    A tower without images gets no gradients, so that the optimizer makes no states for it. The same holds for a tower
+    that a script froze.
     """
     if run.sequence.always_has_images or isinstance(run.sequence.images, int):
         return None
@@ -75,12 +75,12 @@ def without_images(run: Run) -> Run | None:
 
 
 def _least_memory_variant(run: Run) -> Run | None:
-    """A run that needs the least memory that this one may need; None where all features are modelled exactly.
+    """The run with the least memory that this one may need; None where all features are modelled exactly.
 
-    How much these save is not modelled, so that the most that they can save counts: selective checkpointing and
-    offloaded activations keep at least the input of a layer; torch.compile what its fused kernels need; a loss in
-    chunks what a fused one does; tiled MLPs one tile. flash-linear-attention and mamba_ssm may be installed where the
-    file does not say.
+    How much these features save is not modelled, so the most that they can save counts. Selective checkpointing and
+    offloaded activations keep at least the input of a layer. torch.compile keeps what its fused kernels need, a loss in
+    chunks what a fused loss does, and tiled MLPs one tile. flash-linear-attention and mamba_ssm may be installed where
+    the file does not say.
     """
     changes: dict[str, object] = {}
     if run.checkpointing.mode == "selective" or run.stack.compile:
@@ -97,7 +97,7 @@ def _least_memory_variant(run: Run) -> Run | None:
 
 
 def _tiling_temporaries(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes that tiled MLPs allocate beside what they save: the gradient of their input, their output concatenated from
+    """Bytes that tiled MLPs allocate beyond what they save: the gradient of their input, their output concatenated from
     tiles, and sums of their parameters' gradients (axolotl 0.19.0 monkeypatch/tiled_mlp/base.py, TiledMLP)."""
     tokens = training_step(run, units).tokens.count
     sums = (sum(t.numel * BYTES.get(t.dtype, 0) for t in unit.tensors if t.trainable) for unit in units)
@@ -106,9 +106,11 @@ def _tiling_temporaries(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _with_tiled_mlps(architecture: Architecture, tiles: int) -> Architecture:
-    """The architecture with MLPs as small as one tile of the sequence makes their activations."""
-    kinds = tuple(kind._replace(mlp=_tile(kind.mlp, tiles)) for kind in architecture.layer_types)
-    return architecture._replace(layer_types=kinds)
+    """The architecture with MLPs so small that their activations are those of one tile of the sequence."""
+    layer_types = tuple(
+        layer_type._replace(mlp=_tile(layer_type.mlp, tiles)) for layer_type in architecture.layer_types
+    )
+    return architecture._replace(layer_types=layer_types)
 
 
 def _tile(mlp: Mlp, tiles: int) -> Mlp:
@@ -118,7 +120,7 @@ def _tile(mlp: Mlp, tiles: int) -> Mlp:
 
 
 def may_have_kernels(run: Run) -> bool:
-    """Whether layers may run kernels of packages of which the file does not say whether they are installed."""
+    """Whether layers may run kernels of packages that the file does not mention and that may be installed."""
     layers = run.model.architecture.layer_types
     kinds = {mixer.kind for layer in layers for mixer in (layer.attention, layer.parallel_ssm) if mixer is not None}
     package = run.stack.linear_attention

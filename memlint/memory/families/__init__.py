@@ -1,1 +1,1 @@
-"""What transformers' code of each model family does to memory, one row a family; `lookup.py` finds a model's row."""
+"""What transformers' code of each model family does to memory, one row per family; `lookup.py` finds a model's row."""

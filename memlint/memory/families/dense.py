@@ -1,4 +1,4 @@
-"""Dense decoders since Llama, one a maker."""
+"""Dense decoders after Llama, by maker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STABLELM = Family(
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )
 
-# Of these it is only known that transformers 5 brought them.
+# Of these it is only known that they came with transformers 5.
 NEWER = Family(
     model_types=(
         *("axk1", "cwm", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25", "kimi_linear"),

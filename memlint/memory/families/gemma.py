@@ -1,4 +1,4 @@
-"""Gemma 1 to 4 and what was made of them."""
+"""Gemma 1 to 4 and models derived from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SOFT_CAPPED = AttentionTraits(sdpa=Releases((4, 46), (5, 21)))
 GEMMA2 = Family(
     model_types=("gemma2",),
     attention=_SOFT_CAPPED,
-    liger=LigerTraits(supported=True, layers="beside"),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
     unsloth=UnslothTraits(
         not_modelled="whether Gemma 2's soft-capped attention is fused depends on what is installed beside Unsloth"
     ),
@@ -39,21 +39,21 @@ VAULTGEMMA = Family(model_types=("vaultgemma",), attention=_SOFT_CAPPED)
 GEMMA3_TEXT = Family(
     model_types=("gemma3_text",),
     classes=("Gemma3Decoder",),
-    rotary=RotaryTraits(apart_for_windows=True),
-    liger=LigerTraits(supported=True, layers="beside"),
+    rotary=RotaryTraits(separate_for_windows=True),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
 )
 # The loss takes the masked tokens of fp32 logits, a copy (models/gemma3/modeling_gemma3.py:1343-1350, v4.51.3).
 SHIELDGEMMA2 = Family(
     model_types=("shieldgemma2",),
     loss=LossTraits(copies_logits=before(5, 17)),
-    vision=VisionTraits(PatchPath("rms_gemma", norm_first=False, pooled=True, joined=0)),
+    vision=VisionTraits(PatchPath("rms_gemma", norm_first=False, pooled=True, feature_copies=0)),
 )
 GEMMA3 = SHIELDGEMMA2._replace(model_types=("gemma3",), liger=LigerTraits(supported=True))
 PALIGEMMA = Family(
     model_types=("paligemma",),
     loss=LossTraits(copies_logits=before(4, 52)),
     liger=LigerTraits(supported=True),
-    vision=VisionTraits(PatchPath(joined=0)),
+    vision=VisionTraits(PatchPath(feature_copies=0)),
 )
 GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
@@ -67,7 +67,7 @@ GEMMA4_TEXT = Family(
 GEMMA4 = GEMMA4_TEXT._replace(
     model_types=("gemma4",),
     classes=(),
-    vision=VisionTraits(PatchPath("rms", placed=True), patches_per_token=280 / 186),
+    vision=VisionTraits(PatchPath("rms", pools_by_position=True), patches_per_token=280 / 186),
 )
 GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5))
 # models/gemma4/image_processing_gemma4.py, pad_along_first_dim

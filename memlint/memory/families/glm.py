@@ -14,28 +14,32 @@ from memlint.memory.families.traits import (
     since,
 )
 
-_MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
+_STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
 GLM4 = Family(model_types=("glm4",), liger=LigerTraits(supported=True))
 GLM4_MOE = Family(
     model_types=("glm4_moe",),
     classes=("Glm4Moe",),
-    experts=ExpertTraits(fp32_router_product=True, linears_in_4=True, peft_moves=_MOVES),
+    experts=ExpertTraits(fp32_router_product=True, linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 GLM4_MOE_LITE = Family(
     model_types=("glm4_moe_lite",),
     code=since(5),
     classes=("Glm4MoeLite",),
-    experts=ExpertTraits(fp32_router_product=True, peft_moves=_MOVES),
+    experts=ExpertTraits(fp32_router_product=True, peft_stacked_targets=_STACKED_TARGETS),
 )
-GLM_MOE_DSA = Family(model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_moves=_MOVES))
+GLM_MOE_DSA = Family(
+    model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS)
+)
 GLM4V = Family(
     model_types=("glm4v",),
     liger=LigerTraits(supported=True),
     vision=VisionTraits(PatchPath("layer", gated=True, last_kind="rms")),
 )
 GLM4V_MOE = Family(
-    model_types=("glm4v_moe",), experts=ExpertTraits(peft_moves=_MOVES), liger=LigerTraits(supported=True)
+    model_types=("glm4v_moe",),
+    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
+    liger=LigerTraits(supported=True),
 )
 # Patches are normed, their positions sampled in fp32, and merged by a convolution behind the layers.
 GLM4V_TOWER = Family(
@@ -45,7 +49,7 @@ GLM4V_TOWER = Family(
     tower=TowerTraits(
         rotary="computed",
         hooks_input_embedding=False,
-        places_by_sequence=True,
+        positions_differ_by_sequence=True,
         samples_positions=True,
         norms_first=True,
     ),

@@ -1,7 +1,7 @@
-"""GPT-2 and its kin before Llama, and gpt-oss.
+"""GPT-2 and other decoders before Llama, and gpt-oss.
 
-Releases of sdpa: `_supports_sdpa` in models/*/modeling_*.py, 4.33.3 to 4.53.3. Losses of their own took the logits as
-they are until 4.48 or 4.49 (models/opt/modeling_opt.py:1031, v4.45.2).
+Releases of sdpa: `_supports_sdpa` in models/*/modeling_*.py, 4.33.3 to 4.53.3. Their own losses took the logits in the
+model's dtype until 4.48 or 4.49 (models/opt/modeling_opt.py:1031, v4.45.2).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTrait
 GPT_OSS = Family(
     model_types=("gpt_oss",),
     classes=("GptOss",),
-    attention=AttentionTraits(sdpa=NEVER, joins_sinks=True),
+    attention=AttentionTraits(sdpa=NEVER, concatenates_sinks=True),
     experts=ExpertTraits(clamps_gate=True, stacked=ALWAYS, copied=before(5)),
     liger=LigerTraits(supported=True),
 )

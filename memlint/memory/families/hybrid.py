@@ -1,4 +1,4 @@
-"""State-space layers beside or between attention."""
+"""Models with state-space layers and attention, in one layer or in turn."""
 
 from __future__ import annotations
 

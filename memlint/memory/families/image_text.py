@@ -1,4 +1,4 @@
-"""Image-text models around language models of other families, and their towers."""
+"""Image-text models whose language models are of other families, and their towers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memlint.memory.families.traits import (
 # to 4.45, the language model had turned into fp32.
 _MASKED = LossTraits(in_own_dtype=Releases((4, 46), (4, 52)))
 # Tiles side by side, ends of lines, the whole image first, all images.
-_ANY_RESOLUTION = PatchPath(shuffles=1, joined=4)
+_ANY_RESOLUTION = PatchPath(shuffles=1, feature_copies=4)
 # Tiles go through the tower beside the whole image: a long narrow image takes a row of them, and padding that goes
 # through is cut off before the language model (models/llava_next/modeling_llava_next.py:122, unpad_image; the grids are
 # those of architectures/image_tokens.py).
@@ -47,7 +47,7 @@ VIPLLAVA = Family(model_types=("vipllava",), attention=_SDPA, loss=_MASKED)
 INTERNVL = Family(
     model_types=("internvl",),
     liger=LigerTraits(supported=True),
-    vision=VisionTraits(PatchPath("layer", norm_first=False, shuffles=2, joined=0), holds_all_layers=True),
+    vision=VisionTraits(PatchPath("layer", norm_first=False, shuffles=2, feature_copies=0), holds_all_layers=True),
 )
 IDEFICS3 = Family(
     model_types=("idefics3",), loss=LossTraits(copies_logits=before(4, 52)), vision=VisionTraits(PatchPath(shuffles=2))
@@ -57,7 +57,7 @@ SMOLVLM = IDEFICS3._replace(model_types=("smolvlm",), liger=LigerTraits(supporte
 # CLIP norms its class token alone.
 CLIP_TOWER = Family(classes=("CLIP",), tower=TowerTraits(norms_last=False))
 # models/idefics3/modeling_idefics3.py:578-603
-IDEFICS3_TOWER = Family(classes=("Idefics3",), tower=TowerTraits(picks_images=True))
+IDEFICS3_TOWER = Family(classes=("Idefics3",), tower=TowerTraits(drops_empty_images=True))
 INTERNVL_TOWER = Family(classes=("InternVLVision",), attention=AttentionTraits(softmax_keeps_dtype=True))
 
 ROWS = (

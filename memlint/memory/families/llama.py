@@ -1,4 +1,4 @@
-"""Llama and what Meta made after it."""
+"""Llama and Meta's later models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LLAMA4 = LLAMA4_TEXT._replace(
     model_types=("llama4",),
     classes=(),
     loss=LossTraits(in_own_dtype=Releases((4, 51), (5, 17))),
-    vision=VisionTraits(PatchPath(shuffles=2, joined=0)),
+    vision=VisionTraits(PatchPath(shuffles=2, feature_copies=0)),
 )
 LLAMA4_TOWER = LLAMA4_TEXT._replace(
     model_types=(),
@@ -47,7 +47,7 @@ LLAMA4_TOWER = LLAMA4_TEXT._replace(
     tower=TowerTraits(rotary="table", input_by_name=True, unfolds_pixels=True),
 )
 MLLAMA = Family(model_types=("mllama", "mllama_text_model"), liger=LigerTraits(supported=True))
-# In Liger's list alone.
+# Known from Liger's list only.
 MUSE = Family(model_types=("muse_glimmer",), liger=LigerTraits(supported=True))
 
 ROWS = (LLAMA, SMOLLM3, LLAMA4_TEXT, LLAMA4, LLAMA4_TOWER, MLLAMA, MUSE)

@@ -1,6 +1,6 @@
 """Finds a family's row: by model_type for the whole model, by a layer's class for its code.
 
-A language model inside of an image-text model has layers of its own family: LLaVA's may be Llama's or Qwen2's.
+The language model of an image-text model has layers of its own family: LLaVA's may be Llama's or Qwen2's.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ ROWS: tuple[Family, ...] = (
     *gpt.ROWS,
     *image_text.ROWS,
 )
-DEFAULT = Family()  # Llama's code, for families of which nothing else is known
+DEFAULT = Family()  # Llama's code, for families without a row
 
 _BY_MODEL_TYPE = {name: row for row in ROWS for name in row.model_types}
-_BY_CLASS = {beginning: row for row in ROWS for beginning in row.classes}
+_BY_CLASS = {prefix: row for row in ROWS for prefix in row.classes}
 _LONGEST_FIRST = sorted(_BY_CLASS, key=len, reverse=True)
 
 
@@ -48,6 +48,7 @@ def of(architecture: object) -> Family:
 
 
 def of_model_type(name: str) -> Family:
+    """The row of a `model_type`; the default one where it is not known."""
     return _BY_MODEL_TYPE.get(name, DEFAULT)
 
 
@@ -64,19 +65,19 @@ def supports_liger(architecture: object) -> bool:
 @lru_cache(maxsize=512)
 def of_layer(class_name: str) -> Family:
     """The row of a layer's class, such as LlamaDecoderLayer."""
-    beginning = next((one for one in _LONGEST_FIRST if class_name.startswith(one)), None)
-    return _BY_CLASS[beginning] if beginning is not None else DEFAULT
+    prefix = next((known for known in _LONGEST_FIRST if class_name.startswith(known)), None)
+    return _BY_CLASS[prefix] if prefix is not None else DEFAULT
 
 
 @lru_cache(maxsize=512)
 def last_change(model_type: str) -> Version:
-    """The last release of transformers that changed what is said of this family and not of all; () where none did."""
-    own = _releases(of_model_type(model_type)) - _releases(DEFAULT)
-    return max((bound for _, _, releases in own for bound in releases), default=())
+    """The last release of transformers with a change to this family alone; () where there is none."""
+    particular = _releases(of_model_type(model_type)) - _releases(DEFAULT)
+    return max((bound for _, _, releases in particular for bound in releases), default=())
 
 
 def _releases(family: Family) -> set[tuple[int, int, Releases]]:
-    """Every trait that depends on the release, with its place in the row."""
+    """Every trait that depends on the release, with its position in the row."""
     groups = [(number, group) for number, group in enumerate(family) if isinstance(group, tuple)]
     return {
         (number, place, trait)

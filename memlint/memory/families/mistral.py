@@ -27,13 +27,13 @@ MIXTRAL = Family(
     model_types=("mixtral",),
     classes=("Mixtral",),
     attention=AttentionTraits(sdpa=since(4, 37)),
-    experts=ExpertTraits(fp32_scores=True, linears_in_4=True, peft_moves=("w1", "w3", "w2", "gate")),
+    experts=ExpertTraits(fp32_scores=True, linears_in_4=True, peft_stacked_targets=("w1", "w3", "w2", "gate")),
     liger=LigerTraits(supported=True),
 )
 MISTRAL3 = Family(
     model_types=("mistral3",),
     loss=LossTraits(in_own_dtype=Releases((4, 50), (4, 52))),
-    vision=VisionTraits(PatchPath("rms", shuffles=2, straight=1), holds_all_layers=True),
+    vision=VisionTraits(PatchPath("rms", shuffles=2, linears_before_activation=1), holds_all_layers=True),
 )
 PIXTRAL = Family(model_types=("pixtral",), liger=LigerTraits(supported=True))
 # All images of a batch are one sequence, with a mask between them (models/pixtral/modeling_pixtral.py:309,

@@ -1,27 +1,29 @@
-"""OLMo 1 to 3 and the mixtures made of them."""
+"""OLMo 1 to 3 and their mixtures of experts."""
 
 from __future__ import annotations
 
 from memlint.memory.families.traits import ExpertTraits, Family, LigerTraits, NormTraits, RotaryTraits
 
-_MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
+_STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
 OLMO = Family(model_types=("olmo",), classes=("Olmo",), rotary=RotaryTraits(fp32_tables=True, casts_back=True))
 OLMO2 = OLMO._replace(
     model_types=("olmo2", "olmo3"),
     classes=("Olmo2", "Olmo3"),
     norm=NormTraits(scales_in_fp32=True, after_blocks=True),
-    liger=LigerTraits(supported=True, layers="beside"),
+    liger=LigerTraits(supported=True, layers="out_of_place"),
 )
 OLMOE = OLMO._replace(
-    model_types=("olmoe",), classes=("Olmoe",), experts=ExpertTraits(linears_in_4=True, peft_moves=_MOVES)
+    model_types=("olmoe",),
+    classes=("Olmoe",),
+    experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 FLEX_OLMO = Family(
     model_types=("flex_olmo",),
     classes=("FlexOlmo",),
     rotary=RotaryTraits(casts_back=True),
     norm=NormTraits(scales_in_fp32=True, after_blocks=True),
-    experts=ExpertTraits(peft_moves=_MOVES),
+    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
 )
 
 ROWS = (OLMO, OLMO2, OLMOE, FLEX_OLMO)

@@ -1,4 +1,4 @@
-"""Qwen 2 to 3.5, mixtures and vision towers with them."""
+"""Qwen 2 to 3.5, their mixtures of experts and vision towers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memlint.memory.families.traits import (
 )
 
 _LIGER = LigerTraits(supported=True)
-_MOVES = ("gate_proj", "up_proj", "down_proj", "gate")
+_STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
 # Qwen/Qwen-7B modeling_qwen.py, QWenAttention.forward: `_attn` keeps the scores; with SUPPORT_TORCH2 a later revision
 # calls F.scaled_dot_product_attention.
@@ -36,15 +36,15 @@ QWEN3 = Family(
 )
 QWEN3_MOE = Family(
     model_types=("qwen3_moe",),
-    experts=ExpertTraits(linears_in_4=True, peft_moves=_MOVES),
+    experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
     liger=_LIGER,
 )
-QWEN3_OMNI_MOE = Family(model_types=("qwen3_omni_moe",), experts=ExpertTraits(peft_moves=_MOVES))
+QWEN3_OMNI_MOE = Family(model_types=("qwen3_omni_moe",), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS))
 QWEN3_NEXT = Family(
     model_types=("qwen3_next",),
     classes=("Qwen3Next",),
     attention=AttentionTraits(gated_query=True),
-    experts=ExpertTraits(peft_moves=_MOVES),
+    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
     liger=_LIGER,
 )
 QWEN3_5_TEXT = Family(
@@ -77,12 +77,12 @@ QWEN2_TOWER = Family(
     classes=("Qwen2VLVision", "Qwen2_5_VLVision"),
     attention=AttentionTraits(image_by_image=True),
     rotary=RotaryTraits(in_fp32=True),
-    tower=TowerTraits(rotary="computed", places_by_sequence=True),
+    tower=TowerTraits(rotary="computed", positions_differ_by_sequence=True),
 )
 QWEN3_TOWER = QWEN2_TOWER._replace(
     classes=("Qwen3VLVision",),
     tower=TowerTraits(
-        rotary="computed", places_by_sequence=True, hooks_input_embedding=False, interpolates_positions=True
+        rotary="computed", positions_differ_by_sequence=True, hooks_input_embedding=False, interpolates_positions=True
     ),
 )
 

@@ -1,7 +1,7 @@
-"""What transformers' code of a model family does, as far as memory depends on it.
+"""What transformers' code of a model family does that memory depends on.
 
-Defaults are what Llama's code does. One row a family stands in the other files of this folder (lookup.py finds it);
-where no other source is given, a row's source is the family's own file in transformers 5.23
+Defaults are what Llama's code does. The other files of this folder have one row per family, which lookup.py finds.
+Without another citation, a row's source is the family's own file in transformers 5.23
 (models/<family>/modeling_<family>.py).
 """
 
@@ -38,12 +38,12 @@ def before(*version: int) -> Releases:
 
 
 class AttentionTraits(NamedTuple):
-    """How attention is computed, and which implementations there are."""
+    """How attention is computed, and which implementations the family has."""
 
-    # Releases with `_supports_sdpa`. In others a model that is asked for sdpa raises, and one left alone runs eager
-    # attention, which keeps its scores.
+    # Releases with `_supports_sdpa`. In others a model that is asked for sdpa raises, and by default it runs eager
+    # attention, which saves its scores.
     sdpa: Releases = ALWAYS
-    # The code does not use the attention interface: eager attention runs whatever is asked for.
+    # The code does not use the attention interface: it runs eager attention whatever the config asks for.
     eager_only: bool = False
     # Code of the model's own repository: what its last revisions compute with sdpa, the first ones computed with eager
     # attention. Where flash-attn is installed, neither runs.
@@ -54,69 +54,69 @@ class AttentionTraits(NamedTuple):
     softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
     softmax_upcasts_fp16: bool = False
-    # A column of sinks is joined to the scores and cut off behind the softmax, all in the scores' dtype: eager
+    # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
     # attention holds a second copy of the scores.
-    joins_sinks: bool = False
-    # Layers return their attention weights, so that checkpointing holds them and gives them a gradient of zeros.
+    concatenates_sinks: bool = False
+    # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
-    # The query projection is twice as wide; its second half gates attention's output, one more tensor of that width.
+    # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False
-    # Queries and keys are rotated before they are normed, so that both are kept.
+    # Queries and keys are rotated before they are normed, so that both forms are saved.
     norms_after_rotary: bool = False
-    # Without FlashAttention each image (or window) of a packed sequence attends on its own; results are joined.
+    # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
 
 
 class RotaryTraits(NamedTuple):
     """How queries and keys are rotated."""
 
-    # They are cast to fp32 first and back afterwards: twice the size while they are rotated.
+    # They are cast to fp32 for the rotation and back afterwards.
     in_fp32: bool = False
     # Cosine and sine stay fp32, and so do the products with them.
     fp32_tables: bool = False
-    # What was rotated is cast back to the dtype it had; else it takes the wider dtype of cosine and sine.
+    # The result is cast back to the input's dtype. Else it has the wider dtype of cosine and sine.
     casts_back: bool = False
     # Pairs of fp32 numbers are rotated as complex ones, in one product.
     as_complex: bool = False
-    # Two halves of a head, for row and column, are rotated on their own and joined.
+    # The two halves of a head, for row and column, are rotated separately and concatenated.
     by_axis: bool = False
-    # Layers with a window have cosine and sine of their own, with another frequency.
-    apart_for_windows: bool = False
+    # Layers with a sliding window have their own cosine and sine, with another frequency.
+    separate_for_windows: bool = False
 
 
 class NormTraits(NamedTuple):
-    """How norms are written, and where they stand."""
+    """How norms are computed, and where a layer has them."""
 
     # RMSNorm multiplies by its weight before it casts back to half precision, so that the product is fp32.
     scales_in_fp32: bool = False
     # A LayerNorm written out in fp32, op by op.
     centred: bool = False
-    # A layer's two norms stand behind attention and MLP instead of before them.
+    # A layer norms the outputs of attention and MLP instead of their inputs.
     after_blocks: bool = False
-    # Two more norms stand before the output projection of attention and before the down projection of the MLP.
+    # Two more norms: before the output projection of attention and before the down projection of the MLP.
     inside_blocks: bool = False
 
 
 class ExpertTraits(NamedTuple):
-    """How a mixture of experts is routed, run and held."""
+    """How a mixture of experts is routed, computed and stored."""
 
-    # Every expert reads every token, times a score that is zero for most.
+    # Every expert computes every token, times a score that is zero for most.
     every_expert: bool = False
     # The router's scores stay fp32, and so do the experts' results times their score.
     fp32_scores: bool = False
-    # The router's product is asked for in fp32, which autocast undoes; nothing casts its scores afterwards.
+    # The router's product runs in fp32 unless autocast is on. Nothing casts its scores afterwards.
     fp32_router_product: bool = False
-    # Gate and up projection are clamped, and one is added to the latter: more tensors than SwiGLU keeps.
+    # Gate and up projection are clamped, and 1 is added to the latter: more tensors than SwiGLU saves.
     clamps_gate: bool = False
     # Releases that hold a layer's experts in 3-D parameters; in others they are lists of linear layers.
     stacked: Releases = since(5)
-    # Releases that ran stacked experts one by one, each a copy out of the stack.
+    # Releases that ran stacked experts one by one, on a copy of each expert's weight.
     copied: Releases = NEVER
     # The lists of transformers 4 hold linear layers, which bitsandbytes quantises (4.57 models/<family>/).
     linears_in_4: bool = False
-    # Names of expert projections that PEFT moves from target modules to target parameters (peft 0.21.2
+    # Names of expert projections for which PEFT turns target modules into target parameters (peft 0.21.2
     # utils/transformers_weight_conversion.py:333; transformers 5.23 conversion_mapping.py).
-    peft_moves: tuple[str, ...] = ()
+    peft_stacked_targets: tuple[str, ...] = ()
 
 
 class LossTraits(NamedTuple):
@@ -125,7 +125,7 @@ class LossTraits(NamedTuple):
     # Releases that make fp32 logits and a contiguous copy of those of all tokens but the last (up to 4.48,
     # loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead).
     copies_logits: Releases = before(4, 49)
-    # Releases that take the copy of the logits as they are, in the model's dtype.
+    # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
 
 
@@ -135,104 +135,108 @@ class LigerTraits(NamedTuple):
     # The Trainer and TRL patch the family (liger_kernel 0.8.5 transformers/monkey_patch.py:3904,
     # MODEL_TYPE_TO_APPLY_LIGER_FN), so that the loss can be fused with the head and the logits are never whole.
     supported: bool = False
-    # Liger patches decoder layers as the tape records them: RMSNorm, gated MLP and rotary embedding (liger_kernel 0.8.5
-    # transformers/monkey_patch.py). In other families only the loss is counted as fused, which leaves their layers too
-    # high. "in_place": norms write their gradient over the arriving one; "beside": they make a new tensor, in families
-    # with a norm behind a block.
+    # Liger patches RMSNorm, gated MLP and rotary embedding, as the tape records them (liger_kernel 0.8.5
+    # transformers/monkey_patch.py). In other families only the loss counts as fused, so that their layers are
+    # overestimated. "in_place": norms write their gradient over the incoming one. "out_of_place": they allocate it, in
+    # families with a norm after a block.
     layers: str = ""
 
 
 class UnslothTraits(NamedTuple):
     """What Unsloth patches (memory/unsloth.py has the releases that were read)."""
 
-    # Every release since 2025.4 has a forward of its own for the family (models/loader.py, dispatch_model); others run
-    # code that Unsloth compiles for itself.
+    # Every release since 2025.4 has its own forward for the family (models/loader.py, dispatch_model). For other
+    # families Unsloth compiles transformers' code.
     own_forward: bool = False
-    # A bias on queries, keys and values keeps PEFT's code for them (2025.9.11 models/llama.py:2853).
+    # Queries, keys and values have a bias, so that PEFT's code runs for them (2025.9.11 models/llama.py:2853).
     query_bias: bool = False
-    # Why the family is not modelled, in words of its own.
+    # Why the family is not modelled under Unsloth; "" where it is.
     not_modelled: str = ""
 
 
 class PatchPath(NamedTuple):
-    """How a family brings patches to tokens, in the order in which it does.
+    """The operations of a family from the tower's patches to the language model's tokens, in their order.
 
-    `norm_kind`: "", layer, rms or rms_gemma. `shuffles`: copies that bring merged patches side by side, or cut the
-    class token off. `straight`: linears before the activation that have none behind them.
+    `norm_kind`: "", layer, rms or rms_gemma. `shuffles`: copies that put merged patches side by side, or that leave
+    out the class token. `linears_before_activation`: how many leading linears have no activation after them.
     """
 
     norm_kind: str = ""
     norm_first: bool = True
     shuffles: int = 0
     pooled: bool = False
-    straight: int = 0
+    linears_before_activation: int = 0
     activation: str = "gelu"
-    joined: int = 1  # copies of the features before they take the place of tokens
+    feature_copies: int = 1  # copies of the features before they replace the embeddings of image tokens
     reordered: bool = False
     gated: bool = False  # a product that merges patches, one more, the norm, and a gated MLP (GLM-4V)
-    placed: bool = False  # patches are averaged by their places, in fp32, and padding is cut off (Gemma 4)
-    last_kind: str = "layer"  # of the norm behind the layers
+    pools_by_position: bool = False  # patches are averaged by position, in fp32, and padding is dropped (Gemma 4)
+    last_kind: str = "layer"  # of the norm after the layers
 
 
 class VisionTraits(NamedTuple):
     """What an image-text model does with its tower's output."""
 
-    # The way from patches to tokens; None where nobody has read it.
+    # From patches to tokens; None where that code is not modelled.
     path: PatchPath | None = None
-    # Every patch is projected, and none are merged.
+    # Every patch is projected; patches are not merged.
     patches_are_tokens: bool = False
-    # The model takes a tower's layer by its number, and may hold the outputs of all layers while the language model
-    # runs (transformers 5.23 captures the chosen ones alone: models/llava/modeling_llava.py:142,
+    # The model selects a layer of the tower by its number, and may hold the outputs of all layers while the language
+    # model runs (transformers 5.23 captures the chosen ones alone: models/llava/modeling_llava.py:142,
     # `select_hidden_states`).
     holds_all_layers: bool = False
-    # How many times the patches behind the tokens of a sequence may go through the tower.
+    # How many times the tower may encode the patches of a sequence's tokens.
     patches_per_token: float = 1
-    # Why the tokens of a sequence do not bound what goes through the tower.
+    # Why the tokens of a sequence do not bound what the tower encodes.
     unbounded: str = ""
 
 
 class TowerTraits(NamedTuple):
     """What a vision tower's own code does."""
 
-    # "computed": cosine and sine of every patch are fp32 tensors of the step; "table": the model holds them; "": none.
+    # "computed": each step computes cosine and sine of every patch in fp32; "table": the model stores them; "": none.
     rotary: str = ""
-    # The class names its input embedding, so that transformers asks for a gradient there under checkpointing.
+    # The class names its input embedding, so that transformers makes its output require a gradient under
+    # checkpointing.
     hooks_input_embedding: bool = True
-    # Layers take their input by name, which re-entrant checkpointing does not see (rule CKP004).
+    # Layers take their input as a keyword argument, which reentrant checkpointing does not see (rule CKP004).
     input_by_name: bool = False
-    # Places of tokens differ by sequence, and with them the language model's cosine and sine.
-    places_by_sequence: bool = False
-    # All images of a batch are joined to one sequence, with a mask between them.
+    # Position ids differ by sequence, and with them the language model's cosine and sine.
+    positions_differ_by_sequence: bool = False
+    # All images of a batch are one sequence, with a mask between them.
     packs_images: bool = False
-    # Each image is padded to as many patches as the largest has, and masked.
+    # Each image is padded to the number of patches of the largest, with a mask.
     pads_images: bool = False
-    # The real images are taken out of a batch padded with empty ones, with a mask of their pixels.
-    picks_images: bool = False
+    # The real images are copied out of a batch padded with empty ones, with a mask of their pixels.
+    drops_empty_images: bool = False
     # Positions are sampled from the table in fp32.
     samples_positions: bool = False
     # Four positions are looked up for each patch and weighted.
     interpolates_positions: bool = False
     # Patches are normed before positions are added.
     norms_first: bool = False
-    # Pixels are brought side by side before the product.
+    # The pixels of a patch are copied into one row before the product.
     unfolds_pixels: bool = False
-    # The norm behind the layers runs over all patches.
+    # The norm after the layers runs over all patches.
     norms_last: bool = True
 
 
 class Family(NamedTuple):
-    """One row: a family's code. `model_types` are names of configurations, which traits of the whole model go by
-    (`sdpa`, `stacked`, `copied`, loss, liger, unsloth, vision); `classes` are beginnings of the names of layers'
-    classes, which traits of a layer's own code go by. A longer beginning goes before a shorter one."""
+    """What one family's code does.
+
+    `model_types`: the configurations' `model_type`, which selects traits of the whole model (`sdpa`, `stacked`,
+    `copied`, loss, liger, unsloth, vision). `classes`: prefixes of the names of layer classes, which select traits of a
+    layer's code; the longest prefix wins.
+    """
 
     model_types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    # Releases that have code for the family at all (models/ of 4.57.6 beside that of 5.23.0).
+    # Releases that implement the family (models/ of 4.57.6 and of 5.23.0).
     code: Releases = ALWAYS
     attention: AttentionTraits = AttentionTraits()
     rotary: RotaryTraits = RotaryTraits()
     norm: NormTraits = NormTraits()
-    # Keys, gates, and what the MLP and the state-space scan read and give are multiplied by numbers of the
+    # Keys, gates, and the inputs and outputs of the MLP and the state-space scan are multiplied by numbers of the
     # configuration: one more tensor each.
     multiplies_projections: bool = False
     experts: ExpertTraits = ExpertTraits()

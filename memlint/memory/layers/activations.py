@@ -10,14 +10,14 @@ from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile, finish_profile
 from memlint.memory.autograd.tape import PeakCandidates, Tape, Value
 from memlint.memory.layers.decoder_layer import layer as decoder_layer
-from memlint.memory.layers.fused_adapter import with_fused
+from memlint.memory.layers.fused_adapter import mark_fused
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.parameter_roles import Roles
 
 
 @lru_cache(maxsize=512)
 def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
-    """One decoder layer's profile."""
+    """The profile of one decoder layer."""
     if mode.checkpoint:
         return _checkpointed(shape, roles, kernels, mode)
     tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
@@ -25,13 +25,13 @@ def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode
     return finish_profile(tape, y)
 
 
-Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the output, what is returned beside it
+Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the output, attention weights that are returned
 
 
 def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode, grad: bool) -> Recording:
     tape = Tape(grad, in_place=kernels.kernel_memory)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
-    linears = with_fused(dict(roles.linears), kernels, shape)
+    linears = mark_fused(dict(roles.linears), kernels, shape)
     context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new("hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
@@ -39,38 +39,42 @@ def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Lay
 
 
 def _checkpointed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
-    """Forward without autograd that keeps the input or moves it; in backward the forward again, then its backward."""
-    first, x, y, returned = _forward(shape, roles, kernels, mode, grad=False)
+    """The forward runs without autograd and keeps the input, or offloads it. The backward runs the forward again."""
+    tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=False)
     if mode.offload:
-        first.drop(x)
-    for value in returned:  # what the layer before returned is alive until this one is done
-        first.live_sets = {live + value.storage.increment for live in first.live_sets}
-    forward = first.take_peaks()
-    first.drop(*returned)
-    live_in_forward = first.live_now(minus=y)
-    first.end_autocast()
-    live_until_backward = first.live_now(minus=y)
-    again = _recomputed(shape, roles, kernels, mode._replace(input_needs_gradient=True, offload=False))
-    return Profile(forward, live_in_forward, live_until_backward, again.backward, again.after, again.width)
+        tape.drop(x)
+    for value in returned:  # the previous layer's attention weights are alive until this layer ends
+        tape.live_sets = {live + value.storage.increment for live in tape.live_sets}
+    forward = tape.take_peaks()
+    tape.drop(*returned)
+    live_in_forward = tape.live_now(minus=y)
+    tape.end_autocast()
+    live_until_backward = tape.live_now(minus=y)
+    recomputation = _recomputation(shape, roles, kernels, mode._replace(input_needs_gradient=True, offload=False))
+    return Profile(
+        forward, live_in_forward, live_until_backward, recomputation.backward, recomputation.after, recomputation.width
+    )
 
 
-class _Again(NamedTuple):
+class _Recomputation(NamedTuple):
+    """The backward of a checkpointed layer. `after`: what it leaves alive. `width`: bytes of an output element."""
+
     backward: PeakCandidates
     after: PeakCandidates
     width: int
 
 
 @lru_cache(maxsize=512)
-def _recomputed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> _Again:
-    """The backward's part, which is the same wherever the input waited."""
-    again, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
-    incoming_gradient = again.incoming_gradient(y)
-    again.end_autocast()
-    zeros = [again.new(value.extent, value.width) for value in returned if mode.reentrant]
+def _recomputation(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> _Recomputation:
+    """The forward once more, and its backward. Both are the same whether the input was kept or offloaded."""
+    tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)
+    incoming_gradient = tape.incoming_gradient(y)
+    tape.end_autocast()
+    zeros = [tape.new(value.extent, value.width) for value in returned if mode.reentrant]
     if not mode.reentrant:
-        again.drop(y, *returned)
-    again.backward(y, incoming_gradient)
-    if mode.reentrant:  # gradients of zeros for what nobody read (torch 2.13 utils/checkpoint.py, CheckpointFunction)
-        again.drop(y, *returned, *zeros)
-    again.drop(x)
-    return _Again(again.take_peaks(), again.live_now(), y.width)
+        tape.drop(y, *returned)
+    tape.backward(y, incoming_gradient)
+    if mode.reentrant:  # unused outputs get zeros as gradients (torch 2.13 utils/checkpoint.py, CheckpointFunction)
+        tape.drop(y, *returned, *zeros)
+    tape.drop(x)
+    return _Recomputation(tape.take_peaks(), tape.live_now(), y.width)

@@ -1,4 +1,4 @@
-"""Attention: projections, rotary, and the core by implementation."""
+"""Attention: projections, rotary embedding, and scores times values by implementation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import multiplied
+from memlint.memory.layers.mlp import scaled_by_config
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.rotary import rotate
 
@@ -22,19 +22,19 @@ def attention(
     head_norm: Parameter | None,
     scales_in_fp32: bool = False,
 ) -> Value:
-    """The whole attention block on the normed input `x`. `scales_in_fp32`: the heads' norms are Gemma's."""
+    """The output of attention for the normed input `x`. `scales_in_fp32`: query and key norms are Gemma's."""
     tape = context.tape
-    after = context.family.attention.norms_after_rotary
-    first = shape._replace(qk_norm="none") if after else shape
-    query, key, value, gate = _query_key_value(context, first, x, head_norm, scales_in_fp32)
+    norms_after_rotary = context.family.attention.norms_after_rotary
+    projected_shape = shape._replace(qk_norm="none") if norms_after_rotary else shape
+    query, key, value, gate = _query_key_value(context, projected_shape, x, head_norm, scales_in_fp32)
     if shape.rotary_fraction:
-        fraction, wide = shape.rotary_fraction, context.family.rotary.in_fp32
-        turned = rotate(context, query, fraction, wide), rotate(context, key, fraction, wide)
+        fraction, in_fp32 = shape.rotary_fraction, context.family.rotary.in_fp32
+        rotated = rotate(context, query, fraction, in_fp32), rotate(context, key, fraction, in_fp32)
         tape.drop(query, key)
-        query, key = turned
-    if after:
-        query = _normed(context, shape, query, head_norm, "head_rows", scales_in_fp32)
-        key = _normed(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
+        query, key = rotated
+    if norms_after_rotary:
+        query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
+        key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
     mixed = _by_image(context, shape, query, key, value)
     if context.family.norm.inside_blocks:
         normed = norm.rms(tape, mixed, context.inner_norm, "rows")
@@ -50,47 +50,47 @@ def attention(
 def _query_key_value(
     context: LayerContext, shape: TokenMixer, x: Value, head_norm: Parameter | None, gemma: bool
 ) -> tuple[Value, Value, Value, Value | None]:
-    """Queries, keys, values, and the output's gate if the query projection gives one.
+    """Queries, keys, values, and the gate of the output if the query projection computes one.
 
-    Queries and keys are normed as soon as they are there (transformers 5.23 models/qwen3/modeling_qwen3.py).
+    Queries and keys are normed right after their projection (transformers 5.23 models/qwen3/modeling_qwen3.py).
     """
     tape = context.tape
     if not shape.fused_qkv:
-        first, gate = _query_and_gate(context, x)
-        query = _normed(context, shape, first, head_norm, "head_rows", gemma)
-        raw = multiplied(context, project(context, "key", x, "key"))
-        shared = _same(raw) if shape.values_are_keys else None
-        key = _normed(context, shape, raw, head_norm, "key_head_rows", gemma)
-        return query, key, _value_normed(context, shape, shared or project(context, "value", x, "value")), gate
+        projected, gate = _query_and_gate(context, x)
+        query = _normed_heads(context, shape, projected, head_norm, "head_rows", gemma)
+        projected_key = scaled_by_config(context, project(context, "key", x, "key"))
+        key_as_value = _hold(projected_key) if shape.values_are_keys else None
+        key = _normed_heads(context, shape, projected_key, head_norm, "key_head_rows", gemma)
+        return query, key, _normed_values(context, shape, key_as_value or project(context, "value", x, "value")), gate
     fused = project(context, "query_key_value", x, "query_key_value")
     query, key, value = ops.split(tape, fused, ("query", "key", "value"))
     tape.drop(fused)
-    query = _normed(context, shape, query, head_norm, "head_rows", gemma)
-    return query, _normed(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+    query = _normed_heads(context, shape, query, head_norm, "head_rows", gemma)
+    return query, _normed_heads(context, shape, key, head_norm, "key_head_rows", gemma), value, None
 
 
 def _query_and_gate(context: LayerContext, x: Value) -> tuple[Value, Value | None]:
-    """Qwen3.5 cuts its query projection in two: strided views, of which the gate's is copied."""
+    """The queries and the gate. Qwen3.5 splits its query projection into strided views and copies the gate's."""
     tape = context.tape
     if not context.family.attention.gated_query:
         return project(context, "query", x, "query"), None
-    whole = project(context, "query", x, "query*2")
-    query, strided = ops.split(tape, whole, ("query", "mixed"))
-    gate = ops.copy(tape, strided)
-    tape.drop(whole, strided)
+    query_and_gate = project(context, "query", x, "query*2")
+    query, gate_view = ops.split(tape, query_and_gate, ("query", "mixed"))
+    gate = ops.copy(tape, gate_view)
+    tape.drop(query_and_gate, gate_view)
     return query, gate
 
 
 def apply_output_gate(context: LayerContext, mixed: Value, gate: Value) -> Value:
     """`mixed * sigmoid(gate)`."""
     tape = context.tape
-    share = ops.unary_by_result(tape, gate)
-    found = ops.multiply(tape, mixed, share)
-    tape.drop(mixed, share)
+    sigmoid = ops.unary_by_result(tape, gate)
+    found = ops.multiply(tape, mixed, sigmoid)
+    tape.drop(mixed, sigmoid)
     return found
 
 
-def _normed(
+def _normed_heads(
     context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter | None, rows: str, gemma: bool
 ) -> Value:
     if shape.qk_norm == "none":
@@ -104,7 +104,7 @@ def _normed(
     return found
 
 
-def _value_normed(context: LayerContext, shape: TokenMixer, x: Value) -> Value:
+def _normed_values(context: LayerContext, shape: TokenMixer, x: Value) -> Value:
     """Gemma 4's `v_norm` has no weight (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextAttention)."""
     if not shape.value_norm:
         return x
@@ -114,11 +114,12 @@ def _value_normed(context: LayerContext, shape: TokenMixer, x: Value) -> Value:
 
 
 def _by_image(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
-    """`core`, over parts of a packed sequence where the tower cuts it: views of queries, keys and values go in, what
-    comes out is joined (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention)."""
+    """`core`, image by image where the tower splits a packed sequence: its inputs are views of queries, keys and
+    values, and its outputs are concatenated (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:395-418,
+    VisionAttention)."""
     tape = context.tape
-    whole = not context.family.attention.image_by_image or context.kernels.attention.startswith("flash")
-    if whole:
+    in_one_call = not context.family.attention.image_by_image or context.kernels.attention.startswith("flash")
+    if in_one_call:
         return core(context, shape, query, key, value)
     parts = [ops.slice_of(tape, x, x.extent) for x in (query, key, value)]
     mixed = core(context, shape, *parts)
@@ -140,8 +141,8 @@ def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     width = kernels.autocast_width or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
     if kernels.expands_kv_heads and shape.kv_heads != shape.heads:
-        given, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
-        tape.drop(*given)
+        unexpanded, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
+        tape.drop(*unexpanded)
     found = _flash_core(context, shape, *cast)
     tape.drop(*cast)
     return found
@@ -157,20 +158,20 @@ def _flash_core(context: LayerContext, shape: TokenMixer, query: Value, key: Val
         temporaries = ((KERNEL_MEMORY + "query", FP32_BYTES), (KERNEL_MEMORY + "head_rows", FP32_BYTES))
         if shape.kv_heads != shape.heads:
             temporaries += ((KERNEL_MEMORY + "query", query.width), (KERNEL_MEMORY + "mixed", query.width))
-    kept = [query, key, value, found, logsumexp]
+    saved = [query, key, value, found, logsumexp]
     if kernels.bias and kernels.kernel_memory:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
-        kept.append(tape.new("bias", query.width))
-    tape.node((found,), (query, key, value), kept, temporaries)
-    tape.drop(logsumexp, *kept[5:])
+        saved.append(tape.new("bias", query.width))
+    tape.node((found,), (query, key, value), saved, temporaries)
+    tape.drop(logsumexp, *saved[5:])
     return found
 
 
 def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
     """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
     tape = context.tape
-    repeated = shape.kv_heads != shape.heads
-    keys = ops.copy(tape, key, "query") if repeated else _same(key)
-    values = ops.copy(tape, value, "mixed") if repeated else _same(value)
+    repeats_kv = shape.kv_heads != shape.heads
+    keys = ops.copy(tape, key, "query") if repeats_kv else _hold(key)
+    values = ops.copy(tape, value, "mixed") if repeats_kv else _hold(value)
     weights = _probabilities(context, shape, query, keys)
     product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
     found = ops.copy(tape, product)
@@ -178,16 +179,17 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     return found
 
 
-def _same(x: Value) -> Value:
+def _hold(x: Value) -> Value:
+    """`x` with one more reference."""
     x.storage.references += 1
     return x
 
 
 def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
     tape = context.tape
-    raw = ops.autocast_matmul(tape, query, keys, "scores", context.kernels.autocast_width)
-    scores = ops.scale(tape, raw)
-    tape.drop(raw)
+    product = ops.autocast_matmul(tape, query, keys, "scores", context.kernels.autocast_width)
+    scores = ops.scale(tape, product)
+    tape.drop(product)
     if shape.softcap:
         scores = _softcap(tape, scores)
     if (
@@ -196,31 +198,31 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         masked = ops.add(tape, scores, Value.external("scores", context.cos.width))
         tape.drop(scores)
         scores = masked
-    if context.family.attention.joins_sinks:
+    if context.family.attention.concatenates_sinks:
         return _with_sinks(tape, context, scores)
     result = _softmax(context, scores)
     found = ops.cast(tape, result, query.width)
-    tape.drop(scores, result)  # `weights = softmax(weights).to(...)`: the name is bound anew when all is done
+    tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
     if shape.dropout:
-        dropped = ops.dropout(tape, found)
+        after_dropout = ops.dropout(tape, found)
         tape.drop(found)
-        found = dropped
+        found = after_dropout
     if context.family.attention.returns_weights:
-        context.returned_weights.append(_same(found))
+        context.returned_weights.append(_hold(found))
     return found
 
 
 def _with_sinks(tape: Tape, context: LayerContext, scores: Value) -> Value:
     """`softmax(cat(scores, sinks) - max, dtype=scores.dtype)[..., :-1]` (models/gpt_oss/modeling_gpt_oss.py)."""
-    joined = ops.concat(tape, (scores,), "scores")
-    apart = ops.scale(tape, joined)
-    tape.drop(scores, joined)
-    whole = tape.new("scores", apart.width)
-    inside = ((KERNEL_MEMORY + "scores", apart.width),) if context.kernels.kernel_memory else ()
-    tape.node((whole,), (apart,), (whole,), inside)
-    tape.drop(apart)
-    found = ops.slice_of(tape, whole, "scores")
-    tape.drop(whole)
+    with_sinks = ops.concat(tape, (scores,), "scores")
+    shifted = ops.scale(tape, with_sinks)
+    tape.drop(scores, with_sinks)
+    probabilities = tape.new("scores", shifted.width)
+    temporaries = ((KERNEL_MEMORY + "scores", shifted.width),) if context.kernels.kernel_memory else ()
+    tape.node((probabilities,), (shifted,), (probabilities,), temporaries)
+    tape.drop(shifted)
+    found = ops.slice_of(tape, probabilities, "scores")
+    tape.drop(probabilities)
     return found
 
 
@@ -228,10 +230,10 @@ def _softcap(tape: Tape, scores: Value) -> Value:
     """`tanh(scores / cap) * cap` (transformers 5.23 models/gemma2/modeling_gemma2.py)."""
     divided = ops.scale(tape, scores)
     tape.drop(scores)
-    bounded = ops.unary_by_result(tape, divided)
+    capped = ops.unary_by_result(tape, divided)
     tape.drop(divided)
-    found = ops.scale(tape, bounded)
-    tape.drop(bounded)
+    found = ops.scale(tape, capped)
+    tape.drop(capped)
     return found
 
 
@@ -242,13 +244,13 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     Its CUDA backward allocates the product of gradient and result.
     """
     tape = context.tape
-    as_given = context.kernels.softmax_keeps_dtype or context.family.attention.softmax_keeps_dtype
-    given = as_given and not context.kernels.autocast_width
-    direct = given or (context.kernels.kernel_memory and not context.kernels.bfloat16)
-    width = scores.width if given else FP32_BYTES
-    single = _same(scores) if direct else ops.cast(tape, scores, width)
+    keeps_dtype = context.kernels.softmax_keeps_dtype or context.family.attention.softmax_keeps_dtype
+    without_upcast = keeps_dtype and not context.kernels.autocast_width
+    reads_scores = without_upcast or (context.kernels.kernel_memory and not context.kernels.bfloat16)
+    width = scores.width if without_upcast else FP32_BYTES
+    softmax_input = _hold(scores) if reads_scores else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
-    inside = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
-    tape.node((found,), (single,), (found,), inside)
-    tape.drop(single)
+    temporaries = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
+    tape.node((found,), (softmax_input,), (found,), temporaries)
+    tape.drop(softmax_input)
     return found

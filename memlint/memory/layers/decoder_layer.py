@@ -13,33 +13,33 @@ from memlint.memory.parameter_roles import Roles
 
 
 def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
-    """The layer's output; `x` is dropped by the caller."""
+    """The output of the layer. The caller drops its input `x`."""
     if shape.parallel:
         return _parallel(context, shape, roles, x)
     if context.family.norm.after_blocks:
         return _norm_after(context, shape, roles, x)
     tape = context.tape
     if shape.norms == 1:
-        return _single(context, shape, roles, x)
+        return _mixer_or_mlp(context, shape, roles, x)
     normed = _norm(context, shape, roles, x)
-    mixed = _mix(context, shape, roles, normed)
+    mixed = _token_mixer(context, shape, roles, normed)
     tape.drop(normed)
-    mixed = _scaled(context, roles, _post(context, shape, roles, mixed))
-    middle = ops.add(tape, x, mixed)
+    mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
+    residual = ops.add(tape, x, mixed)
     tape.drop(mixed)
-    normed = _norm(context, shape, roles, middle)
-    fed = _feed(context, shape, roles, normed)
+    normed = _norm(context, shape, roles, residual)
+    mlp_output = _mlp_block(context, shape, roles, normed)
     tape.drop(normed)
     if shape.mlp.parallel_experts:
-        fed = _with_experts(context, shape, roles, middle, fed)
-    fed = _scaled(context, roles, _post(context, shape, roles, fed))
-    found = ops.add(tape, middle, fed)
-    tape.drop(middle, fed)
+        mlp_output = _with_experts(context, shape, roles, residual, mlp_output)
+    mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
+    found = ops.add(tape, residual, mlp_output)
+    tape.drop(residual, mlp_output)
     return found
 
 
-def _scaled(context: LayerContext, roles: Roles, x: Value) -> Value:
-    """`lambda * x` with a vector (transformers 5.23 models/internvl/modeling_internvl.py:326, InternVLVisionLayer)."""
+def _layer_scale(context: LayerContext, roles: Roles, x: Value) -> Value:
+    """LayerScale: `lambda * x` with a vector (transformers 5.23 models/internvl/modeling_internvl.py:326)."""
     if roles.scale is None:
         return x
     found = ops.scale_by_weight(context.tape, roles.scale, x)
@@ -47,29 +47,31 @@ def _scaled(context: LayerContext, roles: Roles, x: Value) -> Value:
     return found
 
 
-def _single(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
-    """A mixer or an MLP alone (Nemotron-H, Mamba 2)."""
+def _mixer_or_mlp(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    """A layer with one block, a token mixer or an MLP (Nemotron-H, Mamba 2)."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
-    run = _feed if shape.attention.kind == "none" else _mix
-    mixed = run(context, shape, roles, normed)
+    block = _mlp_block if shape.attention.kind == "none" else _token_mixer
+    mixed = block(context, shape, roles, normed)
     tape.drop(normed)
     found = ops.add(tape, x, mixed)
     tape.drop(mixed)
     return found
 
 
-def _with_experts(context: LayerContext, shape: DecoderLayer, roles: Roles, middle: Value, fed: Value) -> Value:
-    """The MLP's output and the experts', which read the residual stream, each normed (Gemma4TextDecoderLayer)."""
+def _with_experts(
+    context: LayerContext, shape: DecoderLayer, roles: Roles, residual: Value, mlp_output: Value
+) -> Value:
+    """The MLP's output plus that of experts that read the residual stream, both normed (Gemma4TextDecoderLayer)."""
     from memlint.memory.layers.moe import mixture
 
     tape = context.tape
-    dense = _post(context, shape, roles, fed)
-    given = _norm(context, shape, roles, middle)
-    routed = _router_input(context, roles, middle)
-    mixed = mixture(context, shape.mlp, roles, given, routed)
-    tape.drop(given, routed)
-    mixed = _post(context, shape, roles, mixed)
+    dense = _post_norm(context, shape, roles, mlp_output)
+    expert_input = _norm(context, shape, roles, residual)
+    router_input = _router_input(context, roles, residual)
+    mixed = mixture(context, shape.mlp, roles, expert_input, router_input)
+    tape.drop(expert_input, router_input)
+    mixed = _post_norm(context, shape, roles, mixed)
     found = ops.add(tape, dense, mixed)
     tape.drop(dense, mixed)
     return found
@@ -91,33 +93,33 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
     """`x + norm(attention(x))`, then the same with the MLP (transformers 5.23
     models/{olmo2,olmo3,exaone4,flex_olmo})."""
     tape = context.tape
-    mixed = _mix(context, shape, roles, x)
+    mixed = _token_mixer(context, shape, roles, x)
     normed = _norm(context, shape, roles, mixed)
     tape.drop(mixed)
-    middle = ops.add(tape, x, normed)
+    residual = ops.add(tape, x, normed)
     tape.drop(normed)
-    fed = _feed(context, shape, roles, middle)
-    normed = _norm(context, shape, roles, fed)
-    tape.drop(fed)
-    found = ops.add(tape, middle, normed)
-    tape.drop(middle, normed)
+    mlp_output = _mlp_block(context, shape, roles, residual)
+    normed = _norm(context, shape, roles, mlp_output)
+    tape.drop(mlp_output)
+    found = ops.add(tape, residual, normed)
+    tape.drop(residual, normed)
     return found
 
 
 def _parallel(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
-    """Attention and MLP read the block's input (NeoX: each with its norm; Phi, Falcon: one norm)."""
+    """Attention and MLP both read the layer's input (NeoX: each has its norm; Phi, Falcon: they share one)."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
-    mixed = _mix(context, shape, roles, normed)
+    mixed = _token_mixer(context, shape, roles, normed)
     if shape.norms > 1:
         tape.drop(normed)
         normed = _norm(context, shape, roles, x)
-    fed = _feed(context, shape, roles, normed)
+    mlp_output = _mlp_block(context, shape, roles, normed)
     tape.drop(normed)
-    both = ops.add(tape, fed, mixed)
-    tape.drop(fed, mixed)
-    found = ops.add(tape, both, x)
-    tape.drop(both)
+    block_output = ops.add(tape, mlp_output, mixed)
+    tape.drop(mlp_output, mixed)
+    found = ops.add(tape, block_output, x)
+    tape.drop(block_output)
     return found
 
 
@@ -137,7 +139,7 @@ def _scales_in_fp32(context: LayerContext, shape: DecoderLayer) -> bool:
     return shape.norm == "rms_gemma" or context.family.norm.scales_in_fp32
 
 
-def _post(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+def _post_norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The norm after a block (Gemma 2 and 3)."""
     if shape.norms < 4:
         return x
@@ -146,7 +148,7 @@ def _post(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     return normed
 
 
-def _mix(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+def _token_mixer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.attention.kind == "mla":
         from memlint.memory.layers.latent_attention import latent
 
@@ -160,53 +162,55 @@ def _mix(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> 
 
         return mamba2(context, shape.attention, x, roles.convolution, roles.norm)
     if shape.parallel_ssm is not None:
-        return _side_by_side(context, shape, shape.parallel_ssm, roles, x)
+        return _with_parallel_ssm(context, shape, shape.parallel_ssm, roles, x)
     if shape.attention.kind == "conv":
         from memlint.memory.layers.short_conv import short_conv
 
         return short_conv(context, x, roles.convolution)
-    return _attend(context, shape, roles, x)
+    return _attention_block(context, shape, roles, x)
 
 
-def _side_by_side(context: LayerContext, shape: DecoderLayer, scan: TokenMixer, roles: Roles, x: Value) -> Value:
-    """A scan and attention on the same input, each times a number (transformers 5.23
+def _with_parallel_ssm(context: LayerContext, shape: DecoderLayer, ssm: TokenMixer, roles: Roles, x: Value) -> Value:
+    """A state-space scan and attention on the same input, each output times a number (transformers 5.23
     models/falcon_h1/modeling_falcon_h1.py:911-931, FalconH1DecoderLayer.forward)."""
     from memlint.memory.layers.mamba2 import mamba2
 
     tape = context.tape
-    scanned = mamba2(context, scan, x, roles.convolution, roles.norm)
-    first = ops.scale(tape, scanned)
-    given = ops.scale(tape, x)
-    tape.drop(scanned)
-    mixed = _attend(context, shape, roles, given)
-    tape.drop(given)
-    second = ops.scale(tape, mixed)
+    ssm_output = mamba2(context, ssm, x, roles.convolution, roles.norm)
+    scaled_ssm = ops.scale(tape, ssm_output)
+    attention_input = ops.scale(tape, x)
+    tape.drop(ssm_output)
+    mixed = _attention_block(context, shape, roles, attention_input)
+    tape.drop(attention_input)
+    scaled_attention = ops.scale(tape, mixed)
     tape.drop(mixed)
-    found = ops.add(tape, first, second)
-    tape.drop(first, second)
+    found = ops.add(tape, scaled_ssm, scaled_attention)
+    tape.drop(scaled_ssm, scaled_attention)
     return found
 
 
-def _attend(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+def _attention_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     context.inner_norm = roles.norm
     scales = _scales_in_fp32(context, shape)
     mixed = attention.attention(context, shape.attention, x, roles.head_norm, scales)
     return _residual_dropout(context, shape, mixed)
 
 
-def _feed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.mlp.parallel_experts:
         return mlp(context, shape.mlp._replace(kind="gated"), x)
     if shape.mlp.kind == "moe":
         from memlint.memory.layers.moe import mixture
 
         return mixture(context, shape.mlp, roles, x)
-    shared = "shared_" if shape.mlp.shared_intermediate_size else ""  # Granite's hybrid without experts
+    shared = (
+        "shared_" if shape.mlp.shared_intermediate_size else ""
+    )  # Granite 4 hybrid without experts has the shared MLP alone
     return _residual_dropout(context, shape, mlp(context, shape.mlp, x, shared))
 
 
 def _residual_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:
-    """Residual dropout, on what attention and MLP add alike (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
+    """Dropout on the output of attention and MLP (GPT-2, OPT, Phi, StarCoder 2, Seed-OSS, ...)."""
     if not shape.mlp.dropout:
         return x
     found = ops.dropout(context.tape, x)

@@ -1,4 +1,4 @@
-"""Element counts of the activations that blocks name, for one run."""
+"""Numbers of elements of a run's activations, by the extents that the recordings of layers name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 
 
 class Tokens:
-    """What one forward sees on this GPU: `sequences` of `length` tokens."""
+    """The tokens of one forward on one GPU: `sequences` of `length` tokens."""
 
     __slots__ = ("length", "sequences")
 
@@ -22,7 +22,7 @@ class Tokens:
 
 
 def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dict[str, int]:
-    """Extents outside of the layers."""
+    """Numbers of elements by extent, for the embedding, the residual stream and the logits."""
     count = tokens.count
     return {
         "hidden": count * architecture.hidden_size,
@@ -36,7 +36,7 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
 
 
 def of_layer(layer: DecoderLayer, tokens: Tokens, hidden: int) -> dict[str, int]:
-    """Extents inside of one decoder layer."""
+    """Numbers of elements by extent, for the activations inside of one decoder layer."""
     found = _attention(layer, tokens)
     if layer.parallel_ssm is not None:
         found |= _mamba2(layer.parallel_ssm, tokens)
@@ -49,13 +49,13 @@ def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
     value_dim = shape.value_head_dim or shape.head_dim
     query = count * shape.heads * shape.head_dim
     key = count * shape.kv_heads * shape.head_dim
-    turned = shape.rotary_fraction
+    fraction = shape.rotary_fraction
     if shape.kind == "mla":
         return _latent(layer, tokens)
     if shape.kind == "mamba2":
         return _mamba2(shape, tokens)
     if shape.kind == "gated_delta":
-        return _delta(shape, tokens)
+        return _gated_delta(shape, tokens)
     return {
         "query": query,
         "query*2": 2 * query,
@@ -68,12 +68,12 @@ def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
         "key_head_rows": count * shape.kv_heads,
         "query/2": query // 2,
         "key/2": key // 2,
-        "query.rotary": int(query * turned),
-        "key.rotary": int(key * turned),
-        "query.passed": query - int(query * turned),
-        "key.passed": key - int(key * turned),
-        "query.rotary/2": int(query * turned) // 2,
-        "key.rotary/2": int(key * turned) // 2,
+        "query.rotary": int(query * fraction),
+        "key.rotary": int(key * fraction),
+        "query.passed": query - int(query * fraction),
+        "key.passed": key - int(key * fraction),
+        "query.rotary/2": int(query * fraction) // 2,
+        "key.rotary/2": int(key * fraction) // 2,
     }
 
 
@@ -81,19 +81,19 @@ def _latent(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
     shape, count = layer.attention, tokens.count
     value_dim = shape.value_head_dim or shape.head_dim
     query, value = count * shape.heads * shape.head_dim, count * shape.heads * value_dim
-    turned, key_turned = count * shape.heads * shape.rope_head_dim, count * shape.rope_head_dim
+    rotary, key_rotary = count * shape.heads * shape.rope_head_dim, count * shape.rope_head_dim
     return {
         "query": query,
         "key": query,
         "value": value,
         "mixed": value,
-        "key.passed": query - turned,
-        "key+value": query - turned + value,
-        "query.passed": query - turned,
-        "query.rotary": turned,
-        "query.rotary/2": turned // 2,
-        "key_rotary": key_turned,
-        "key_rotary/2": key_turned // 2,
+        "key.passed": query - rotary,
+        "key+value": query - rotary + value,
+        "query.passed": query - rotary,
+        "query.rotary": rotary,
+        "query.rotary/2": rotary // 2,
+        "key_rotary": key_rotary,
+        "key_rotary/2": key_rotary // 2,
         "query_latent": count * shape.q_lora_rank,
         "latent": count * shape.kv_lora_rank,
         "latent+rope": count * (shape.kv_lora_rank + shape.rope_head_dim),
@@ -121,7 +121,7 @@ def _mamba2(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
     }
 
 
-def _delta(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
+def _gated_delta(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
     """The gated delta rule works on whole chunks."""
     chunk = shape.chunk_size or 64
     chunks = tokens.sequences * -(-tokens.length // chunk)
@@ -145,24 +145,24 @@ def _delta(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
 def _mlp(found: dict[str, int], layer: DecoderLayer, count: int, hidden: int) -> None:
     shape = layer.mlp
     if shape.kind == "moe":
-        everywhere = families.of_layer(layer.class_name).experts.every_expert
-        chosen = count * (shape.experts if everywhere else shape.experts_per_token)
+        every_expert = families.of_layer(layer.class_name).experts.every_expert
+        chosen = count * (shape.experts if every_expert else shape.experts_per_token)
         found["routes"] = count * shape.experts
         found["chosen"] = chosen
-        inside = shape.expert_hidden_size or hidden
-        found["routed"] = count * inside
-        found["chosen_hidden"] = chosen * inside
+        expert_hidden = shape.expert_hidden_size or hidden
+        found["routed"] = count * expert_hidden
+        found["chosen_hidden"] = chosen * expert_hidden
         found["chosen_inner"] = chosen * shape.expert_intermediate_size
         found["chosen_inner*2"] = 2 * chosen * shape.expert_intermediate_size
-        _one_expert(found, shape.experts or 1, inside * shape.expert_intermediate_size)
+        _expert_share(found, shape.experts or 1, expert_hidden * shape.expert_intermediate_size)
     found["intermediate"] = count * shape.intermediate_size
     found["intermediate*2"] = 2 * count * shape.intermediate_size
     found["shared_intermediate"] = count * shape.shared_intermediate_size
     found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size
 
 
-def _one_expert(found: dict[str, int], experts: int, matrix: int) -> None:
-    """One expert's share of the chosen tokens, and what is left to the others."""
+def _expert_share(found: dict[str, int], experts: int, matrix: int) -> None:
+    """Extents of the last expert's share of the routed tokens, and of all other experts' (moe_loop.py)."""
     found["expert_matrix"] = matrix
     found["expert"] = found["chosen"] // experts
     for extent in ("hidden", "inner"):

@@ -16,7 +16,7 @@ class EmbeddingShape(NamedTuple):
     scaled: bool = False
     positions: bool = False
     dropout: bool = False
-    tied: bool = False  # the head's gradient waits to be summed with this one
+    tied: bool = False  # the head's gradient is added to this one
 
 
 @lru_cache(maxsize=64)
@@ -28,11 +28,11 @@ def embedding_profile(weight: Parameter, shape: EmbeddingShape, in_place: bool) 
     summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
     tape.node((x,), (), (), summed, weights=gradients)
     if shape.positions:
-        x = _replace(tape, x, _with_positions(tape, x))
+        x = ops.replace(tape, x, _with_positions(tape, x))
     if shape.scaled:
-        x = _replace(tape, x, ops.scale(tape, x))
+        x = ops.replace(tape, x, ops.scale(tape, x))
     if shape.dropout:
-        x = _replace(tape, x, ops.dropout(tape, x))
+        x = ops.replace(tape, x, ops.dropout(tape, x))
     return finish_profile(tape, x)
 
 
@@ -41,8 +41,3 @@ def _with_positions(tape: Tape, x: Value) -> Value:
     found = ops.add(tape, x, x)
     tape.drop(positions)
     return found
-
-
-def _replace(tape: Tape, old: Value, new: Value) -> Value:
-    tape.drop(old)
-    return new

@@ -1,9 +1,9 @@
 """Adapters that run with their projection in one autograd function: Axolotl's LoRA kernels, and Unsloth's.
 
 Read in axolotl 0.19.0 kernels/lora.py (LoRA_QKV :821, LoRA_O :1623, LoRA_MLP :283) and monkeypatch/lora_kernels.py,
-not run: their kernels need a GPU. memlint/simulation/fused_adapters.py is a twin without kernels. A group keeps its
-input once, where PEFT keeps a copy in the adapter's dtype for each projection, and its adapters in the compute dtype;
-the MLP keeps gate and up, and makes their product again in the backward. Unsloth's functions (2025.9.11
+not run: their kernels need a GPU. memlint/simulation/fused_adapters.py does the same without kernels. A group saves its
+input once, where PEFT saves a copy in the adapter's dtype for each projection, and it saves its adapters in the compute
+dtype. The MLP saves gate and up, and computes their product again in the backward. Unsloth's functions (2025.9.11
 kernels/fast_lora.py) keep the same: run on fake tensors, with stand-ins for Triton's kernels, a layer of Llama 3.1 8B
 on a 4-bit base takes 118 KiB a token in the forward and 162 in the backward, as here; until 2025.3 28 more in the
 latter.
@@ -23,18 +23,19 @@ _GROUPS = {"qkv": (_QUERY, *_FOLLOWING), "o": ("output",), "mlp": _MLP}
 _Sizes = tuple[tuple[str, int], ...]
 
 
-def with_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: DecoderLayer) -> dict[str, Linear]:
-    """`linears` with those marked that a kernel runs: a group is patched where all of it has plain adapters."""
+def mark_fused(linears: dict[str, Linear], kernels: KernelConfig, shape: DecoderLayer) -> dict[str, Linear]:
+    """`linears` with `fused` set for the groups that a kernel runs: those whose projections all have plain LoRA."""
     found = dict(linears)
     for group in kernels.fused_adapters:
         parts = _GROUPS[group]
-        if _has_code(group, shape) and all(_is_adapted(linears.get(part)) for part in parts):
+        if _is_patched(group, shape) and all(_is_adapted(linears.get(part)) for part in parts):
             found.update((part, linears[part]._replace(fused=True)) for part in parts)
     return found
 
 
-def _has_code(group: str, shape: DecoderLayer) -> bool:
-    """Which modules find_self_attn_in_layer and find_mlp_in_layer know; others warn and run PEFT's code."""
+def _is_patched(group: str, shape: DecoderLayer) -> bool:
+    """Whether Axolotl patches this group: find_self_attn_in_layer and find_mlp_in_layer know its modules. Others run
+    PEFT's code, with a warning."""
     if group != "mlp":
         return shape.attention.kind == "attention"
     mlp = shape.mlp
@@ -46,7 +47,7 @@ def _is_adapted(linear: Linear | None) -> bool:
 
 
 def fused_projection(context: LayerContext, part: str, x: Value, extent: str) -> Value:
-    """One of query, key and value, which come of one call, or the output projection."""
+    """One of query, key and value, which one call computes, or the output projection."""
     if part in context.computed_ahead:
         return context.computed_ahead.pop(part)
     parts = _GROUPS["qkv"] if part == _QUERY else (part,)
@@ -59,7 +60,7 @@ def fused_projection(context: LayerContext, part: str, x: Value, extent: str) ->
 
 
 def fused_mlp(context: LayerContext, x: Value, extent: str) -> Value:
-    """gate, up, their product and down: gradients of gate and up stand where they stood (kernels/swiglu.py:162)."""
+    """The gated MLP. Gradients of gate and up are written over gate and up (kernels/swiglu.py:162)."""
     tape = context.tape
     inputs = _inputs(context, context.linears["gate"], x)
     gate, up = (_output(context, part, extent, inputs[0]) for part in _MLP[:2])
@@ -71,26 +72,26 @@ def fused_mlp(context: LayerContext, x: Value, extent: str) -> Value:
 
 
 def _inputs(context: LayerContext, linear: Linear, x: Value) -> tuple[Value, ...]:
-    """The input as the products read it and, with dropout, what adapters read: one for the whole group."""
-    given = ops.cast(context.tape, x, context.kernels.autocast_width or x.width)
-    return (given, ops.dropout(context.tape, given)) if linear.dropout else (given,)
+    """The group's input in the compute dtype and, with dropout, the adapters' input."""
+    cast_input = ops.cast(context.tape, x, context.kernels.autocast_width or x.width)
+    return (cast_input, ops.dropout(context.tape, cast_input)) if linear.dropout else (cast_input,)
 
 
 def _output(context: LayerContext, part: str, extent: str, x: Value) -> Value:
-    """matmul_lora (kernels/lora.py:226): W whole while its product runs, then the adapter's factors as they compute."""
+    """matmul_lora (kernels/lora.py:226): the dequantised W during its product, then the adapter's cast factors."""
     found = context.tape.new(extent, x.width)
-    context.tape.spike(*_whole(context, part, x.width))
-    added = ((extent, x.width),) if context.kernels.adds_adapter_apart else ()
-    context.tape.spike(*_factors(context, part, x.width), (context.linears[part].rank, x.width), *added)
+    context.tape.spike(*_dequantized_weight(context, part, x.width))
+    adapter_output = ((extent, x.width),) if context.kernels.adapter_output_is_separate else ()
+    context.tape.spike(*_cast_factors(context, part, x.width), (context.linears[part].rank, x.width), *adapter_output)
     return found
 
 
-def _whole(context: LayerContext, part: str, width: int) -> _Sizes:
+def _dequantized_weight(context: LayerContext, part: str, width: int) -> _Sizes:
     weight = context.linears[part].weight
     return ((weight.extent, width),) if weight.quantized else ()
 
 
-def _factors(context: LayerContext, part: str, width: int) -> _Sizes:
+def _cast_factors(context: LayerContext, part: str, width: int) -> _Sizes:
     """The copies of A and B in the compute dtype."""
     linear = context.linears[part]
     assert linear.down is not None and linear.up is not None
@@ -102,24 +103,24 @@ def _record(
     parts: tuple[str, ...],
     inputs: tuple[Value, ...],
     outputs: tuple[Value, ...],
-    kept: tuple[Value, ...],
-    remade: _Sizes,
+    saved: tuple[Value, ...],
+    recomputed: _Sizes,
 ) -> None:
-    """The function's node. With dropout the adapters' share of the input's gradient comes last (dX_drop), when no base
-    weight is whole any more."""
+    """Record the function's node. With dropout the adapters' part of the input's gradient is computed last (dX_drop),
+    when no base weight is dequantised any more."""
     tape, width = context.tape, inputs[0].width
-    casts = tuple(tape.new(*size) for part in parts for size in _factors(context, part, width))
-    ranks = tuple((context.linears[part].rank, width) for part in (*parts, parts[-1]))
-    whole = _whole(context, parts[0], width)
-    added = remade or ((inputs[0].extent, width),)
-    late = tuple((value.extent, width) for value in inputs[1:] if whole and value.requires_grad)
+    casts = tuple(tape.new(*size) for part in parts for size in _cast_factors(context, part, width))
+    low_rank = tuple((context.linears[part].rank, width) for part in (*parts, parts[-1]))
+    dequantized = _dequantized_weight(context, parts[0], width)
+    adapter_output = recomputed or ((inputs[0].extent, width),)
+    input_gradient = tuple((value.extent, width) for value in inputs[1:] if dequantized and value.requires_grad)
     tape.node(
         outputs,
         inputs,
-        (*inputs, *kept, *casts),
-        (*remade, *ranks, *whole, *(added if context.kernels.adds_adapter_apart else ())),
+        (*inputs, *saved, *casts),
+        (*recomputed, *low_rank, *dequantized, *(adapter_output if context.kernels.adapter_output_is_separate else ())),
         weights=tuple(gradient for part in parts for gradient in _gradients(context.linears[part], width)),
-        after_temporaries=late,
+        after_temporaries=input_gradient,
     )
     tape.drop(*inputs, *casts)
 

@@ -24,27 +24,25 @@ class KernelConfig(NamedTuple):
     bfloat16: bool = True
     liger: bool = False  # norms and rotary embedding are kernels, Liger's or Unsloth's
     experts: str = "grouped_mm"  # grouped_mm, copied (one by one out of their stack), loop (linears)
-    unpacked_width: int = (
-        0  # bytes of an element of stacked experts that are unpacked to run; 0 where they are not packed
-    )
+    dequantized_width: int = 0  # bytes of an element of dequantised stacked experts; 0 where they are not quantised
     delta_rule: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla
     scan: str = "torch"  # Mamba 2: torch, kernel
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
-    norms_in_place: bool = True  # Liger's norms write their gradient over the arriving one
-    softmax_keeps_dtype: bool = False  # eager attention's softmax names no dtype, in this release
-    gated_kernel: bool = True  # with `liger`: the product in a gated MLP is a kernel as well
-    adds_adapter_apart: bool = False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
-    expands_kv_heads: bool = (
-        False  # fused attention reads keys and values copied to all heads (Unsloth through xformers)
+    norms_in_place: bool = True  # Liger's norms write their gradient over the incoming one
+    softmax_keeps_dtype: bool = False  # in this release eager attention's softmax computes in the dtype of the scores
+    gated_kernel: bool = True  # with `liger`: the product in a gated MLP is a kernel too
+    adapter_output_is_separate: bool = (
+        False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
     )
-    bias: bool = False  # scaled dot-product attention gets a mask, and its kernel keeps it as numbers
+    expands_kv_heads: bool = False  # keys and values are copied to all heads for fused attention (Unsloth, xformers)
+    bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 
 
 class LayerContext:
-    """What the code of one layer works with: a tape, the kernels, and the layer's projections by part.
+    """What the recording of one layer uses: the tape, the kernels, and the layer's projections by part.
 
     `family`: what transformers' code of the model family does. `returned_weights`: attention weights that the layer
-    returns beside its output. `inner_norm`: the weight of norms inside of attention and MLP. `computed_ahead`: results
+    returns with its output. `inner_norm`: the weight of norms inside of attention and MLP. `computed_ahead`: results
     of projections that were computed together with another one.
     """
 

@@ -12,22 +12,22 @@ from memlint.memory.layers.projection import project
 
 
 def latent(context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter | None) -> Value:
-    """Queries and the shared latent of keys and values, expanded to every head before the core."""
+    """The output of attention for the normed input `x`. Keys and values are expanded from their shared latent."""
     tape = context.tape
     query = _queries(context, shape, x, weight)
-    passed, turned = ops.split(tape, query, ("query.passed", "query.rotary"))
-    both = project(context, "latent_down", x, "latent+rope")
-    compressed, key_turned = ops.split(tape, both, ("latent", "key_rotary"))
-    tape.drop(both)
+    unrotated, to_rotate = ops.split(tape, query, ("query.passed", "query.rotary"))
+    latent_and_rope = project(context, "latent_down", x, "latent+rope")
+    compressed, key_to_rotate = ops.split(tape, latent_and_rope, ("latent", "key_rotary"))
+    tape.drop(latent_and_rope)
     normed = norm.rms(tape, compressed, weight, "rows")
     tape.drop(compressed)
-    rotated, key_rotated = _interleaved(context, turned), _interleaved(context, key_turned)
-    tape.drop(turned, key_turned)
-    whole = ops.concat(tape, (passed, rotated), "query")
+    rotated, key_rotated = _interleaved(context, to_rotate), _interleaved(context, key_to_rotate)
+    tape.drop(to_rotate, key_to_rotate)
+    full_query = ops.concat(tape, (unrotated, rotated), "query")
     key, value = _expanded(context, normed, key_rotated)
-    mixed = core(context, shape, whole, key, value)
+    mixed = core(context, shape, full_query, key, value)
     found = project(context, "output", mixed, "hidden")
-    tape.drop(mixed, whole, key, value, passed, rotated, key_rotated, normed, query)
+    tape.drop(mixed, full_query, key, value, unrotated, rotated, key_rotated, normed, query)
     return found
 
 
@@ -43,14 +43,14 @@ def _queries(context: LayerContext, shape: TokenMixer, x: Value, weight: Paramet
     return found
 
 
-def _expanded(context: LayerContext, latent_: Value, key_rotated: Value) -> tuple[Value, Value]:
+def _expanded(context: LayerContext, latent_values: Value, key_rotated: Value) -> tuple[Value, Value]:
     """`kv_b_proj` gives the keys' unrotated part and the values; the rotary part is shared by all heads."""
     tape = context.tape
-    wide = project(context, "latent_up", latent_, "key+value")
-    plain, value = ops.split(tape, wide, ("key.passed", "value"))
-    tape.drop(wide)
-    key = ops.concat(tape, (plain, key_rotated), "key")
-    tape.drop(plain)
+    expanded = project(context, "latent_up", latent_values, "key+value")
+    unrotated, value = ops.split(tape, expanded, ("key.passed", "value"))
+    tape.drop(expanded)
+    key = ops.concat(tape, (unrotated, key_rotated), "key")
+    tape.drop(unrotated)
     return key, value
 
 
@@ -61,10 +61,10 @@ def _interleaved(context: LayerContext, x: Value) -> Value:
     halves = []
     for _ in range(2):
         first, second = ops.slice_of(tape, x, extent), ops.slice_of(tape, x, extent)
-        straight = ops.scale_by_constant(tape, first, context.cos)
-        crossed = ops.scale_by_constant(tape, second, context.sin)
-        halves.append(ops.add(tape, straight, crossed))
-        tape.drop(straight, crossed, first, second)
+        times_cos = ops.scale_by_constant(tape, first, context.cos)
+        times_sin = ops.scale_by_constant(tape, second, context.sin)
+        halves.append(ops.add(tape, times_cos, times_sin))
+        tape.drop(times_cos, times_sin, first, second)
     found = ops.concat(tape, (halves[0], halves[1]), x.extent)
     tape.drop(*halves)
     return found

@@ -12,10 +12,10 @@ from memlint.memory.layers.projection import project
 
 
 def mlp(context: LayerContext, shape: Mlp, x: Value, prefix: str = "") -> Value:
-    """A dense MLP on the normed input; `prefix` picks the shared expert of a mixture."""
+    """The output of a dense MLP for the normed input `x`. `prefix`: "shared_" for the shared expert of a mixture."""
     if shape.kind == "gated":
         return _gated(context, shape, x, prefix)
-    return _plain(context, shape, x, prefix)
+    return _ungated(context, shape, x, prefix)
 
 
 def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
@@ -23,14 +23,14 @@ def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     tape = context.tape
     extent = prefix + "intermediate"
     if shape.fused_gate_up:
-        return _fused(context, shape, x, prefix)
+        return _fused_gate_up(context, shape, x, prefix)
     linear = context.linears.get("gate")
     if not prefix and linear is not None and linear.fused:
         return fused_mlp(context, x, extent)
     gate = project(context, prefix + "gate", x, extent)
     if not prefix and context.kernels.liger and context.kernels.gated_kernel:
-        return _one_product(context, gate, x, extent)
-    gate = multiplied(context, gate)
+        return _liger_product(context, gate, x, extent)
+    gate = scaled_by_config(context, gate)
     active = activate(context, shape.activation, gate)
     tape.drop(gate)
     up = project(context, prefix + "up", x, extent)
@@ -42,10 +42,10 @@ def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
         product = normed
     found = project(context, prefix + "down", product, "hidden")
     tape.drop(product)
-    return multiplied(context, found)
+    return scaled_by_config(context, found)
 
 
-def multiplied(context: LayerContext, x: Value) -> Value:
+def scaled_by_config(context: LayerContext, x: Value) -> Value:
     """`x * number` in families that scale projections by numbers of their configuration, else `x`."""
     if not context.family.multiplies_projections:
         return x
@@ -54,9 +54,9 @@ def multiplied(context: LayerContext, x: Value) -> Value:
     return found
 
 
-def _one_product(context: LayerContext, gate: Value, x: Value, extent: str) -> Value:
-    """Liger's SwiGLU and GeGLU: one product, both factors kept, their gradients written over them (liger_kernel 0.8.5
-    ops/swiglu.py, LigerSiLUMulFunction)."""
+def _liger_product(context: LayerContext, gate: Value, x: Value, extent: str) -> Value:
+    """Liger's SwiGLU and GeGLU: one product that saves both factors and writes their gradients over them
+    (liger_kernel 0.8.5 ops/swiglu.py, LigerSiLUMulFunction)."""
     tape = context.tape
     up = project(context, "up", x, extent)
     product = tape.new(extent, gate.width)
@@ -67,13 +67,13 @@ def _one_product(context: LayerContext, gate: Value, x: Value, extent: str) -> V
     return found
 
 
-def _fused(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
+def _fused_gate_up(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     """One projection for gate and up (transformers 5.23 models/phi3/modeling_phi3.py, Phi3MLP)."""
     tape = context.tape
     extent = prefix + "intermediate"
-    both = project(context, prefix + "gate_up", x, extent + "*2")
-    gate, up = ops.split(tape, both, (extent, extent))
-    tape.drop(both)
+    gate_and_up = project(context, prefix + "gate_up", x, extent + "*2")
+    gate, up = ops.split(tape, gate_and_up, (extent, extent))
+    tape.drop(gate_and_up)
     active = activate(context, shape.activation, gate)
     product = ops.multiply(tape, up, active)
     tape.drop(active)
@@ -82,12 +82,12 @@ def _fused(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     return found
 
 
-def _plain(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
+def _ungated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     """`down(act(up(x)))`."""
     tape = context.tape
-    wide = project(context, prefix + "up", x, prefix + "intermediate")
-    active = activate(context, shape.activation, wide)
-    tape.drop(wide)
+    expanded = project(context, prefix + "up", x, prefix + "intermediate")
+    active = activate(context, shape.activation, expanded)
+    tape.drop(expanded)
     found = project(context, prefix + "down", active, "hidden")
     tape.drop(active)
     return found
@@ -101,8 +101,8 @@ def activate(context: LayerContext, name: str, x: Value) -> Value:
     """
     tape = context.tape
     if name in ("gelu_new", "gelu_fast"):
-        wide = name == "gelu_new" and context.kernels.autocast_width and context.kernels.kernel_memory
-        return _gelu_by_parts(tape, x, ops.FP32_BYTES if wide else x.width)
+        upcasts = name == "gelu_new" and context.kernels.autocast_width and context.kernels.kernel_memory
+        return _gelu_as_separate_ops(tape, x, ops.FP32_BYTES if upcasts else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
     if name == "relu2":
@@ -117,10 +117,10 @@ def activate(context: LayerContext, name: str, x: Value) -> Value:
 def _quick_gelu(tape: Tape, x: Value) -> Value:
     """`x * sigmoid(1.702 * x)` (transformers 5.23 activations.py:117, QuickGELUActivation)."""
     scaled = ops.scale(tape, x)
-    share = ops.unary_by_result(tape, scaled)
+    gate = ops.unary_by_result(tape, scaled)
     tape.drop(scaled)
-    found = ops.multiply(tape, x, share)
-    tape.drop(share)
+    found = ops.multiply(tape, x, gate)
+    tape.drop(gate)
     return found
 
 
@@ -128,8 +128,8 @@ def _relu_squared(context: LayerContext, x: Value) -> Value:
     """`square(relu(x))`: `square` is `pow` (torch 2.13 aten/src/ATen/native/UnaryOps.cpp), fp32 under autocast."""
     tape = context.tape
     positive = ops.unary_by_result(tape, x)
-    wide = context.kernels.autocast_width and context.kernels.kernel_memory
-    base = ops.cast(tape, positive, ops.FP32_BYTES if wide else x.width)
+    upcasts = context.kernels.autocast_width and context.kernels.kernel_memory
+    base = ops.cast(tape, positive, ops.FP32_BYTES if upcasts else x.width)
     found = ops.unary(tape, base, 2)
     tape.drop(positive, base)
     return found
@@ -142,22 +142,22 @@ def _xielu(context: LayerContext, x: Value) -> Value:
     width = ops.FP32_BYTES if context.kernels.autocast_width else x.width
     trains = context.linears["down"].weight.trainable
     mask = tape.new(extent, 1)
-    first = tape.new(extent, width)
-    tape.node((first,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), gradient_width=width)
-    squared = ops.multiply(tape, first, x)
-    tape.drop(first)
+    scaled_x = tape.new(extent, width)
+    tape.node((scaled_x,), (x,), (x,) if trains else (), ((extent, width),) if trains else (), gradient_width=width)
+    squared = ops.multiply(tape, scaled_x, x)
+    tape.drop(scaled_x)
     positive = _plus_scaled(tape, squared, x)
-    low = ops.unary(tape, x)
-    wide = ops.cast(tape, low, width)
-    tape.drop(low)
-    grown = ops.unary_by_result(tape, wide)
-    tape.drop(wide)
-    apart = ops.add(tape, grown, x)
-    tape.drop(grown)
-    times = tape.new(extent, width)
-    tape.node((times,), (apart,), (apart,) if trains else (), ((extent, width),) if trains else ())
-    tape.drop(apart)
-    negative = _plus_scaled(tape, times, x)
+    clamped = ops.unary(tape, x)
+    in_width = ops.cast(tape, clamped, width)
+    tape.drop(clamped)
+    exponential = ops.unary_by_result(tape, in_width)
+    tape.drop(in_width)
+    difference = ops.add(tape, exponential, x)
+    tape.drop(exponential)
+    scaled = tape.new(extent, width)
+    tape.node((scaled,), (difference,), (difference,) if trains else (), ((extent, width),) if trains else ())
+    tape.drop(difference)
+    negative = _plus_scaled(tape, scaled, x)
     found = tape.new(extent, width)
     tape.node((found,), (positive, negative), (mask,))
     tape.drop(positive, negative, mask)
@@ -165,14 +165,14 @@ def _xielu(context: LayerContext, x: Value) -> Value:
 
 
 def _plus_scaled(tape: Tape, a: Value, x: Value) -> Value:
-    """`a + number * x`; takes `a`."""
+    """`a + number * x`. Drops `a`."""
     scaled = ops.scale(tape, x)
     found = ops.add(tape, a, scaled)
     tape.drop(a, scaled)
     return found
 
 
-def _gelu_by_parts(tape: Tape, x: Value, width: int) -> Value:
+def _gelu_as_separate_ops(tape: Tape, x: Value, width: int) -> Value:
     """`0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3)))` as separate ops (transformers 5.23 activations.py).
 
     `width`: bytes of one element of the cube and of all that follows from it.
@@ -187,11 +187,11 @@ def _gelu_by_parts(tape: Tape, x: Value, width: int) -> Value:
     tape.drop(scaled)
     outer = ops.scale(tape, inner)
     tape.drop(inner)
-    bounded = ops.unary_by_result(tape, outer)
+    tanh = ops.unary_by_result(tape, outer)
     tape.drop(outer)
     shifted = tape.new(x.extent, width)
-    tape.node((shifted,), (bounded,), aliases=True)
-    tape.drop(bounded)
+    tape.node((shifted,), (tanh,), aliases=True)
+    tape.drop(tanh)
     found = ops.multiply(tape, half, shifted)
     tape.drop(half, shifted)
     return found

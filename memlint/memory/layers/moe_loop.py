@@ -1,7 +1,7 @@
 """Experts held as linears and run one after another, as transformers did before version 5.
 
 Source: transformers 4.48 models/mixtral/modeling_mixtral.py:118-141 (MixtralSparseMoeBlock.forward); the other families
-of that time wrote the same loop. Tokens are taken to spread evenly over the experts.
+of that time have the same loop. Tokens count as spread evenly over the experts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from memlint.memory.layers.mlp import activate
 _INDEX = 8  # int64
 
 
-def loop(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
+def experts_in_loop(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value) -> Value:
     """`final.index_add_(0, rows, expert(x[rows]) * score)`, expert by expert.
 
-    Backward begins with the last expert, when all the others' saved tensors are still there: so the others are one
-    node that saves them, and the last expert is recorded operation by operation.
+    The backward begins with the last expert, while the saved tensors of all others are alive. So they are one
+    node that saves their tensors, and the last expert is recorded operation by operation.
     """
     tape = context.tape
     autocast_width = context.kernels.autocast_width or x.width
-    total = _others(tape, shape, experts, x, autocast_width)
+    total = _other_experts(tape, shape, experts, x, autocast_width)
     rows = tape.new("expert", _INDEX)
     chosen = tape.new("expert_hidden", x.width)
     tape.node((chosen,), (x,), (rows,), (("hidden", x.width),))
@@ -32,14 +32,14 @@ def loop(context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Va
     tape.node((score,), (scores,), (rows,), (("chosen", scores.width),))
     weighted = ops.multiply(tape, produced, score)
     tape.drop(produced, score, chosen)
-    added = tape.view(total)
-    tape.node((added,), (weighted,), (rows,))
+    sum_view = tape.view(total)
+    tape.node((sum_view,), (weighted,), (rows,))
     tape.drop(weighted, rows, total)
-    return added
+    return sum_view
 
 
-def _others(tape: Tape, shape: Mlp, experts: dict[str, Parameter], x: Value, autocast_width: int) -> Value:
-    """The zeros that results are added to, with what the other experts saved."""
+def _other_experts(tape: Tape, shape: Mlp, experts: dict[str, Parameter], x: Value, autocast_width: int) -> Value:
+    """The zeros that results are added to, as one node that saves the tensors of all experts but the last."""
     trains = any(weight.trainable for weight in experts.values())
     inner = (3 if shape.expert_kind == "gated" else 1) + trains
     saved = [tape.new("others_inner", autocast_width) for _ in range(inner)]
@@ -59,24 +59,24 @@ def _expert(
     tape = context.tape
     quantized = any(weight.quantized for weight in experts.values())
     trains = any(weight.trainable for weight in experts.values())
-    given = ops.cast(tape, chosen, autocast_width)
-    wide = _linear(tape, given, "expert_inner", quantized, trains)
-    active = activate(context, shape.activation, wide)
-    tape.drop(wide)
+    operand = ops.cast(tape, chosen, autocast_width)
+    expanded = _linear(tape, operand, "expert_inner", quantized, trains)
+    active = activate(context, shape.activation, expanded)
+    tape.drop(expanded)
     if shape.expert_kind == "gated":
-        up = _linear(tape, given, "expert_inner", quantized, trains)
+        up = _linear(tape, operand, "expert_inner", quantized, trains)
         product = ops.multiply(tape, active, up)
         tape.drop(active, up)
         active = product
     found = _linear(tape, active, "expert_hidden", quantized, trains)
-    tape.drop(active, given)
+    tape.drop(active, operand)
     return found
 
 
 def _linear(tape: Tape, x: Value, extent: str, quantized: bool, trains: bool) -> Value:
     found = tape.new(extent, x.width)
-    whole = (("expert_matrix", x.width),) if quantized else ()
-    if whole:
-        tape.spike(*whole)
-    tape.node((found,), (x,), (x,) if trains else (), whole)
+    dequantized = (("expert_matrix", x.width),) if quantized else ()
+    if dequantized:
+        tape.spike(*dequantized)
+    tape.node((found,), (x,), (x,) if trains else (), dequantized)
     return found

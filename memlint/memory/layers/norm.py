@@ -13,24 +13,24 @@ from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Val
 
 def rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, gemma: bool = False) -> Value:
     """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
-    single = ops.cast(tape, x, FP32_BYTES)
-    root = reciprocal_root(tape, single, rows)
-    normed = ops.multiply(tape, single, root)
-    tape.drop(single, root)
+    in_fp32 = ops.cast(tape, x, FP32_BYTES)
+    root = reciprocal_root(tape, in_fp32, rows)
+    normed = ops.multiply(tape, in_fp32, root)
+    tape.drop(in_fp32, root)
     if gemma:
-        return _gemma_tail(tape, normed, weight, x.width)
-    back = ops.cast(tape, normed, x.width)
+        return _scale_then_cast(tape, normed, weight, x.width)
+    in_dtype = ops.cast(tape, normed, x.width)
     tape.drop(normed)
     if weight is None:
-        return back
-    found = ops.scale_by_weight(tape, weight, back)
-    tape.drop(back)
+        return in_dtype
+    found = ops.scale_by_weight(tape, weight, in_dtype)
+    tape.drop(in_dtype)
     return found
 
 
 def liger_rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, in_place: bool = True) -> Value:
-    """Liger's kernel: keeps its input as it is and one fp32 number a row; the gradient is written over the arriving one
-    but in families whose norms stand behind a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
+    """Liger's kernel: saves its input and one fp32 number per row. The gradient is written over the incoming one,
+    except in families whose norms read a residual (liger_kernel 0.8.5 ops/rms_norm.py:218-255, :353)."""
     found = tape.new(x.extent, x.width)
     root = tape.new(rows, FP32_BYTES)
     trains = weight is not None and weight.trainable
@@ -40,10 +40,10 @@ def liger_rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, in_plac
     return found
 
 
-def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> Value:
+def reciprocal_root(tape: Tape, x: Value, rows: str, squares: int = 2) -> Value:
     """`rsqrt(mean(x ** 2) + eps)`: one fp32 number per row. `squares`: full tensors in the backward of the square."""
-    square = tape.new(single.extent, FP32_BYTES)
-    tape.node((square,), (single,), (single,), ((single.extent, FP32_BYTES),) * squares)  # pow, then times 2
+    square = tape.new(x.extent, FP32_BYTES)
+    tape.node((square,), (x,), (x,), ((x.extent, FP32_BYTES),) * squares)  # pow, then times 2
     mean = tape.new(rows, FP32_BYTES)
     tape.node((mean,), (square,))
     tape.drop(square)
@@ -54,10 +54,9 @@ def reciprocal_root(tape: Tape, single: Value, rows: str, squares: int = 2) -> V
     return root
 
 
-def _gemma_tail(tape: Tape, normed: Value, weight: Parameter | None, width: int) -> Value:
+def _scale_then_cast(tape: Tape, normed: Value, weight: Parameter | None, width: int) -> Value:
+    """`(weight * normed).to(dtype)`, the product in fp32. `width`: bytes of an element of the dtype. Drops `normed`."""
     scaled = ops.scale_by_weight(tape, weight._replace(width=FP32_BYTES), normed) if weight else ops.scale(tape, normed)
-    if weight and not weight.trainable:
-        pass
     tape.drop(normed)
     found = ops.cast(tape, scaled, width)
     tape.drop(scaled)
@@ -65,22 +64,22 @@ def _gemma_tail(tape: Tape, normed: Value, weight: Parameter | None, width: int)
 
 
 def layer(tape: Tape, x: Value, weight: Parameter | None, rows: str, autocast_width: int) -> Value:
-    """`layer_norm`: under CUDA autocast it runs in fp32 and returns fp32; saves its input, mean and deviation."""
-    given = ops.cast(tape, x, FP32_BYTES if autocast_width else x.width)
-    found = tape.new(x.extent, given.width)
+    """`layer_norm`: saves its input, mean and deviation. Under CUDA autocast it runs in fp32 and returns fp32."""
+    operand = ops.cast(tape, x, FP32_BYTES if autocast_width else x.width)
+    found = tape.new(x.extent, operand.width)
     mean, deviation = tape.new(rows, FP32_BYTES), tape.new(rows, FP32_BYTES)
     trains = weight is not None and weight.trainable
     gradient = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight is not None and trains else ()
-    tape.node((found,), (given,), (given, mean, deviation), weights=gradient)
-    tape.drop(mean, deviation, given)
+    tape.node((found,), (operand,), (operand, mean, deviation), weights=gradient)
+    tape.drop(mean, deviation, operand)
     return found
 
 
 def layer_no_affine(tape: Tape, x: Value, rows: str, autocast_width: int) -> Value:
     """`layer_norm(x.float()).to(x.dtype)` without weights (transformers 5.23 models/olmo/modeling_olmo.py)."""
-    single = ops.cast(tape, x, FP32_BYTES)
-    normed = layer(tape, single, None, rows, autocast_width)
-    tape.drop(single)
+    in_fp32 = ops.cast(tape, x, FP32_BYTES)
+    normed = layer(tape, in_fp32, None, rows, autocast_width)
+    tape.drop(in_fp32)
     found = ops.cast(tape, normed, x.width)
     tape.drop(normed)
     return found
@@ -88,13 +87,13 @@ def layer_no_affine(tape: Tape, x: Value, rows: str, autocast_width: int) -> Val
 
 def centred(tape: Tape, x: Value, weight: Parameter | None, rows: str) -> Value:
     """LayerNorm written out in fp32 (transformers 5.23 models/cohere/modeling_cohere.py, CohereLayerNorm)."""
-    single = ops.cast(tape, x, FP32_BYTES)
+    in_fp32 = ops.cast(tape, x, FP32_BYTES)
     mean = tape.new(rows, FP32_BYTES)
-    tape.node((mean,), (single,))
-    apart = ops.subtract(tape, single, mean)
-    root = reciprocal_root(tape, apart, rows)
-    tape.drop(apart)
-    again = ops.subtract(tape, single, mean)
-    normed = ops.multiply(tape, again, root)
-    tape.drop(single, mean, again, root)
-    return _gemma_tail(tape, normed, weight, x.width)
+    tape.node((mean,), (in_fp32,))
+    difference = ops.subtract(tape, in_fp32, mean)
+    root = reciprocal_root(tape, difference, rows)
+    tape.drop(difference)
+    centred_again = ops.subtract(tape, in_fp32, mean)
+    normed = ops.multiply(tape, centred_again, root)
+    tape.drop(in_fp32, mean, centred_again, root)
+    return _scale_then_cast(tape, normed, weight, x.width)

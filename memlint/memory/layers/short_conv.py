@@ -9,38 +9,38 @@ from memlint.memory.layers.projection import project
 
 
 def short_conv(context: LayerContext, x: Value, convolution: Parameter | None) -> Value:
-    """The whole mixer on the normed input `x`."""
+    """The output of the mixer for the normed input `x`."""
     tape = context.tape
     joined = project(context, "in_projection", x, "hidden*3")
-    before, after, value = ops.split(tape, joined, ("hidden", "hidden", "hidden"))
-    gated = ops.multiply(tape, before, value)
-    convolved = depthwise(context, gated, convolution)
+    b, c, value = ops.split(tape, joined, ("hidden", "hidden", "hidden"))
+    gated = ops.multiply(tape, b, value)
+    convolved = depthwise_convolution(context, gated, convolution)
     tape.drop(gated)
-    product = ops.multiply(tape, after, convolved)
-    given = ops.copy(tape, product)
+    product = ops.multiply(tape, c, convolved)
+    contiguous = ops.copy(tape, product)
     tape.drop(product)
-    found = project(context, "output", given, "hidden")
-    tape.drop(given, convolved, joined, before, after, value)
+    found = project(context, "output", contiguous, "hidden")
+    tape.drop(contiguous, convolved, joined, b, c, value)
     return found
 
 
-def activated(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
-    """`silu(conv1d(x))` in x's dtype; PyTorch keeps the inputs of both."""
+def silu_convolution(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
+    """`silu(conv1d(x))` in x's dtype. PyTorch saves the inputs of both."""
     tape = context.tape
-    convolved = depthwise(context, x, weight)
-    acted = ops.unary(tape, convolved)
+    convolved = depthwise_convolution(context, x, weight)
+    activated = ops.unary(tape, convolved)
     tape.drop(convolved)
-    found = ops.cast(tape, acted, x.width)
-    tape.drop(acted)
+    found = ops.cast(tape, activated, x.width)
+    tape.drop(activated)
     return found
 
 
-def depthwise(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
-    """A convolution over time, channel by channel: keeps its input as it read it."""
+def depthwise_convolution(context: LayerContext, x: Value, weight: Parameter | None) -> Value:
+    """A convolution over time, channel by channel. It saves its input in the dtype that it computes in."""
     tape, autocast_width = context.tape, context.kernels.autocast_width
     gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight and weight.trainable else ()
-    given = ops.cast(tape, x, autocast_width or (weight.width if weight else x.width))
-    found = tape.new(x.extent, given.width)
-    tape.node((found,), (given,), (given,), weights=gradients)
-    tape.drop(given)
+    operand = ops.cast(tape, x, autocast_width or (weight.width if weight else x.width))
+    found = tape.new(x.extent, operand.width)
+    tape.node((found,), (operand,), (operand,), weights=gradients)
+    tape.drop(operand)
     return found

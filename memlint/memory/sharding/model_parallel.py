@@ -1,4 +1,4 @@
-"""What tensor, pipeline, context, expert and sequence (Ulysses) parallelism divide, and what they do not.
+"""What tensor, pipeline, context, expert and sequence (Ulysses) parallelism divide, and what they leave whole.
 
 Parameters first become what one GPU of a model-parallel group holds (`shard_units`); ZeRO, FSDP or DDP then share
 those over the data-parallel ranks. Activations are divided by `activation_divisors`.
@@ -15,11 +15,11 @@ _EXPERTS = ".experts."
 
 
 def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """The units as the operations of a step see them: DeepSpeed casts every floating parameter to its half dtype,
+    """The units in the dtype that operations read: DeepSpeed casts every floating parameter to its half dtype,
     FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then."""
     engine = run.parallelism.engine
     if engine not in ("deepspeed", "fsdp"):
-        return _other_half_as_fp32(run, units)
+        return _mixed_halves_as_fp32(run, units)
     from memlint.memory.sharding.fsdp.plan import compute_dtype
     from memlint.memory.sharding.zero.layout import engine_dtype, is_quantized
 
@@ -31,24 +31,24 @@ def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     return tuple(unit._replace(tensors=tuple(map(computed, unit.tensors))) for unit in units)
 
 
-_OTHER_HALF = {"float16": "bfloat16", "bfloat16": "float16"}
+_OTHER_HALF_DTYPE = {"float16": "bfloat16", "bfloat16": "float16"}
 
 
-def _other_half_as_fp32(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+def _mixed_halves_as_fp32(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     """Frozen weights in the half-precision dtype that autocast does not compute in (fp16 under bf16 autocast, or the
     reverse) count as fp32: each product casts a copy, and its result is added to a residual stream in the other dtype,
     which PyTorch promotes to fp32 (torch 2.13 c10/core/ScalarType.cpp,
     promoteTypes). LLaMA-Factory loads `auto` since 0.9.4, whatever `fp16` says. Stacked experts compute in their own
     dtype (transformers 5.23 integrations/moe.py, `_grouped_mm`)."""
-    other = _OTHER_HALF.get(str(run.precision.compute)) if run.precision.autocast else None
+    other = _OTHER_HALF_DTYPE.get(str(run.precision.compute)) if run.precision.autocast else None
     if other is None or run.model.weights_dtype != other:
         return units
     return tuple(unit._replace(tensors=tuple(_as_fp32(tensor, other) for tensor in unit.tensors)) for unit in units)
 
 
 def _as_fp32(tensor: Tensor, other: str) -> Tensor:
-    acts = tensor.dtype == other and not tensor.trainable and tensor.kind != "experts"
-    return tensor._replace(dtype="float32") if acts else tensor
+    is_promoted = tensor.dtype == other and not tensor.trainable and tensor.kind != "experts"
+    return tensor._replace(dtype="float32") if is_promoted else tensor
 
 
 def _in_dtype(tensor: Tensor, dtype: str) -> Tensor:
@@ -58,7 +58,7 @@ def _in_dtype(tensor: Tensor, dtype: str) -> Tensor:
 
 
 class Divisors(NamedTuple):
-    """By how much one GPU's activations are smaller, and how many micro-batches it holds at once.
+    """What one GPU's activations are divided by, and how many micro-batches it holds at once.
 
     `tokens` divides every tensor along the sequence (context parallelism, Ulysses; Ulysses' attention has all tokens
     but that share of the heads, which comes to the same). `inner` divides what stands between a column-parallel and
@@ -117,8 +117,8 @@ def _in_flight(run: Run, stage: int) -> int:
 
 
 def _pipeline(units: tuple[Unit, ...], size: int, stage: int) -> tuple[Unit, ...]:
-    """A stage's run of layers (the larger share where they do not divide); what leads goes to the first stage, the head
-    to the last."""
+    """The layers of one stage (the larger share where they do not divide evenly). The first stage has the embedding and
+    the towers, the last one the head."""
     layers = sum(unit.repeat for unit in units if unit.name == "layer")
     share = -(-layers // size)
     left, right = stage * share, min(layers, (stage + 1) * share)
@@ -140,13 +140,13 @@ def _shard(run: Run, tensor: Tensor) -> Tensor:
     parallel = run.parallelism
     experts = tensor.kind == "experts" or _EXPERTS in tensor.name
     if experts and parallel.expert_parallel_size > 1:
-        return _experts(tensor, parallel.expert_parallel_size, parallel.tensor_parallel_size)
-    return _divided(tensor, parallel.tensor_parallel_size) if _is_split(run, tensor, experts) else tensor
+        return _divide_experts(tensor, parallel.expert_parallel_size, parallel.tensor_parallel_size)
+    return _divide(tensor, parallel.tensor_parallel_size) if _is_split(run, tensor, experts) else tensor
 
 
 def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
-    """Matrices are split; norms, routers and a row-parallel matrix's bias stay whole; the embedding is split by
-    Megatron, vLLM, SGLang (vocabulary) and DeepSpeed (hidden size), not by transformers' plans."""
+    """Whether tensor parallelism splits a tensor. Norms, routers and biases of row-parallel matrices stay whole.
+    Megatron, vLLM, SGLang (vocabulary) and DeepSpeed (hidden size) split the embedding, transformers' plans do not."""
     if experts or tensor.kind in ("linear", "head"):
         return True
     if tensor.kind == "embedding":
@@ -156,14 +156,14 @@ def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
     return False
 
 
-def _experts(tensor: Tensor, expert_parallel: int, tensor_parallel: int) -> Tensor:
+def _divide_experts(tensor: Tensor, expert_parallel: int, tensor_parallel: int) -> Tensor:
     """Whole experts on each GPU: fewer copies, or fewer along the first dimension of a stacked tensor."""
     if tensor.copies > 1:
-        return _divided(tensor._replace(copies=-(-tensor.copies // expert_parallel)), tensor_parallel)
-    return _divided(tensor, expert_parallel * tensor_parallel)
+        return _divide(tensor._replace(copies=-(-tensor.copies // expert_parallel)), tensor_parallel)
+    return _divide(tensor, expert_parallel * tensor_parallel)
 
 
-def _divided(tensor: Tensor, parts: int) -> Tensor:
+def _divide(tensor: Tensor, parts: int) -> Tensor:
     if parts == 1:
         return tensor
     numel = -(-tensor.numel // parts)

@@ -88,7 +88,7 @@ def _unit_state(
         return UnitState(gradient_kept=0 if accumulates else size)
     dtype = run.precision.grad_dtype
     largest_gradient = max((rounded(t.numel * BYTES[dtype or t.dtype]) for t in unit.tensors if t.trainable), default=0)
-    step = optimizer.largest_step(run, unit.tensors)
+    step = optimizer.largest_tensor_step(run, unit.tensors)
     return UnitState(
         gradient_live=step + (largest_gradient if optimizer.step_lags_one_gradient(run) else 0),
         gradient_end=step + largest_gradient,

@@ -22,7 +22,7 @@ _FILLED_IN_ELSEWHERE = "the value is filled in elsewhere: how many patches an im
 
 
 def max_image_bytes(run: Run) -> int:
-    """Bytes that a step needs beside the text model's when every token belongs to an image; 0 without an image
+    """Bytes that a step needs on top of the text model's when every token belongs to an image; 0 without an image
     tower."""
     architecture: Architecture = run.model.architecture
     tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
@@ -40,8 +40,8 @@ def _kept_by_grad_hook(run: Run, tower: Tower, patches: int) -> int:
     patch embedding require a gradient (modeling_utils.py:2150)."""
     if run.checkpointing.mode in ("none", "selective") or run.checkpointing.skips_frozen_layers:
         return 0
-    around = 6  # patch embedding, positions, the last norm in fp32, the projector's input in fp32
-    return patches * tower.hidden_size * _HALF * (tower.layers + around)
+    other_tensors = 6  # patch embedding, positions, the last norm in fp32, the projector's input in fp32
+    return patches * tower.hidden_size * _HALF * (tower.layers + other_tensors)
 
 
 def patches_of(tower: Tower, tokens: int, repeated: float = 1) -> int:
@@ -101,13 +101,13 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
         return patches + class_tokens(tower, patches)
     if tower.tokens_per_image:  # padded to the largest image
         return int(tower.tokens_per_image * tower.merge_size**2)
-    most = length * tower.merge_size**2
+    limit = length * tower.merge_size**2
     if not _image_pixels(run):
-        return most
+        return limit
     pixels = max(_image_pixels(run), _video_pixels(run))
     half = tower.patch_size * tower.merge_size / 2
     sides = (200**0.5 + 200**-0.5) * pixels**0.5
-    return min(most, int(pixels + half * sides + half * half) // tower.patch_size**2)
+    return min(limit, int(pixels + half * sides + half * half) // tower.patch_size**2)
 
 
 def pixels_per_patch(tower: Tower) -> int:

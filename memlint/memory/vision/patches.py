@@ -47,17 +47,17 @@ def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, in
     tape = Tape(True, in_place=kernels.kernel_memory)
     x = _convolved(tape, entry, kernels)
     if entry.joined:
-        x = _replacing(tape, x, ops.copy(tape, x))
+        x = ops.replace(tape, x, ops.copy(tape, x))
     if entry.norm_first:
         x = _normed(tape, entry, kernels, x)
     if entry.class_token is not None:
         x = _with_class_token(tape, x, entry.class_token)
     if entry.interpolated and entry.positions is not None:
-        x = _replacing(tape, x, _interpolated(tape, x, entry.positions))
+        x = ops.replace(tape, x, _with_interpolated_positions(tape, x, entry.positions))
     elif entry.positions is not None:
-        x = _replacing(tape, x, _position_sum(entry)(tape, x, entry.positions))
+        x = ops.replace(tape, x, _position_sum(entry)(tape, x, entry.positions))
     if entry.reordered:
-        x = _replacing(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
+        x = ops.replace(tape, x, ops.scale(tape, x))  # `x[index]`: its gradient is written into zeros
     if not entry.norm_first:
         x = _normed(tape, entry, kernels, x)
     if entry.output_requires_grad and entry.after_positions:
@@ -67,21 +67,21 @@ def entry_profile(entry: TowerEntry, kernels: KernelConfig) -> tuple[Profile, in
 
 def _position_sum(entry: TowerEntry) -> Callable[[Tape, Value, Parameter], Value]:
     if entry.by_axis:
-        return _with_axes
-    return _with_looked_up if entry.by_patch else _with_sampled if entry.sampled else _with_positions
+        return _with_axis_positions
+    return _with_indexed_positions if entry.by_patch else _with_sampled_positions if entry.sampled else _with_positions
 
 
 def _normed(tape: Tape, entry: TowerEntry, kernels: KernelConfig, x: Value) -> Value:
     if entry.norm_kind == "layer":
-        return _replacing(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
-    return _replacing(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
+        return ops.replace(tape, x, norm.layer(tape, x, entry.norm, "rows", kernels.autocast_width))
+    return ops.replace(tape, x, norm.rms(tape, x, entry.norm, "rows")) if entry.norm_kind else x
 
 
 def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
     """`patch_embedding(pixel_values.to(weight.dtype))`: each patch is one row of a product. Pixels arrive in fp32 and
     are counted with the step's inputs."""
-    nowhere = Value.external("rope", FP32_BYTES)
-    context = LayerContext(tape, kernels, {"patches": entry.convolution}, nowhere, nowhere)
+    no_rotary = Value.external("rope", FP32_BYTES)
+    context = LayerContext(tape, kernels, {"patches": entry.convolution}, no_rotary, no_rotary)
     weight = entry.convolution.weight
     if entry.unfolded:  # without autocast the model refuses pixels of another dtype than its own
         pixels = ops.copy(
@@ -90,10 +90,10 @@ def _convolved(tape: Tape, entry: TowerEntry, kernels: KernelConfig) -> Value:
     else:
         pixels = Value.external("pixels", FP32_BYTES)
         for _ in range(2 * entry.by_axis):  # `2 * (pixel_values - 0.5)`
-            pixels = _replacing(tape, pixels, ops.copy(tape, pixels))
-        pixels = _replacing(tape, pixels, ops.cast(tape, pixels, weight.width or FP32_BYTES))
+            pixels = ops.replace(tape, pixels, ops.copy(tape, pixels))
+        pixels = ops.replace(tape, pixels, ops.cast(tape, pixels, weight.width or FP32_BYTES))
     if entry.drops_padding:
-        pixels = _replacing(tape, pixels, ops.copy(tape, pixels))
+        pixels = ops.replace(tape, pixels, ops.copy(tape, pixels))
     x = project(context, "patches", pixels, "patches")
     tape.drop(pixels)
     if weight.trainable and kernels.autocast_width not in (0, weight.width):
@@ -127,7 +127,7 @@ def _with_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     return _with_trained_row(tape, found, positions)
 
 
-def _with_looked_up(tape: Tape, x: Value, positions: Parameter) -> Value:
+def _with_indexed_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + position_embedding(position_ids)` with ids of each patch (models/idefics3/modeling_idefics3.py:148)."""
     rows = _with_trained_row(tape, tape.new("hidden", positions.width), positions)
     found = ops.add(tape, x, rows)
@@ -135,22 +135,22 @@ def _with_looked_up(tape: Tape, x: Value, positions: Parameter) -> Value:
     return found
 
 
-def _with_axes(tape: Tape, x: Value, positions: Parameter) -> Value:
+def _with_axis_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + where(padding, 0, table[0][rows] + table[1][columns])` (models/gemma4/modeling_gemma4.py:596). A lookup's
     gradient is a table of its own beside the whole one that it is put into."""
     axes = [tape.new("hidden", positions.width) for _ in range(2)]
     if positions.trainable:
         gradient = (ParameterGradient(positions.extent, positions.width, positions.width),)
         tape.node(tuple(axes), (), (), ((positions.extent, positions.width),) * 2, weights=gradient)
-    both = ops.add(tape, *axes)
-    shown = ops.scale(tape, both)
-    tape.drop(both, *axes)
-    found = ops.add(tape, x, shown)
-    tape.drop(shown)
+    both_axes = ops.add(tape, *axes)
+    masked = ops.scale(tape, both_axes)
+    tape.drop(both_axes, *axes)
+    found = ops.add(tape, x, masked)
+    tape.drop(masked)
     return found
 
 
-def _with_sampled(tape: Tape, x: Value, positions: Parameter) -> Value:
+def _with_sampled_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + grid_sample(table.float(), grid).to(table.dtype)` (models/glm4v/modeling_glm4v.py:223-264)."""
     table = tape.cached_cast(positions, FP32_BYTES) if positions.width != FP32_BYTES else None
     sampled = tape.new("hidden", FP32_BYTES)
@@ -174,7 +174,7 @@ def _with_trained_row(tape: Tape, x: Value, weight: Parameter) -> Value:
     return x
 
 
-def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
+def _with_interpolated_positions(tape: Tape, x: Value, positions: Parameter) -> Value:
     """`x + (pos_embed(indices) * weights[:, :, None]).sum(1).to(x.dtype)` (models/qwen3_vl/modeling_qwen3_vl.py:690);
     the weights are fp32."""
     looked_up = tape.new("hidden*4", positions.width)
@@ -189,8 +189,3 @@ def _interpolated(tape: Tape, x: Value, positions: Parameter) -> Value:
     found = ops.add(tape, x, cast)
     tape.drop(summed, cast)
     return found
-
-
-def _replacing(tape: Tape, old: Value, new: Value) -> Value:
-    tape.drop(old)
-    return new

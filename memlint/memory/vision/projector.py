@@ -88,62 +88,62 @@ def _normed(tape: Tape, kind: str, weight: Parameter | None, kernels: KernelConf
 def _projected(tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value) -> Value:
     """Takes `x`."""
     path = shape.path
-    if path.placed:
+    if path.pools_by_position:
         x = _pooled_by_position(tape, kernels, x)
     if path.gated:
         return _gated(tape, shape, kernels, x)
     if path.norm_first:
         x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
     for _ in range(path.shuffles):
-        x = _replacing(tape, x, ops.copy(tape, x, "patches"))
+        x = ops.replace(tape, x, ops.copy(tape, x, "patches"))
     if path.pooled:
-        x = _replacing(tape, x, _pooled(tape, x))
+        x = ops.replace(tape, x, _pooled(tape, x))
     if not path.norm_first:
         x = _normed(tape, path.norm_kind, shape.norm, kernels, x)
     x = _linears(tape, shape.linears, path, kernels, x)
-    return _replacing(tape, x, ops.scale(tape, x)) if path.reordered else x
+    return ops.replace(tape, x, ops.scale(tape, x)) if path.reordered else x
 
 
 def _pooled_by_position(tape: Tape, kernels: KernelConfig, x: Value) -> Value:
     """Padding is filled with zeros, a one-hot matrix gathers patches, the rest is fp32 (transformers 5.23
     models/gemma4/modeling_gemma4.py, Gemma4VisionPooler and Gemma4VisionModel.forward). Takes `x`."""
     width = x.width
-    x = _replacing(tape, x, ops.scale(tape, x))
+    x = ops.replace(tape, x, ops.scale(tape, x))
     tape.spike(("assigned", 8), ("assigned", FP32_BYTES))
     tape.spike(("assigned", FP32_BYTES), ("assigned", FP32_BYTES))
     shares = tape.new("assigned", FP32_BYTES)
-    single = ops.cast(tape, x, FP32_BYTES)
-    found = ops.autocast_matmul(tape, shares, single, "slots", kernels.autocast_width)
-    tape.drop(single)
+    in_fp32 = ops.cast(tape, x, FP32_BYTES)
+    found = ops.autocast_matmul(tape, shares, in_fp32, "slots", kernels.autocast_width)
+    tape.drop(in_fp32)
     tape.spike(("assigned", 1))
-    found = _replacing(tape, found, ops.cast(tape, found, width))
+    found = ops.replace(tape, found, ops.cast(tape, found, width))
     tape.drop(shares, x)
-    found = _replacing(tape, found, ops.cast(tape, found, FP32_BYTES))
-    found = _replacing(tape, found, ops.scale(tape, found))
-    real = tape.new("pooled", FP32_BYTES)
-    tape.node((real,), (found,))
+    found = ops.replace(tape, found, ops.cast(tape, found, FP32_BYTES))
+    found = ops.replace(tape, found, ops.scale(tape, found))
+    without_padding = tape.new("pooled", FP32_BYTES)
+    tape.node((without_padding,), (found,))
     tape.drop(found)
     for _ in range(2):  # standardised by buffers
-        real = _replacing(tape, real, ops.scale(tape, real))
-    return _replacing(tape, real, ops.cast(tape, real, width))
+        without_padding = ops.replace(tape, without_padding, ops.scale(tape, without_padding))
+    return ops.replace(tape, without_padding, ops.cast(tape, without_padding, width))
 
 
 def _gated(tape: Tape, shape: TowerExit, kernels: KernelConfig, x: Value) -> Value:
     """`downsample(x)`, `gelu(norm(proj(x)))`, then `down(silu(gate(x)) * up(x))` (transformers 5.23
     models/glm4v/modeling_glm4v.py, Glm4vVisionPatchMerger)."""
-    nowhere = Value.external("rope", FP32_BYTES)
-    context = LayerContext(tape, kernels, dict(shape.linears), nowhere, nowhere)
+    no_rotary = Value.external("rope", FP32_BYTES)
+    context = LayerContext(tape, kernels, dict(shape.linears), no_rotary, no_rotary)
     tape.node((), (x,), (x,))  # a convolution keeps its input whether or not its weight trains
     for name in ("downsample", "first"):
-        x = _replacing(tape, x, project(context, name, x, "out:" + name))
+        x = ops.replace(tape, x, project(context, name, x, "out:" + name))
     x = _normed(tape, shape.path.norm_kind, shape.norm, kernels, x)
-    x = _replacing(tape, x, activate(context, "gelu", x))
+    x = ops.replace(tape, x, activate(context, "gelu", x))
     gate = project(context, "gate", x, "out:gate")
-    active = _replacing(tape, gate, activate(context, "silu", gate))
+    active = ops.replace(tape, gate, activate(context, "silu", gate))
     up = project(context, "up", x, "out:up")
     product = ops.multiply(tape, active, up)
     tape.drop(active, up, x)
-    return _replacing(tape, product, project(context, "down", product, "out:down"))
+    return ops.replace(tape, product, project(context, "down", product, "out:down"))
 
 
 def _pooled(tape: Tape, x: Value) -> Value:
@@ -154,12 +154,12 @@ def _pooled(tape: Tape, x: Value) -> Value:
 
 
 def _linears(tape: Tape, linears: Linears, path: PatchPath, kernels: KernelConfig, x: Value) -> Value:
-    nowhere = Value.external("rope", FP32_BYTES)
-    context = LayerContext(tape, kernels, dict(linears), nowhere, nowhere)
+    no_rotary = Value.external("rope", FP32_BYTES)
+    context = LayerContext(tape, kernels, dict(linears), no_rotary, no_rotary)
     for index, (name, _) in enumerate(linears):
-        x = _replacing(tape, x, project(context, name, x, "out:" + name))
-        if path.straight <= index < len(linears) - 1:
-            x = _replacing(tape, x, activate(context, path.activation, x))
+        x = ops.replace(tape, x, project(context, name, x, "out:" + name))
+        if path.linears_before_activation <= index < len(linears) - 1:
+            x = ops.replace(tape, x, activate(context, path.activation, x))
     return x
 
 
@@ -172,7 +172,7 @@ def _merged(
 
 def _as_embeddings(tape: Tape, shape: TowerExit, features: Value, kept_features: list[Value]) -> Value:
     """`cat(features).to(inputs_embeds.dtype)`: what was joined stays beside the result."""
-    for _ in range(shape.path.joined):
+    for _ in range(shape.path.feature_copies):
         features = ops.copy(tape, features, "embeds")
         kept_features.append(features)
     if features.width != shape.embeds:
@@ -189,21 +189,16 @@ def _in_place_of_tokens(
     Its CUDA kernel counts the mask's ones in int64 beside a contiguous mask; its backward selects by mask, which lists
     three int64 coordinates of every chosen element (torch 2.13 aten/src/ATen/native/cuda/IndexKernel.cpp,
     masked_scatter__cuda and masked_select_cuda; FunctionsManual.cpp, masked_scatter_backward). The gradients of
-    features that later layers read (`deep`) wait for the tower's backward as well.
+    features that later layers read (`deep`) stay alive until the tower's backward as well.
     """
     embeds = tape.new("embeds", shape.embeds, shape.embeds_require_grad)
     found = tape.new("embeds", shape.embeds)
-    listed: tuple[tuple[str, int], ...] = ()
+    coordinates: tuple[tuple[str, int], ...] = ()
     if kernels.kernel_memory:
         tape.spike((KERNEL_MEMORY + "embeds", 8), (KERNEL_MEMORY + "embeds", 1))
-        if shape.path.placed:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
+        if shape.path.pools_by_position:  # `inputs_embeds[image_mask].numel()` lists the places of every element first
             tape.spike((KERNEL_MEMORY + "embeds", 24), (KERNEL_MEMORY + "embeds", shape.embeds))
-        listed = ((KERNEL_MEMORY + "embeds", 24),) if features.requires_grad else ()
-    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.embeds_are_leaf else (), listed)
+        coordinates = ((KERNEL_MEMORY + "embeds", 24),) if features.requires_grad else ()
+    tape.node((found,), (features, embeds, *deep), (embeds,) if shape.embeds_are_leaf else (), coordinates)
     tape.drop(embeds)
     return found
-
-
-def _replacing(tape: Tape, old: Value, new: Value) -> Value:
-    tape.drop(old)
-    return new

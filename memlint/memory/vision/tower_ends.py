@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Tower
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.families.traits import PatchPath, TowerTraits
-from memlint.memory.parameter_roles import Linear, extents, keys, roles
+from memlint.memory.parameter_roles import Linear, extents, part_names, roles
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, UnitState
@@ -68,9 +68,9 @@ def entry(
         joined=traits.packs_images,
         reordered=tower.window > 0,
         output_requires_grad=output_requires_grad,
-        after_positions=traits.picks_images,
-        by_patch=traits.picks_images,
-        drops_padding=traits.picks_images,
+        after_positions=traits.drops_empty_images,
+        by_patch=traits.drops_empty_images,
+        drops_padding=traits.drops_empty_images,
         by_axis=traits.pads_images,
         unfolded=traits.unfolds_pixels,
     )
@@ -122,7 +122,7 @@ def _last_norm(after_layers: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _product_extents(tensors: tuple[Tensor, ...], rows: int) -> dict[str, int]:
-    named = zip(keys(tensors), tensors, strict=True)
+    named = zip(part_names(tensors), tensors, strict=True)
     outputs = {f"out:{key}": rows * _outputs(t) for key, t in named if t.kind == "linear"}
     return {**extents(tensors, rows), **outputs}
 
@@ -166,23 +166,23 @@ def _deep_mergers(after_layers: tuple[Tensor, ...]) -> dict[str, tuple[Tensor, .
 def _deep_merger(name: str, tensors: tuple[Tensor, ...], dropout: bool) -> tuple[Linears, Parameter | None]:
     """Mergers are alike but not the same: each has extents of its own."""
     parts = roles(tensors, dropout)
-    linears = tuple((f"{name}.{key}", _own(linear, name)) for key, linear in parts.linears)
-    return linears, _own_weight(parts.norm, name)
+    linears = tuple((f"{name}.{key}", _with_own_extents(linear, name)) for key, linear in parts.linears)
+    return linears, _with_own_extent(parts.norm, name)
 
 
-def _own(linear: Linear, name: str) -> Linear:
+def _with_own_extents(linear: Linear, name: str) -> Linear:
     return linear._replace(
         weight=linear.weight._replace(extent=_renamed(linear.weight.extent, name)),
         rank=_renamed(linear.rank, name),
-        bias=_own_weight(linear.bias, name),
-        down=_own_weight(linear.down, name),
-        up=_own_weight(linear.up, name),
-        magnitude=_own_weight(linear.magnitude, name),
-        rotation=_own_weight(linear.rotation, name),
+        bias=_with_own_extent(linear.bias, name),
+        down=_with_own_extent(linear.down, name),
+        up=_with_own_extent(linear.up, name),
+        magnitude=_with_own_extent(linear.magnitude, name),
+        rotation=_with_own_extent(linear.rotation, name),
     )
 
 
-def _own_weight(weight: Parameter | None, name: str) -> Parameter | None:
+def _with_own_extent(weight: Parameter | None, name: str) -> Parameter | None:
     return weight._replace(extent=_renamed(weight.extent, name)) if weight is not None else None
 
 

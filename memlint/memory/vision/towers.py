@@ -75,7 +75,7 @@ def refuse_unmodelled(architecture: Architecture, units: tuple[Unit, ...]) -> No
     raise MissingValue("method.freeze_vision_tower", reason)
 
 
-def image_part(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> ImagePart:
+def image_segments(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> ImagePart:
     """The segments of the vision tower when every token belongs to an image. The tower must be modelled."""
     parts = _parts(step.architecture.towers[0], units, state)
     counts, traits = _counts(step, parts.tower), _traits(parts.tower)
@@ -97,7 +97,7 @@ def image_part(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -
         autograd_owns_grads(step.run, entry_state),
     )
     found = [segment(profile, sizes, entry_state)]
-    mode = _mode(step, parts, width, output_requires_grad or tower_ends.trains(ends.before_layers))
+    mode = _layer_mode(step, parts, width, output_requires_grad or tower_ends.trains(ends.before_layers))
     if mode is None:
         parts, mode = parts._replace(layers=_frozen(parts.layers)), LayerMode(width, False)
     found += _layers(step, parts, counts, kernels, mode)
@@ -130,10 +130,12 @@ def _vision(step: TrainingStep) -> VisionTraits:
 
 def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> TowerParts:
     placed = [PlacedUnit(*pair) for pair in zip(units, state.units, strict=True)]
-    inside = [one for one in placed if one.unit.name == "tower"]
-    nothing = PlacedUnit(Unit("tower", ()), UnitState())
-    projector = next((one for one in placed if one.unit.name == "projector"), nothing)
-    return TowerParts(tower, inside[0], _without_linear_wrapper(inside[1]) if len(inside) > 1 else nothing, projector)
+    tower_units = [placed_unit for placed_unit in placed if placed_unit.unit.name == "tower"]
+    empty = PlacedUnit(Unit("tower", ()), UnitState())
+    projector = next((placed_unit for placed_unit in placed if placed_unit.unit.name == "projector"), empty)
+    return TowerParts(
+        tower, tower_units[0], _without_linear_wrapper(tower_units[1]) if len(tower_units) > 1 else empty, projector
+    )
 
 
 def _without_linear_wrapper(placed: PlacedUnit) -> PlacedUnit:
@@ -182,19 +184,19 @@ def _frozen(placed: PlacedUnit) -> PlacedUnit:
     return placed._replace(unit=placed.unit._replace(tensors=tensors))
 
 
-def _mode(step: TrainingStep, parts: TowerParts, width: int, input_requires_grad: bool) -> LayerMode | None:
+def _layer_mode(step: TrainingStep, parts: TowerParts, width: int, input_requires_grad: bool) -> LayerMode | None:
     """Towers' layers are GradientCheckpointingLayers. None where no gradient reaches the layers: nothing in them
     trains, or checkpointing is reentrant and no input requires a gradient (torch 2.13 utils/checkpoint.py,
     CheckpointFunction)."""
     checkpoint = step.run.checkpointing
-    recomputed, own = checkpoint.mode not in ("none", "selective"), checkpoint.skips_frozen_layers
+    recomputed, skips_frozen = checkpoint.mode not in ("none", "selective"), checkpoint.skips_frozen_layers
     trains = tower_ends.trains(parts.layers.unit.tensors)
-    unseen = recomputed and checkpoint.reentrant
-    if unseen and _traits(parts.tower).input_by_name:
+    needs_input_gradient = recomputed and checkpoint.reentrant
+    if needs_input_gradient and _traits(parts.tower).input_by_name:
         return None
-    if not input_requires_grad and (not trains or (unseen and not own)):
+    if not input_requires_grad and (not trains or (needs_input_gradient and not skips_frozen)):
         return None
-    recomputed = recomputed and (trains or not own)
+    recomputed = recomputed and (trains or not skips_frozen)
     return LayerMode(width, input_requires_grad or recomputed, recomputed, checkpoint.reentrant)
 
 
@@ -205,11 +207,11 @@ def _layers(
     input of the first layer may need no gradient."""
     (unit, placed), tower = parts.layers, parts.tower
     profiled, shape = roles(unit.tensors, step.run.method.dropout > 0), _shape(tower)
-    own = {**counts, **extents(unit.tensors, counts["rows"])}
-    for whole, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
+    layer_counts = {**counts, **extents(unit.tensors, counts["rows"])}
+    for is_full, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
         repeat = len(list(group))
-        own["scores"] = _scores(step, parts, counts, _patches_attended(step, tower, counts, whole), mode)
-        sizes = TensorBytes(dict(own), autograd_owns_grads(step.run, placed))
+        layer_counts["scores"] = _scores(step, parts, counts, _patches_attended(step, tower, counts, is_full), mode)
+        sizes = TensorBytes(dict(layer_counts), autograd_owns_grads(step.run, placed))
         if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
             yield segment(layer_profile(shape, profiled, kernels, mode), sizes, placed)
             mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
@@ -217,12 +219,12 @@ def _layers(
             yield segment(layer_profile(shape, profiled, kernels, mode), sizes, placed, repeat)
 
 
-def _scores(step: TrainingStep, parts: TowerParts, counts: dict[str, int], seen: int, mode: LayerMode) -> int:
+def _scores(step: TrainingStep, parts: TowerParts, counts: dict[str, int], attended: int, mode: LayerMode) -> int:
     """Attention scores alive at once: of one image, where images are computed in turn and nothing saves them."""
-    kept = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
+    saved = mode.input_needs_gradient or tower_ends.trains(parts.layers.unit.tensors)
     in_turn = families.of_layer(parts.tower.layer_class).attention.image_by_image
-    rows = seen if in_turn and not kept else counts["rows"]
-    return parts.tower.heads * rows * seen
+    rows = attended if in_turn and not saved else counts["rows"]
+    return parts.tower.heads * rows * attended
 
 
 def _patches_attended(step: TrainingStep, tower: Tower, counts: dict[str, int], whole: bool) -> int:
@@ -260,7 +262,7 @@ def _exit(
 def _padding_mask_bytes(tower: Tower, counts: dict[str, int], ends: tower_ends.TowerEnds) -> int:
     """Bytes of the unpadded pixels and their int64 mask, which Idefics 3 holds while its tower runs. A convolution that
     trains saves the pixels in any case."""
-    if not _traits(tower).picks_images:
+    if not _traits(tower).drops_empty_images:
         return 0
     pixels = 0 if tower_ends.trains(ends.before_layers) else rounded(counts["pixels"] * images.PIXEL)
     return pixels + _mask_bytes(counts)
@@ -279,12 +281,12 @@ def _inputs(step: TrainingStep, tower: Tower, counts: dict[str, int], width: int
     mask (transformers 5.23 models/qwen2_vl/modeling_qwen2_vl.py:779, models/gemma3/processing_gemma3.py)."""
     traits = _traits(tower)
     found = rounded(counts["pixels"] * images.PIXEL) + 6 * rounded(8 * step.tokens.count)
-    if traits.places_by_sequence:
+    if traits.positions_differ_by_sequence:
         text = step.architecture.layer_types[0].attention.head_dim * step.width
         found += 2 * rounded((step.tokens.count - step.tokens.length) * text)
     if traits.rotary == "computed":
         found += 2 * rounded(counts["rows"] * tower.hidden_size // max(1, tower.heads) * 4)
-    if traits.picks_images:
+    if traits.drops_empty_images:
         found += _mask_bytes(counts)
     if traits.pads_images:  # each patch's row and column, and the mask
         flash = step.kernels.attention.startswith("flash")

@@ -11,7 +11,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, MissingFile, Parsed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.run import UNKNOWN, Origin, Run, get
-from memlint.source import load, redialect
+from memlint.source import in_dialect, load
 from memlint.source.document import Document
 
 BASE = "model_name_or_path: llama\nstage: sft\ndo_train: true\nfinetuning_type: {kind}\ndataset: d\ntemplate: llama3\n"
@@ -45,7 +45,7 @@ def find_model(name: str, from_path: str) -> Resolution:
 
 def document(text: str, path: str = "/repo/train.yaml") -> Document:
     read = load(text.encode(), path)[0]
-    return redialect(read, "omegaconf") if read.syntax == "yaml" else read
+    return in_dialect(read, "omegaconf") if read.syntax == "yaml" else read
 
 
 def context(files: dict[str, str] | None = None, gpus: int | None = None, **parts: Any) -> Context:

@@ -10,7 +10,7 @@ from memlint.formats import recognise
 from memlint.formats.base import Context
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.formats.references import Files, reader
-from memlint.source import load, redialect
+from memlint.source import in_dialect, load
 from memlint.source.document import Document
 from tests.formats.llamafactory.files import MODELS, context
 
@@ -31,7 +31,7 @@ def outside() -> Context:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_an_example_is_clean(path: Path) -> None:
-    document = redialect(read(str(path)), llamafactory.DIALECT)
+    document = in_dialect(read(str(path)), llamafactory.DIALECT)
     found = recognise(document)
     assert found is not None and found[0].NAME == "llamafactory" and found[1].confidence == "certain"
     parsed = llamafactory.parse(document, outside())
@@ -41,7 +41,7 @@ def test_an_example_is_clean(path: Path) -> None:
 
 
 def test_the_zero3_example_reads_its_deepspeed_file() -> None:
-    document = redialect(read(str(FOLDER / "llama3_8b_full_zero3.yaml")), llamafactory.DIALECT)
+    document = in_dialect(read(str(FOLDER / "llama3_8b_full_zero3.yaml")), llamafactory.DIALECT)
     run = llamafactory.parse(document, outside()).runs[0]
     assert run.parallelism.zero.stage == 3
     assert run.related == (str(FOLDER / "deepspeed" / "zero3.json"),)

@@ -37,9 +37,9 @@ def model(hidden: int = 64, layers: int = 4, vocabulary: int = 512, **more: Any)
     )
 
 
-def zero_run(stage: int, world: int = 2, **knobs: Any) -> Run:
-    """A bf16 run under ZeRO with a fused optimizer and small buckets; `knobs` are fields of `Zero`."""
-    knobs = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000, **knobs}
+def zero_run(stage: int, world: int = 2, **settings: Any) -> Run:
+    """A bf16 run under ZeRO with a fused optimizer and small buckets; `settings` are fields of `Zero`."""
+    settings = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000, **settings}
     return Run(
         "test",
         "test.yaml",
@@ -47,12 +47,12 @@ def zero_run(stage: int, world: int = 2, **knobs: Any) -> Run:
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
         optimizer=Optimizer("adamw_torch_fused"),
-        parallelism=Parallelism(world, world, world, engine="deepspeed", zero=Zero(stage=stage, **knobs)),
+        parallelism=Parallelism(world, world, world, engine="deepspeed", zero=Zero(stage=stage, **settings)),
     )
 
 
-def fsdp_run(version: int, world: int = 2, **knobs: Any) -> Run:
-    """A bf16 mixed-precision run under FSDP with fp32 shards; `knobs` are fields of `Fsdp`."""
+def fsdp_run(version: int, world: int = 2, **settings: Any) -> Run:
+    """A bf16 mixed-precision run under FSDP with fp32 shards; `settings` are fields of `Fsdp`."""
     return Run(
         "test",
         "test.yaml",
@@ -60,5 +60,5 @@ def fsdp_run(version: int, world: int = 2, **knobs: Any) -> Run:
         batch=Batch(1, 1),
         checkpointing=Checkpointing("full"),
         optimizer=Optimizer("adamw_torch_fused"),
-        parallelism=Parallelism(world, world, world, engine="fsdp", fsdp=Fsdp(version, **knobs)),
+        parallelism=Parallelism(world, world, world, engine="fsdp", fsdp=Fsdp(version, **settings)),
     )

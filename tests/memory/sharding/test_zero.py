@@ -81,8 +81,8 @@ def test_persistent_parameters_are_whole_beside_their_share() -> None:
 
 
 def test_max_live_parameters_bounds_prefetching_not_reuse() -> None:
-    def gathered(**knobs: int) -> int:
-        run = zero_run(3, param_persistence_threshold=0, prefetch_bucket_size=10**9, **knobs)
+    def gathered(**settings: int) -> int:
+        run = zero_run(3, param_persistence_threshold=0, prefetch_bucket_size=10**9, **settings)
         return max(unit.gathered_forward for unit in place(run).units)
 
     assert gathered(max_live_parameters=50_000, max_reuse_distance=0) < gathered(
@@ -206,7 +206,7 @@ def test_pinned_host_buffers_are_rounded_to_a_power_of_two() -> None:
     offload = {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
     pinned = {**offload, "offload.optimizer_pinned": True, "offload.parameters_pinned": True}
     for stage in (2, 3):
-        loose, tight = (place(replace(zero_run(stage), knobs)).host_bytes for knobs in (offload, pinned))
+        loose, tight = (place(replace(zero_run(stage), settings)).host_bytes for settings in (offload, pinned))
         assert loose < tight <= 2 * loose
 
 
@@ -220,9 +220,9 @@ def test_expert_modules_are_gathered_one_by_one_unless_they_are_a_leaf() -> None
     names = ("mlp.experts.*.up_proj.weight", "mlp.experts.*.down_proj.weight")
     experts = tuple(tensor(name, 64, 64, copies=8) for name in names)
     units = (UNITS[0], Unit("layer", experts, 4, 0), UNITS[2])
-    knobs = {"param_persistence_threshold": 0, "prefetch_bucket_size": 0, "max_reuse_distance": 0}
-    alone = place(zero_run(3, **knobs), units)
-    together = place(zero_run(3, leaf_modules=("MoeBlock",), **knobs), units)
+    settings = {"param_persistence_threshold": 0, "prefetch_bucket_size": 0, "max_reuse_distance": 0}
+    alone = place(zero_run(3, **settings), units)
+    together = place(zero_run(3, leaf_modules=("MoeBlock",), **settings), units)
     assert alone.units[1].gathered_forward == 2 * 64 * 64
     assert together.units[1].gathered_forward == 2 * 2 * 16 * 64 * 64  # the flat buffer and its copies
 

@@ -13,7 +13,7 @@ from memlint.memory.parameters import total
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.sharding.zero import trace as zero_trace
-from memlint.memory.sharding.zero.trace import ModuleCall, PrefetchKnobs, RepeatedUnit, replay
+from memlint.memory.sharding.zero.trace import ModuleCall, PrefetchSettings, RepeatedUnit, replay
 from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding.models import fsdp_run, model, zero_run
@@ -52,8 +52,8 @@ def is_sound(state: ModelState) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(MODELS, KNOBS, st.integers(0, 3), st.integers(1, 9), st.sampled_from([1, 4]))
-def test_no_zero_run_has_negative_bytes(units: Any, knobs: Any, stage: int, world: int, accumulation: int) -> None:
-    run = replace(zero_run(stage, world, **knobs), {"batch.gradient_accumulation_steps": accumulation})
+def test_no_zero_run_has_negative_bytes(units: Any, settings: Any, stage: int, world: int, accumulation: int) -> None:
+    run = replace(zero_run(stage, world, **settings), {"batch.gradient_accumulation_steps": accumulation})
     assert is_sound(zero.place(run, units))
 
 
@@ -104,8 +104,8 @@ def test_a_larger_bucket_never_needs_less(units: Any, stage: int, world: int, bu
 def test_no_fsdp_run_has_negative_bytes(
     units: Any, version: int, world: int, strategy: str, wrap: str, reshards: bool, accumulation: int
 ) -> None:
-    knobs = {"strategy": strategy, "wrap": wrap, "reshard_after_forward": reshards, "min_num_params": 300}
-    run = replace(fsdp_run(version, world, **knobs), {"batch.gradient_accumulation_steps": accumulation})
+    settings = {"strategy": strategy, "wrap": wrap, "reshard_after_forward": reshards, "min_num_params": 300}
+    run = replace(fsdp_run(version, world, **settings), {"batch.gradient_accumulation_steps": accumulation})
     state = fsdp.place(run, units)
     amounts = [value for value in state if isinstance(value, int)]
     assert min(amounts) >= 0
@@ -131,7 +131,7 @@ REPLAYS = st.tuples(
     st.integers(1, 40),
     st.booleans(),
     st.builds(
-        PrefetchKnobs,
+        PrefetchSettings,
         ranks=st.integers(2, 5),
         prefetch_bucket_size=st.sampled_from([0, 10, 100]),
         max_live_parameters=st.sampled_from([0, 60, 300, 10**6]),
@@ -152,20 +152,20 @@ def segments(sizes: list[int], repeat: int, checkpointed: bool) -> tuple[Repeate
 @settings(max_examples=80, deadline=None)
 @given(REPLAYS)
 def test_a_cut_replay_is_the_whole_one(drawn: Any) -> None:
-    sizes, repeat, checkpointed, knobs = drawn
-    cut = replay(segments(sizes, repeat, checkpointed), knobs)
+    sizes, repeat, checkpointed, settings = drawn
+    cut = replay(segments(sizes, repeat, checkpointed), settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zero_trace, "_units_to_replay", lambda segment, knobs: 10**9)
-        whole = zero_trace._replay.__wrapped__(segments(sizes, repeat, checkpointed), knobs)
+        patch.setattr(zero_trace, "_units_to_replay", lambda segment, settings: 10**9)
+        whole = zero_trace._replay.__wrapped__(segments(sizes, repeat, checkpointed), settings)
     assert cut == whole
 
 
 @settings(max_examples=80, deadline=None)
 @given(REPLAYS)
 def test_a_replay_holds_what_runs_and_never_more_than_twice_the_model(drawn: Any) -> None:
-    sizes, repeat, checkpointed, knobs = drawn
-    found = replay(segments(sizes, repeat, checkpointed), knobs)
-    padded = sum(-(-size // knobs.ranks) * knobs.ranks for size in [77, *sizes * repeat, 78])
+    sizes, repeat, checkpointed, settings = drawn
+    found = replay(segments(sizes, repeat, checkpointed), settings)
+    padded = sum(-(-size // settings.ranks) * settings.ranks for size in [77, *sizes * repeat, 78])
     for peak in found.units:
         assert peak.forward <= 2 * padded and peak.backward <= 2 * padded
     assert found.units[1].forward >= max(sizes) and found.units[1].backward >= max(sizes)

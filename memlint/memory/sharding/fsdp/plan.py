@@ -11,7 +11,7 @@ from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
 
 
-class Group(NamedTuple):
+class ParameterGroup(NamedTuple):
     """One FSDP unit. All but `shard_bytes` (of one rank) are numbers of elements.
 
     `numel`: gathered, with padding. `trainable`: of those. `largest_tensor`, `last_tensor`: of its trainable tensors.
@@ -24,7 +24,7 @@ class Group(NamedTuple):
     last_tensor: int = 0
 
 
-def merged(groups: Iterable[tuple[Group, int]]) -> Group:
+def merged(groups: Iterable[tuple[ParameterGroup, int]]) -> ParameterGroup:
     """One group of all (group, copies) pairs."""
     numel = trainable = shard = largest = last = 0
     for group, copies in groups:
@@ -33,7 +33,7 @@ def merged(groups: Iterable[tuple[Group, int]]) -> Group:
         shard += group.shard_bytes * copies
         largest = max(largest, group.largest_tensor)
         last = group.last_tensor or last
-    return Group(numel, trainable, shard, largest, last)
+    return ParameterGroup(numel, trainable, shard, largest, last)
 
 
 class WrapPlan(NamedTuple):
@@ -46,16 +46,16 @@ class WrapPlan(NamedTuple):
     ranks: int
     element: int
     master: int
-    wrapped: tuple[tuple[Group, ...], ...]
-    unwrapped: tuple[Group, ...]
+    wrapped: tuple[tuple[ParameterGroup, ...], ...]
+    unwrapped: tuple[ParameterGroup, ...]
 
 
 def wrap_plan(run: Run, units: tuple[Unit, ...]) -> WrapPlan:
     """How the run wraps its model. Raises `MissingValue` when the number of GPUs or the compute dtype is unknown."""
     ranks = shard_ranks(run)
     element = BYTES[compute_dtype(run)]
-    wrapped: list[tuple[Group, ...]] = []
-    unwrapped: list[Group] = []
+    wrapped: list[tuple[ParameterGroup, ...]] = []
+    unwrapped: list[ParameterGroup] = []
     fsdp = run.parallelism.fsdp
     for unit in units:
         inner, rest = _divide(run, unit)
@@ -110,7 +110,7 @@ def stored_element(run: Run, tensor: Tensor) -> float:
     return tensor.stored_bytes / max(1, tensor.numel)
 
 
-def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Group:
+def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> ParameterGroup:
     """FSDP1 flattens, FSDP2 splits every tensor's first dimension and pads it."""
     numel = trainable = largest = last = 0
     shard = 0.0
@@ -126,7 +126,7 @@ def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Group:
             trainable += size
             largest = max(largest, tensor.numel)
             last = tensor.numel
-    return Group(numel, trainable, int(shard), largest, last)
+    return ParameterGroup(numel, trainable, int(shard), largest, last)
 
 
 def _padded(run: Run, tensor: Tensor, ranks: int) -> int:
@@ -149,18 +149,18 @@ def _divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
     return [], tensors
 
 
-def by_size(tensors: list[Tensor], least: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Size-based wrapping: modules with at least `least` parameters that are not wrapped yet, innermost first (torch
+def by_size(tensors: list[Tensor], min_numel: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """Size-based wrapping: modules with at least `min_numel` parameters that are unwrapped yet, innermost first (torch
     2.13 distributed/fsdp/wrap.py, `_recursive_wrap` with `size_based_auto_wrap_policy`). accelerate's FSDP2 policy
-    counts all parameters of a module, wrapped or not, and wants more than `least` (utils/fsdp_utils.py:966-968)."""
+    counts all parameters of a module, wrapped or not, and wants more than `min_numel` (utils/fsdp_utils.py:966-968)."""
     groups: list[list[Tensor]] = []
-    rest = _wrap("", tensors, least, version, groups)
+    rest = _wrap("", tensors, min_numel, version, groups)
     return groups, rest
 
 
-def _wrap(path: str, tensors: list[Tensor], least: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
+def _wrap(path: str, tensors: list[Tensor], min_numel: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
     """Wraps inside of the module at `path`, into `groups`. Returns the tensors that stay unwrapped."""
-    if _count(tensors) < least:
+    if _count(tensors) < min_numel:
         return tensors
     rest: list[Tensor] = []
     children: dict[str, list[Tensor]] = {}
@@ -172,8 +172,8 @@ def _wrap(path: str, tensors: list[Tensor], least: int, version: int, groups: li
         else:
             rest.append(tensor)
     for child, inside in children.items():
-        rest += _wrap(child, inside, least, version, groups)
-    if rest and (_count(rest) >= least if version == 1 else _count(tensors) > least):
+        rest += _wrap(child, inside, min_numel, version, groups)
+    if rest and (_count(rest) >= min_numel if version == 1 else _count(tensors) > min_numel):
         groups.append(rest)
         return []
     return rest

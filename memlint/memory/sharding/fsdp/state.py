@@ -35,7 +35,7 @@ def sharded_state(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ShardedS
 
 
 def _total(units: tuple[Unit, ...], plan: WrapPlan, field: int) -> int:
-    """A field of `Group` summed over the model."""
+    """A field of `ParameterGroup` summed over the model."""
     total = 0
     for unit, groups, rest in zip(units, plan.wrapped, plan.unwrapped, strict=True):
         total += (sum(group[field] for group in groups) + rest[field]) * unit.repeat

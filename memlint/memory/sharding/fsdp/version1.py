@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.fsdp.plan import Group, WrapPlan, merged
+from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
 from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, reduce_element, sharded_state
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -42,7 +42,7 @@ def _unreduced(units: tuple[Unit, ...], plan: WrapPlan) -> int:
     return plan.element * total
 
 
-def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: Group) -> tuple[UnitState, ...]:
+def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: ParameterGroup) -> tuple[UnitState, ...]:
     all_wrapped = _gathered_elements(units, plan) - root.numel
     largest = max((g.numel for groups in plan.wrapped for g in groups), default=0)
     states = []
@@ -60,11 +60,11 @@ def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: Group) -> tu
     return tuple(states)
 
 
-def _kept_after_backward(run: Run, plan: WrapPlan, groups: tuple[Group, ...], rest: Group) -> int:
+def _kept_after_backward(run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup) -> int:
     """Bytes that a unit's backward leaves, or frees where negative.
 
-    It leaves the unit's reduced gradients. Gradients of the root's parameters wait for the embedding's, which comes
-    last. Without resharding after the forward, the unit's parameters are freed now.
+    It leaves the unit's reduced gradients. Gradients of the root's parameters stay until the embedding's arrives,
+    which is last. Without resharding after the forward, the unit's parameters are freed now.
     """
     kept = plan.element * rest.trainable
     for group in groups:
@@ -81,7 +81,7 @@ def _gathered_elements(units: tuple[Unit, ...], plan: WrapPlan) -> int:
     )
 
 
-def _not_resharded(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: Group) -> int:
+def _not_resharded(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: ParameterGroup) -> int:
     if run.parallelism.fsdp.strategy not in _NOT_RESHARDED:
         return 0
     return _gathered_elements(units, plan) - root.numel
@@ -109,7 +109,9 @@ def _backward(run: Run, current: int, prefetched: int, plan: WrapPlan, all_wrapp
     return current + (prefetched if fsdp.backward_prefetch != "NONE" else 0)
 
 
-def _gradients(run: Run, plan: WrapPlan, groups: tuple[Group, ...], rest: Group, root: int) -> tuple[int, int]:
+def _gradients(
+    run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup, root: int
+) -> tuple[int, int]:
     """Bytes of unsharded gradients while the unit's activations are at their peak, and at the end of its backward.
 
     At the peak there is the gradient of one matrix. At the end the gradients of all parameters are concatenated into
@@ -124,7 +126,7 @@ def _gradients(run: Run, plan: WrapPlan, groups: tuple[Group, ...], rest: Group,
     return element * (largest + rest.trainable), end
 
 
-def _save(run: Run, plan: WrapPlan, root: Group) -> int:
+def _save(run: Run, plan: WrapPlan, root: ParameterGroup) -> int:
     """Bytes gathered for a full state dict: the root and one unit at a time, in the dtype of the shards."""
     if not run.saving.gathers_full_weights and run.parallelism.fsdp.state_dict_type != "FULL_STATE_DICT":
         return 0
@@ -132,6 +134,6 @@ def _save(run: Run, plan: WrapPlan, root: Group) -> int:
     return plan.master * (root.numel + largest)
 
 
-def _load(run: Run, plan: WrapPlan, state: ShardedState, root: Group) -> int:
+def _load(run: Run, plan: WrapPlan, state: ShardedState, root: ParameterGroup) -> int:
     largest = max((g.numel for groups in plan.wrapped for g in groups), default=0)
     return state.shards + plan.master * max(largest, root.numel)

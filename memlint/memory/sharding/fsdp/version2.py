@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.fsdp.plan import Group, WrapPlan, merged
+from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
 from memlint.memory.sharding.fsdp.state import accumulates, reduce_element, sharded_state
 from memlint.memory.sharding.zero.layout import tied_elements, tied_gradient_elements
 from memlint.memory.values import ModelState, Unit, UnitState
@@ -70,11 +70,11 @@ class _Groups:
         self.tied_elements = tied_elements(run, units)
         self.tied_gradient = tied_gradient_elements(run, units)
 
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[ParameterGroup]:
         wrapped, outside = self.plan.wrapped, self.plan.unwrapped
         if self.single_group:
             whole = merged((rest, unit.repeat) for rest, unit in zip(outside, self.units, strict=True))
-            return [whole, *[Group()] * (len(self.units) - 1)]
+            return [whole, *[ParameterGroup()] * (len(self.units) - 1)]
         return [
             merged([(g, 1) for g in inner]) if inner else rest for inner, rest in zip(wrapped, outside, strict=True)
         ]
@@ -84,14 +84,14 @@ class _Groups:
         to_accumulated_grad_if_needed)."""
         return self._accumulated(merged((g, u.repeat) for g, u in zip(self.groups, self.units, strict=True)))
 
-    def _accumulated(self, group: Group) -> int:
+    def _accumulated(self, group: ParameterGroup) -> int:
         return max(self.plan.element, self.reduce) * group.trainable
 
     def unit(self, index: int) -> UnitState:
         current = self.groups[index]
         first = self.units[index].repeat == 1
-        before = (self.groups[index - 1] if index else Group()) if first else current
-        after = (self.groups[index + 1] if index + 1 < len(self.groups) else Group()) if first else current
+        before = (self.groups[index - 1] if index else ParameterGroup()) if first else current
+        after = (self.groups[index + 1] if index + 1 < len(self.groups) else ParameterGroup()) if first else current
         kept = self._kept_after_backward(current, index)
         live = (
             self.plan.element * (current.largest_tensor if len(self.units) > 1 else 0) + self.reduce * after.trainable
@@ -104,7 +104,7 @@ class _Groups:
             gradient_end=self._while_reduced(current, before, index),
         )
 
-    def _forward(self, current: Group, before: Group, index: int) -> int:
+    def _forward(self, current: ParameterGroup, before: ParameterGroup, index: int) -> int:
         """Elements gathered in the unit's forward, the larger of two moments.
 
         First the previous unit's buffer is there while this unit's is filled. Then this unit's parameters are there
@@ -120,7 +120,7 @@ class _Groups:
             return others + current.numel
         return others + max(2 * current.numel, before.numel + current.numel + current.numel // self.plan.ranks)
 
-    def _backward(self, current: Group, before: Group, index: int) -> int:
+    def _backward(self, current: ParameterGroup, before: ParameterGroup, index: int) -> int:
         """Elements gathered in the unit's backward: its parameters and the prefetched all-gather buffer of the unit
         that runs next (`_backward_prefetch`)."""
         if self.single_group:
@@ -130,7 +130,7 @@ class _Groups:
         prefetched = 0 if self.plan.ranks == 1 or (self.tied_elements and index == 1) else before.numel
         return current.numel + prefetched + (self.tied_elements if index else 0)
 
-    def _kept_after_backward(self, current: Group, index: int) -> int:
+    def _kept_after_backward(self, current: ParameterGroup, index: int) -> int:
         """Bytes that the unit's backward leaves, or frees where negative: its reduced gradients, what
         `all_reduce_input` holds of them in hybrid sharding until the end (_fsdp_collectives.py, foreach_reduce), less
         its parameters where they were not resharded after the forward."""
@@ -146,7 +146,7 @@ class _Groups:
             kept += self.plan.element * self.tied_gradient
         return kept
 
-    def _while_reduced(self, current: Group, before: Group, index: int) -> int:
+    def _while_reduced(self, current: ParameterGroup, before: ParameterGroup, index: int) -> int:
         """Bytes while the unit's gradients are reduced, beyond the gathered parameters that `_backward` counts: these
         are freed by then.
 

@@ -86,8 +86,8 @@ def ranks_per_node(run: Run) -> int:
     return world if isinstance(world, int) else 1
 
 
-def required_knob(value: object, field: str) -> int:
-    """An integer setting of ZeRO. Raises `MissingValue` where the file's `auto` could not be resolved."""
+def required_setting(value: object, field: str) -> int:
+    """An integer setting of ZeRO, in elements. Raises `MissingValue` where the file's `auto` could not be resolved."""
     if value is UNKNOWN or not isinstance(value, (int, float)):
         raise MissingValue(field, "`auto` can only be filled when the model's hidden size is known")
     return int(value)

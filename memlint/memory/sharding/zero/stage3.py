@@ -12,11 +12,11 @@ from memlint.memory.sharding.zero.layout import (
     flat_partition,
     is_quantized,
     ranks_per_node,
-    required_knob,
+    required_setting,
     tied_elements,
     tied_gradient_elements,
 )
-from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchKnobs, RepeatedUnit, Replay, replay
+from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, Replay, replay
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import UNKNOWN, Run
 
@@ -30,12 +30,12 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     units = tuple(unit._replace(tensors=tuple(_packed(t, layout.element) for t in unit.tensors)) for unit in units)
     zero = run.parallelism.zero
     shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
-    threshold = required_knob(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
+    threshold = required_setting(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
     weights = _ShardedWeights(units, layout.element, shards, threshold)
     constants = loaded - _stored_bytes(units)
     states = _ShardedStates(run, layout, shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
-    bucket = layout.element * required_knob(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = layout.element * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
     secondary = _hpz_partition(run, weights, layout)
     gathered = _gathered(run, units, weights)
@@ -68,15 +68,15 @@ class _ShardedStates:
 
     def __init__(self, run: Run, layout: ZeroLayout, shards: int) -> None:
         groups = [[-(-numel // shards) for numel in group] for group in layout.groups]
-        limit = required_knob(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
+        limit = required_setting(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
         subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
         memories = [optimizer.memory(run, flat_partition(elements)) for elements in subgroups]
         sizes = [layout.master * e + memory.states + memory.host for e, memory in zip(subgroups, memories, strict=True)]
         share = sum(subgroups)
         offloads = run.offload.optimizer != "none"
-        stays = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
-        self.on_gpu = sum(sizes[:stays])
-        self.on_host = self._on_host(run, layout, subgroups[stays:], sizes[stays:]) if offloads else 0
+        kept_on_gpu = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
+        self.on_gpu = sum(sizes[:kept_on_gpu])
+        self.on_host = self._on_host(run, layout, subgroups[kept_on_gpu:], sizes[kept_on_gpu:]) if offloads else 0
         self.gradients = 0 if offloads else layout.accumulation * share
         largest = max((numel for group in groups for numel in group), default=0)
         self.step = (
@@ -132,12 +132,12 @@ def _host_weights(run: Run, weights: _ShardedWeights, layout: ZeroLayout) -> int
 def _notes(run: Run) -> tuple[str, ...]:
     """What the run uses and the estimate counts only roughly."""
     zero = run.parallelism.zero
-    said = {
+    notes = {
         "MiCS is refused by DeepSpeed since 0.19": zero.mics_shard_size > 1 and run.stack.deepspeed >= (0, 19),
         "quantised all-gathers are counted as if they were not": zero.quantized_weights,
         "the buffers of quantised gradient reduction are not counted": zero.quantized_gradients,
     }
-    return tuple(note for note, holds in said.items() if holds)
+    return tuple(note for note, applies in notes.items() if applies)
 
 
 class _ShardedWeights:
@@ -212,7 +212,7 @@ def _gradient_reduction(run: Run, unit: Unit, layout: ZeroLayout, first: bool) -
     bucket (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122). `first`: the unit whose backward
     runs first, which finds the bucket empty."""
     largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
-    bucket = required_knob(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     if first or not layout.trainable:
         return layout.element * largest
     return layout.element * (min(bucket, layout.trainable) + largest)
@@ -224,11 +224,11 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
         whole = tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
         return Replay(whole, 0)
     zero = run.parallelism.zero
-    knobs = PrefetchKnobs(
+    settings = PrefetchSettings(
         weights.shards,
-        required_knob(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
-        required_knob(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
-        required_knob(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
+        required_setting(zero.prefetch_bucket_size, "parallelism.zero.prefetch_bucket_size"),
+        required_setting(zero.max_live_parameters, "parallelism.zero.max_live_parameters"),
+        required_setting(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     segments = [
@@ -243,7 +243,7 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
     if tied:
         head = ModuleCall((), tied) if tied <= weights.threshold else ModuleCall((), tied=True)
         segments[-1] = segments[-1]._replace(modules=(*segments[-1].modules, head))
-    return replay(tuple(segments), knobs)
+    return replay(tuple(segments), settings)
 
 
 def _module_calls(unit: Unit, threshold: int, leaves: bool) -> tuple[ModuleCall, ...]:

@@ -15,7 +15,7 @@ from memlint.memory.sharding.zero.layout import (
     flat_partition,
     is_quantized,
     ranks_per_node,
-    required_knob,
+    required_setting,
     tied_gradient_elements,
 )
 from memlint.memory.values import ModelState, Unit, UnitState
@@ -76,14 +76,14 @@ def _reduced_gradients(run: Run, layout: ZeroLayout, owned: int, shares: int) ->
     """
     accumulates = _accumulates(run)
     whole = layout.element * layout.trainable
-    bucket = required_knob(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     if run.parallelism.zero.stage == 1:
         return _stage1_gradients(run, layout, owned, whole if accumulates else 0)
     if _offloads(run):
         return _Gradients(0, 0)
     if layout.accumulation == 4 and layout.element == 2:  # one fp32 share for all micro steps (:1259-1306)
-        waits = layout.element * sum(_owned_elements(group, layout.ranks, bucket) for group in layout.groups)
-        return _Gradients(4 * shares if accumulates else 0, 4 * shares + waits)
+        unreduced = layout.element * sum(_owned_elements(group, layout.ranks, bucket) for group in layout.groups)
+        return _Gradients(4 * shares if accumulates else 0, 4 * shares + unreduced)
     own = layout.element * owned
     return _Gradients(own if accumulates else 0, own * (2 if accumulates else 1))
 
@@ -92,7 +92,7 @@ def _stage1_gradients(run: Run, layout: ZeroLayout, owned: int, resident: int) -
     """Stage 1 keeps all gradients. With `overlap_comm` they move into the bucket as they arrive, if they fit in it."""
     if not run.parallelism.zero.overlap_comm:
         return _Gradients(resident, layout.element * layout.trainable)
-    bucket = required_knob(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     large = sum(numel for group in layout.groups for numel in group if numel > bucket)
     others = large - large // layout.ranks
     return _Gradients(resident, max(resident, layout.element * (owned + others)))
@@ -104,13 +104,19 @@ def _backward(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, gradients: 
     buffers = _Buffers(run, layout)
     if run.parallelism.zero.stage == 1 and not run.parallelism.zero.overlap_comm:
         return _stage1_backward(run, units, layout, buffers)
-    own = gradients.filled - gradients.resident
+    own_gradients = gradients.filled - gradients.resident
     shared = layout.element * tied_gradient_elements(run, units)
-    converts = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1886)
+    norm_width = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1886)
     states = []
     for unit in units:
-        waiting = max(_largest(unit), _largest(units[-1]))
-        live = own + buffers.whole - buffers.resident + max(buffers.copy, layout.element * waiting) + converts * waiting
+        largest_tensor = max(_largest(unit), _largest(units[-1]))
+        live = (
+            own_gradients
+            + buffers.whole
+            - buffers.resident
+            + max(buffers.copy, layout.element * largest_tensor)
+            + norm_width * largest_tensor
+        )
         states.append(UnitState(gradient_live=live if layout.trainable else 0))
     if len(units) > 1:
         states[-1] = UnitState(gradient_live=max(layout.element * _largest(units[-1]), shared), gradient_kept=shared)
@@ -122,7 +128,7 @@ class _Buffers:
 
     def __init__(self, run: Run, layout: ZeroLayout) -> None:
         zero = run.parallelism.zero
-        bucket = required_knob(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+        bucket = required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
         self.filled = layout.element * min(bucket, layout.trainable)
         # setup_buckets (:3256-3280): one buffer, two with overlap_comm, of the bucket's size whatever the model.
         self.whole = layout.element * bucket * (2 if zero.overlap_comm else 1) if zero.contiguous_gradients else 0
@@ -223,12 +229,12 @@ def _partition_elements(group: tuple[int, ...], ranks: int) -> int:
     return -(-sum(group) // alignment) * 2
 
 
-def _owned_elements(group: tuple[int, ...], ranks: int, least: int = 0) -> int:
-    """Elements of all tensors (larger than `least`) that overlap a rank's partition, for the rank with most. Where a
+def _owned_elements(group: tuple[int, ...], ranks: int, min_numel: int = 0) -> int:
+    """Elements of all tensors (larger than `min_numel`) that overlap a rank's partition, for the rank with most. If a
     tensor crosses the border, both ranks keep its whole gradient (`grads_in_partition`, :2192)."""
     share = _partition_elements(group, ranks)
     ends = list(accumulate(group))
-    counted = ends if not least else list(accumulate(numel if numel > least else 0 for numel in group))
+    counted = ends if not min_numel else list(accumulate(numel if numel > min_numel else 0 for numel in group))
     most = 0
     for rank in range(min(ranks, _RANKS_EXAMINED)):
         first = bisect_right(ends, rank * share)

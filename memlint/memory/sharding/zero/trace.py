@@ -28,7 +28,7 @@ class ModuleCall(NamedTuple):
     tied: bool = False
 
 
-class PrefetchKnobs(NamedTuple):
+class PrefetchSettings(NamedTuple):
     """ZeRO-3's settings, in elements. `ranks`: how many share a parameter."""
 
     ranks: int
@@ -65,28 +65,28 @@ class _Call(NamedTuple):
     numel: int  # persistent ones included: what counts for the reuse distance
 
 
-def replay(units: tuple[RepeatedUnit, ...], knobs: PrefetchKnobs) -> Replay:
+def replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Replay:
     """Peak of gathered elements for each unit, in forward and backward, once DeepSpeed knows the order of module calls
     (from the third step on).
 
     The number of ranks matters only for parameters that do not divide evenly among them, which are padded.
     """
     sizes = {size for unit in units for module in unit.modules for size in module.gathered}
-    even = not any(size % knobs.ranks for size in sizes)
-    return _replay(units, knobs._replace(ranks=1) if even else knobs)
+    even = not any(size % settings.ranks for size in sizes)
+    return _replay(units, settings._replace(ranks=1) if even else settings)
 
 
 @lru_cache(maxsize=512)
-def _replay(units: tuple[RepeatedUnit, ...], knobs: PrefetchKnobs) -> Replay:
+def _replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Replay:
     sizes: list[int] = []
-    forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, knobs)]
+    forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, settings)]
     order = [call for calls in forward for call in calls]
     forward_end = len(order)
     for calls in reversed(forward):
         if units[calls[0].unit].checkpointed:
             order.extend(calls)
         order.extend(reversed(calls))
-    coordinator = _Coordinator(sizes, order, knobs)
+    coordinator = _Coordinator(sizes, order, settings)
     before = _peaks(coordinator, range(forward_end), len(units))
     at_loss = coordinator.held_elements
     after = _peaks(coordinator, range(forward_end, len(order)), len(units))
@@ -103,11 +103,11 @@ def _peaks(coordinator: _Coordinator, calls: range, units: int) -> list[int]:
     return peaks
 
 
-def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], knobs: PrefetchKnobs) -> list[list[_Call]]:
+def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], settings: PrefetchSettings) -> list[list[_Call]]:
     """The module calls of each repetition of a unit; repetitions beyond which nothing changes are left out."""
     return [
         [_call(number, module, sizes) for module in unit.modules]
-        for _ in range(min(unit.repeat, _units_to_replay(unit, knobs)))
+        for _ in range(min(unit.repeat, _units_to_replay(unit, settings)))
     ]
 
 
@@ -118,29 +118,29 @@ def _call(number: int, module: ModuleCall, sizes: list[int]) -> _Call:
     return _Call(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
 
 
-def _units_to_replay(unit: RepeatedUnit, knobs: PrefetchKnobs) -> int:
+def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
     """Repetitions that prefetching and reuse can span before and after the turn from forward to backward, and some."""
     size = sum(sum(module.gathered) for module in unit.modules)
     if not size:
         return 3
-    ahead = knobs.max_live_parameters if knobs.prefetch_bucket_size else 0
-    return 8 + 3 * (ahead // size + 1) + knobs.max_reuse_distance // size
+    ahead = settings.max_live_parameters if settings.prefetch_bucket_size else 0
+    return 8 + 3 * (ahead // size + 1) + settings.max_reuse_distance // size
 
 
 class _Coordinator:
     """DeepSpeed's parameter coordinator in one step. Counts are elements, not bytes."""
 
-    def __init__(self, sizes: list[int], calls: list[_Call], knobs: PrefetchKnobs) -> None:
+    def __init__(self, sizes: list[int], calls: list[_Call], settings: PrefetchSettings) -> None:
         self.sizes = sizes
-        self.padded = [-(-size // knobs.ranks) * knobs.ranks for size in sizes]
+        self.padded = [-(-size // settings.ranks) * settings.ranks for size in sizes]
         self.calls = calls
-        self.knobs = knobs
+        self.settings = settings
         self.queue = [(parameter, index) for index, call in enumerate(calls) for parameter in call.parameters]
         self.next_in_queue = 0
         self.fetched_for = [-1] * len(sizes)
         self.gather_of = [-1] * len(sizes)  # the gather a parameter is in flight with
         self.available = [False] * len(sizes)
-        self.gathers: list[_Gather] = []
+        self.gathers: list[_AllGather] = []
         self.own_elements = [0] * len(sizes)  # elements of each parameter's own storage
         self.live = 0  # what the limit counts
         self.held_elements = 0  # what memory holds
@@ -155,7 +155,7 @@ class _Coordinator:
             parameters = self.calls[index].parameters
             following = upcoming.get(parameters)
             if following is not None:
-                reused[index] = before[following] - before[index + 1] < self.knobs.max_reuse_distance
+                reused[index] = before[following] - before[index + 1] < self.settings.max_reuse_distance
             upcoming[parameters] = index
         return reused
 
@@ -182,7 +182,7 @@ class _Coordinator:
         for parameter in parameters:
             self.gather_of[parameter] = len(self.gathers)
             self.live += self.sizes[parameter]
-        self.gathers.append(_Gather(size, parameters))
+        self.gathers.append(_AllGather(size, parameters))
         self.held_elements += size
         if len(parameters) == 1:
             self.own_elements[parameters[0]] = size
@@ -214,7 +214,7 @@ class _Coordinator:
             fetched_for[parameter] = use
 
     def _prefetch(self) -> None:
-        room = min(self.knobs.max_live_parameters - self.live, self.knobs.prefetch_bucket_size)
+        room = min(self.settings.max_live_parameters - self.live, self.settings.prefetch_bucket_size)
         queue, fetched_for = self.queue, self.fetched_for
         wanted: dict[int, None] = {}
         count = 0
@@ -236,7 +236,7 @@ class _Coordinator:
                 self.held_elements -= self.own_elements[parameter]
 
 
-class _Gather:
+class _AllGather:
     """One all-gather: its flat buffer's elements and the parameters in it."""
 
     __slots__ = ("arrived", "not_waited_for", "parameters", "size")
