@@ -182,6 +182,7 @@ class Sequence(NamedTuple):
     image_max_pixels: Maybe[int] = 0
     video_max_pixels: Maybe[int] = 0
     video_max_length: int = 0  # frames
+    images: Maybe[int] = UNKNOWN  # in a sample; UNKNOWN: between none and as many as the sequence holds
     # Batches without an image get a dummy one, so that the tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False
@@ -308,7 +309,8 @@ class Parallelism(NamedTuple):
     context_parallel_size: int = 1
     sequence_parallel_size: int = 1  # Ulysses
     expert_parallel_size: int = 1
-    engine: str = "single"  # single, ddp, deepspeed, fsdp, megatron, device_map (naive model split)
+    # single, ddp, deepspeed, fsdp, megatron, device_map (whole layers on each card); of inference: vllm, sglang
+    engine: str = "single"
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
     ddp_bucket_view: bool = False
@@ -316,13 +318,17 @@ class Parallelism(NamedTuple):
 
 
 class Offload(NamedTuple):
-    """Devices: none, cpu, nvme."""
+    """Devices: none, cpu, nvme. Host buffers under nvme are DeepSpeed's (0.19.8 runtime/zero/offload_config.py)."""
 
     optimizer: str = "none"
     optimizer_pinned: bool = False
     optimizer_ratio: float = 1.0
+    optimizer_buffer_count: int = 4  # of the largest sub-group each
     parameters: str = "none"
     parameters_pinned: bool = False
+    parameters_buffer_count: int = 5
+    parameters_buffer_size: int = 100_000_000  # elements of one buffer
+    parameters_max_in_cpu: int = 1_000_000_000  # trainable elements that stay in host memory
     activations: str = "none"
 
 
@@ -338,6 +344,16 @@ class Evaluation(NamedTuple):
     max_new_tokens: int = 0
     num_beams: int = 1
     samples: Maybe[int] = UNKNOWN
+
+
+SERVERS = ("vllm", "sglang")  # engines that fill a share of each card and answer many requests at once
+
+
+class Serving(NamedTuple):
+    """How a run that trains nothing answers requests."""
+
+    uses_cache: bool = True  # keys and values of earlier tokens are kept
+    memory_share: Maybe[float] = 0.0  # of each card, filled with weights and cache (vLLM, SGLang)
 
 
 class Saving(NamedTuple):
@@ -414,6 +430,7 @@ class Run(NamedTuple):
     offload: Offload = Offload()
     evaluation: Evaluation = Evaluation()
     saving: Saving = Saving()
+    serving: Serving = Serving()
     stack: Stack = Stack()
     hardware: Hardware = Hardware()
     planning: Planning = Planning()

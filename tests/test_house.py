@@ -90,8 +90,8 @@ ON_DEMAND = {
     "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "memory.estimate": (  # what few runs do
-        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference"),
-        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
+        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
+        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),

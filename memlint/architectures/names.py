@@ -118,8 +118,13 @@ def key(name: str) -> str:
 
 
 def unquantized(name: str) -> tuple[str, StoredWeights] | None:
-    """`name` without its quantisation suffix and what the suffix says; None where it has none."""
+    """`name` without its quantisation suffix and what the suffix says; None where it has none. "-128g" behind it is the
+    size of GPTQ's groups."""
     lowered = name.lower().replace("_", "-")
+    group = re.search(r"-(\d{2,4})g$", lowered)
+    if group:
+        found = unquantized(name[: group.start()])
+        return found and (found[0], found[1]._replace(group_size=int(group[1])))
     for suffix, stored in QUANTIZED:
         if lowered.endswith(suffix):
             return name[: -len(suffix)], stored

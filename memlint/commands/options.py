@@ -60,6 +60,7 @@ def add_hardware(to: argparse.ArgumentParser) -> None:
     group.add_argument("--gpus", type=positive, metavar="N", help="GPUs over all nodes (data-parallel world size)")
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
     group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
+    group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
     group.add_argument(
         "--versions",
@@ -120,6 +121,14 @@ def positive(text: str) -> int:
     return number
 
 
+def whole(text: str) -> int:
+    """A whole number from 0 on, for argparse."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("wants a whole number from 0 on")
+    return number
+
+
 def words(values: list[str]) -> tuple[str, ...]:
     """`--select A,B --select C` as ("A", "B", "C")."""
     return tuple(word for value in values for word in value.replace(",", " ").split())
@@ -170,7 +179,7 @@ def fill_defaults(given: Options) -> None:
     blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
     blank |= {"exclude": [], "force_exclude": False, "hook": False, "preview": False, "list_files": False}
     names = ("gpu", "gpus", "gpus_per_node", "model", "settings", "show_settings", "profile", "stdin_filename")
-    blank |= dict.fromkeys(names)
+    blank |= {"images": None, **dict.fromkeys(names)}
     for name, value in blank.items():
         if not hasattr(given, name):
             setattr(given, name, value)
@@ -247,6 +256,7 @@ def stated_facts(given: Options) -> StatedFacts:
         given.isolated,
         given.exact,
         versions(given.versions),
+        given.images,
     )
 
 

@@ -23,7 +23,7 @@ from memlint.memory.values import Estimate
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.terminal import one_line
 from memlint.ruleset.engine import Analysis
-from memlint.run import UNKNOWN, Run
+from memlint.run import SERVERS, UNKNOWN, Run
 
 BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
 LONGEST = 1 << 24
@@ -82,7 +82,7 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> dict[str, A
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return row
     search = SearchHooks(target.estimator)
-    if not given.max_seq:
+    if not given.max_seq and run.parallelism.engine not in SERVERS:  # these batch requests as the cache allows
         row["max_micro_batch"] = _largest(run, BATCH, 1, search)
     if not given.max_batch:
         row["max_sequence_length"] = _largest(run, LENGTH, 1, search)

@@ -25,7 +25,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "checkpointing.mode": ("none", "full", "selective", "unsloth", "every_n"),
     "loss.kind": ("plain", "liger", "chunked", "cut", "unsloth", "fused_ce"),
     "optimizer.engine": ("torch", "deepspeed", "bitsandbytes", "torchao"),
-    "parallelism.engine": ("single", "ddp", "deepspeed", "fsdp", "megatron", "device_map"),
+    "parallelism.engine": ("single", "ddp", "deepspeed", "fsdp", "megatron", "device_map", "vllm", "sglang"),
     "parallelism.fsdp.strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "NO_SHARD"),
     "parallelism.fsdp.wrap": ("transformer", "size", "none"),
     "offload.optimizer": _DEVICES,

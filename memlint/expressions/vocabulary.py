@@ -25,7 +25,7 @@ from memlint.formats.schema.suggest import nearest
 
 PHASES = (
     *("load", "forward", "backward", "optimizer_step", "evaluation", "save"),
-    *("prefill", "decode"),
+    *("generation", "prefill", "decode", "serve"),
 )
 COMPONENTS = (
     *("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication"),
@@ -37,7 +37,7 @@ _GROUPS = {
     name: getattr(schema, name.title())
     for name in (
         *("model", "method", "precision", "batch", "sequence", "attention", "checkpointing", "loss", "optimizer"),
-        *("parallelism", "offload", "evaluation", "saving", "stack", "hardware"),
+        *("parallelism", "offload", "evaluation", "saving", "serving", "stack", "hardware"),
     )
 }
 _NESTED = {
@@ -54,6 +54,7 @@ _ANNOTATIONS: Mapping[str, Type] = {
     "Maybe[int]": types.INT,
     "int | None": of("int null"),
     "float": types.NUMBER,
+    "Maybe[float]": types.NUMBER,
     "bool": types.BOOL,
     "Maybe[bool]": types.BOOL,
     "bool | None": of("bool null"),

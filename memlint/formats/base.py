@@ -116,6 +116,7 @@ class Context(NamedTuple):
     companions: tuple[Document, ...] = ()  # --with FILE, directive or settings
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
     host_bytes: int = 0
+    images: int | Unknown = UNKNOWN  # in each sample, as the command line says
     memory_budget_bytes: int = 0
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     field_annotations: Callable[..., str] = _no_annotations

@@ -1,4 +1,4 @@
-"""Facts from outside of the files: which GPU, how many of them, and the versions of the software."""
+"""Facts from outside of the files: which GPU, how many of them, images in a sample, versions of the software."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         fields.put("parallelism.world_size", context.gpus, context.gpus_origin)
     if isinstance(context.gpus_per_node, int):
         fields.put("parallelism.gpus_per_node", context.gpus_per_node, context.gpus_origin)
+    if isinstance(context.images, int):
+        fields.put("sequence.images", context.images, Origin("command_line"))
     for framework in _STACK:
         version = context.versions.get(framework)
         if version:

@@ -128,6 +128,8 @@ def _directive_origin(directives: Directives, name: str, path: str) -> Origin | 
 def _from_command_line(stated: StatedFacts) -> dict[str, Any]:
     facts: dict[str, Any] = {"gpu": stated.gpu, "gpu_origin": COMMAND_LINE} if stated.gpu is not None else {}
     facts |= _counts(stated.gpus, stated.gpus_per_node, COMMAND_LINE)
+    if stated.images is not None:
+        facts["images"] = stated.images
     return facts | ({"model_name": stated.model} if stated.model else {})
 
 

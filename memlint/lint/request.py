@@ -27,6 +27,7 @@ class StatedFacts(NamedTuple):
     isolated: bool = False
     exact: bool = False
     versions: Mapping[str, tuple[int, ...]] = {}
+    images: int | None = None
 
 
 class LintRequest(NamedTuple):

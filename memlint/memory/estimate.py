@@ -18,12 +18,12 @@ from memlint.memory.autograd.walk import Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import phases
+from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
-from memlint.run import UNKNOWN, Run, Unknown
+from memlint.run import SERVERS, UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ else:
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
 _GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps
+_ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
@@ -101,13 +102,13 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     frozen = _frozen_models(run)
     state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), frozen)
     if run.purpose == "inference":
-        return _inference(run, units, state)
+        return _counted(_inference(run, units, state), placed)
     step = training_step(run, units, simulated)
     found, walk = _training_phases(step, units, state, frozen, simulated)
     peak = max(found, key=_allocated)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, frozen, found)
     details = {**_details(run, state, walk, peak), "other_models_bytes": state.weights - placed.state.weights}
-    details |= _overhead_inputs(found, units, state)
+    details |= _overhead_inputs(found, units, state) | _image_details(run, units)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
@@ -115,13 +116,19 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
 
         details["doubtful_logits_bytes"] = unsloth.possible_logits(step)
     offloaded = _offloaded_checkpoints(step, units) if run.checkpointing.offload else 0
-    return with_card_figures(run, found, peak, details)._replace(
+    estimated = with_card_figures(run, found, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + offloaded,
-        parameters=placed.parameters,
-        trainable_parameters=placed.trainable,
     )
+    return _counted(estimated, placed)
+
+
+def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
+    """The estimate with the model's parameters, and those on one GPU where they are fewer."""
+    divided = placed.on_one_gpu != placed.parameters
+    details = {**found.details, "parameters_per_gpu": placed.on_one_gpu} if divided else found.details
+    return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
 
 
 def _refuse_unplaceable(run: Run) -> None:
@@ -144,7 +151,7 @@ def _without_activations(run: Run, placed: PlacedModel, missing: MissingValue) -
     # A feature that is not modelled may change the model state as well (experts quantised on load, layers that are
     # swapped in): no lower bound then.
     low = None if run.stack.unmodelled else bound
-    return unknown(field, allocated_low_bytes=low, parameters=placed.parameters)
+    return _counted(unknown(field, allocated_low_bytes=low), placed)._replace(trainable_parameters=None)
 
 
 def _training_phases(
@@ -157,6 +164,8 @@ def _training_phases(
     """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
     run = step.run
     found, walk = phases(step, units, state)
+    if run.model.architecture.towers:
+        found = _with_images(run, simulated, units, state, found)
     if runs_reference_forward(run):
         from memlint.memory.evaluation import with_reference_forward
 
@@ -197,6 +206,32 @@ def _bounds(
     return min(low, max(map(_allocated, lowest))), high
 
 
+def _with_images(
+    run: Run, simulated: bool, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]
+) -> tuple[Phase, ...]:
+    """The phases with the images that the central figure stands for."""
+    count = interval.images_counted(run, units)
+    if not count:
+        return found
+    seen = run._replace(sequence=run.sequence._replace(images=count))
+    shown = phases_with_images(training_step(seen, units, simulated), units, state)
+    return shown + found[len(shown) :]
+
+
+def _image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
+    """How many images, and tokens of them, the central figure and the upper end stand for in each sample."""
+    architecture: Architecture = run.model.architecture
+    tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
+    if tower is None or not isinstance(run.sequence.length, int):
+        return {}
+    import memlint.memory.vision.images as images
+
+    most = images.encoded_tokens(run, tower, run.sequence.length)
+    each = images.tokens_of_image(run, tower, run.sequence.length)
+    counted = interval.images_counted(run, units)
+    return {"images": counted, "image_tokens": counted * each, "most_image_tokens": most, "tokens_per_image": each}
+
+
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
     if run.method.stage not in _GENERATING_STAGES:
         return None
@@ -206,13 +241,14 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase |
 
 
 class PlacedModel(NamedTuple):
-    """A run's model state, which does not depend on lengths and batches. Counts are per GPU."""
+    """A run's model state, which does not depend on lengths and batches."""
 
     units: tuple[Unit, ...]
     computed: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
-    parameters: int
+    parameters: int  # of the whole model
     trainable: int
+    on_one_gpu: int  # parameters that tensor or expert parallelism leaves on a GPU, before ZeRO or FSDP divide them
 
 
 _PLACED_MODELS = EstimateCache(64)
@@ -237,8 +273,9 @@ def _placed_model(run: Run) -> PlacedModel:
 
 
 def _place_model(run: Run) -> PlacedModel:
-    units = parallel.shard_units(run, parameters.units(run))
-    counted = parameters.total(units), parameters.total(units, trainable=True)
+    whole = parameters.units(run)
+    units = parallel.shard_units(run, whole)
+    counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
     return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
 
 
@@ -251,7 +288,7 @@ def _backward_passes(run: Run) -> int | Unknown:
 def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
-    if engine in ("single", "ddp"):
+    if engine in ("single", "ddp") or (run.purpose == "inference" and engine in _ENGINES_OF_INFERENCE):
         return unsharded.place(run, units)
     if engine == "deepspeed":
         return zero.place(run, units)
@@ -261,15 +298,18 @@ def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
 
 
 def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
+    if run.parallelism.engine in SERVERS:
+        import memlint.memory.serving as serving
+
+        return serving.estimate(run, units, state)
     import memlint.memory.inference as inference
 
     found = inference.phases(run, units, state)
     peak = max(found, key=_allocated)
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
-    details |= {"weights_bytes": state.weights, "resident_bytes": state.weights, "whole_logits_bytes": 0}
-    return with_card_figures(run, found, peak, details)._replace(
-        parameters=parameters.total(units), trainable_parameters=0
-    )
+    weights = peak.components["weights"]
+    details |= {"weights_bytes": weights, "resident_bytes": weights, "whole_logits_bytes": 0}
+    return with_card_figures(run, found, peak, details)
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
-from memlint.memory.loss import loss_kind
+from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
 from memlint.memory.values import ModelState, Phase, Unit
@@ -26,9 +26,9 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     parts["logits"] = logits + collected_logits(run, step)
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
-        parts["activations"] += max(1, run.evaluation.num_beams) * cache_bytes(
-            step.architecture, batch, step.tokens.length + new, step.kernels.autocast_width or _HALF_BYTES
-        )
+        sequences = batch * max(1, run.evaluation.num_beams)
+        width = step.kernels.autocast_width or _HALF_BYTES
+        parts["kv_cache"] = cache_bytes(step.architecture, sequences, step.tokens.length + new, width)
     return phase("evaluation", parts)
 
 
@@ -81,7 +81,7 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """
     parts = dict(forward.components)
-    parts["logits"] = 4 * step.counts["logits"]
+    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else 4 * step.counts["logits"]
     parts["activations"] = activations + reference_peak + inputs_bytes(step)
     parts["temporaries"] = 0
     found = phase("forward", parts)

@@ -31,8 +31,7 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | 
         gathered_state = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
         inference_phases = inference.phases(_as_inference(run, micro_batch), units, gathered_state)
         peak = max(inference_phases, key=lambda found: found.allocated_bytes).components
-        for name in ("activations", "logits"):
-            parts[name] = peak[name]
+        parts |= {name: size for name, size in peak.items() if name in ("activations", "logits", "kv_cache")}
     parts["temporaries"] = gathered
     return phase("generation", parts)
 
@@ -58,5 +57,6 @@ def _as_inference(run: Run, micro_batch: int) -> Run:
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     prompt = run.sequence.max_prompt_length
     sequence = run.sequence._replace(length=prompt if isinstance(prompt, int) and 0 < prompt < length else length)
-    evaluation = run.evaluation._replace(batch_size=micro_batch * sequences_per_sample(run), num_beams=1)
-    return run._replace(sequence=sequence, evaluation=evaluation)
+    batch = run.batch._replace(micro_batch_size=micro_batch * sequences_per_sample(run))
+    evaluation = run.evaluation._replace(enabled=False, num_beams=1)
+    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation)

@@ -1,40 +1,97 @@
-"""Memory of a run that only generates: weights, KV cache, prefill and decode. All in bytes."""
+"""Memory of a run that trains nothing: one that generates, one that evaluates. Bytes on one card."""
 
 from __future__ import annotations
 
+import memlint.memory.device_map as device_map
+import memlint.memory.evaluation as evaluation
+from memlint._record import NamedTuple
 from memlint.memory.evaluation import cache_bytes, forward_without_gradients
 from memlint.memory.phases import COMPONENTS, phase
-from memlint.memory.step import training_step
+from memlint.memory.sharding.unsharded import weight_bytes
+from memlint.memory.step import TrainingStep, required_count, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
 
-def phases(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
-    """The phases load, prefill and decode.
+class _Share(NamedTuple):
+    """What one card holds of the model. `layers`: indexes of its decoder layers. `head`: it computes the logits."""
 
-    Generation asks for the last token's logits only (transformers 5.23 generation/utils.py).
-    """
-    batch = run.evaluation.batch_size or run.batch.micro_batch_size or 1
-    run = run._replace(batch=run.batch._replace(micro_batch_size=batch), method=run.method._replace(stage="sft"))
-    step = training_step(run, units)
-    last = step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
-    forward, logits = forward_without_gradients(last, units, state)
-    new = run.sequence.max_new_tokens or run.evaluation.max_new_tokens
+    weights: int
+    layers: tuple[int, ...]
+    head: bool
+
+
+def phases(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+    """The phases load and evaluation, or load, prefill and decode, of the card that needs most."""
+    if run.evaluation.enabled is True and not run.evaluation.predict_with_generate:
+        found = evaluation.evaluation(run, units, state, False)
+        return (phase("load", _parts(state.weights)), *((found,) if found else ()))
+    batch = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say how many sequences at a time")
     beams = max(1, run.evaluation.num_beams)
-    width = BYTES[str(run.precision.compute)]
-    cache = beams * cache_bytes(step.architecture, step.tokens.sequences, step.tokens.length + new, width)
-    token_share = max(1, step.tokens.length)
+    run = run._replace(method=run.method._replace(stage="sft"))
+    every = [_generating(run, units, state, share, batch * beams) for share in _shares(run, units, state)]
+    return max(every, key=lambda found: max(one.allocated_bytes for one in found))
+
+
+def _shares(run: Run, units: tuple[Unit, ...], state: ModelState) -> list[_Share]:
+    """Each card's part of the model: all of it, unless the layers are spread."""
+    world = run.parallelism.world_size
+    if run.parallelism.engine != "device_map" or not isinstance(world, int) or world < 2:
+        count = len(run.model.architecture.layer_type_ids)
+        return [_Share(state.weights, tuple(range(count)), True)]
+    cards = device_map.spread(units, world)
+    return [
+        _Share(
+            sum(map(weight_bytes, card)),
+            tuple(unit.layer_index for unit in card if unit.name == "layer"),
+            index == len(cards) - 1,
+        )
+        for index, card in enumerate(cards)
+    ]
+
+
+def _generating(
+    run: Run, units: tuple[Unit, ...], state: ModelState, share: _Share, sequences: int
+) -> tuple[Phase, ...]:
+    """The phases of one card. Each beam is a sequence of its own from the prompt on (transformers 5.23
+    generation/utils.py, `_expand_inputs_for_generation`)."""
+    step = training_step(run, units, sequences=sequences)
+    new = run.sequence.max_new_tokens or run.evaluation.max_new_tokens
+    if not run.serving.uses_cache:
+        longest = run._replace(sequence=run.sequence._replace(length=step.tokens.length + new))
+        whole = _forward(training_step(longest, units, sequences=sequences), units, state, share)
+        return (
+            phase("load", _parts(share.weights)),
+            phase("prefill", _parts(share.weights, *_forward(step, units, state, share))),
+            phase("decode", _parts(share.weights, *whole)),
+        )
+    activations, logits = _forward(step, units, state, share)
+    prompt, all_tokens = (_cache(step, share, length) for length in (step.tokens.length, step.tokens.length + new))
+    one_token = activations // max(1, step.tokens.length)
     return (
-        phase("load", _parts(state)),
-        phase("prefill", _parts(state, cache + forward - logits, logits)),
-        phase("decode", _parts(state, cache + beams * (forward - logits) // token_share, beams * logits)),
+        phase("load", _parts(share.weights)),
+        phase("prefill", _parts(share.weights, activations, logits, prompt)),
+        phase("decode", _parts(share.weights, one_token, logits, all_tokens)),
     )
 
 
-def _parts(state: ModelState, activations: int = 0, logits: int = 0) -> dict[str, int]:
+def _cache(step: TrainingStep, share: _Share, length: int) -> int:
+    """Bytes of the key-value cache of this card's layers."""
+    width = BYTES[str(step.run.precision.compute)]
+    kinds = tuple(step.architecture.layer_type_ids[index] for index in share.layers)
+    return cache_bytes(step.architecture._replace(layer_type_ids=kinds), step.tokens.sequences, length, width)
+
+
+def _forward(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, share: _Share) -> tuple[int, int]:
+    """Activations and logits of a forward that asks for the last token's logits only (transformers 5.23
+    generation/utils.py, `logits_to_keep`)."""
+    last = step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
+    peak, logits = forward_without_gradients(last, units, state, head=share.head)
+    return peak - logits, logits
+
+
+def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0) -> dict[str, int]:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts["weights"] = state.weights
-    parts["activations"] = activations
-    parts["logits"] = logits
-    return parts
+    parts |= {"weights": weights, "activations": activations, "logits": logits}
+    return {**parts, "kv_cache": cache} if cache else parts

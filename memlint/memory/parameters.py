@@ -201,7 +201,8 @@ class _UnitBuilder:
     ) -> tuple[Tensor, ...]:
         """The tensors of `weights`: base weights, adapters, trainable copies. `prefix`, `index`: of their layer."""
         method = self.run.method
-        adapts = self.adapts and (not prefix or index >= 0 or not method.freeze_vision_tower)
+        frozen = method.freeze_language_model if index >= 0 else prefix != "" and method.freeze_vision_tower
+        adapts = self.adapts and not frozen
         found: list[Tensor] = []
         for weight in weights:
             trained = self._is_trained(weight, trains, prefix, index) if self.selects_weights else trains

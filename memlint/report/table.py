@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import memlint.report.card_figures as card_figures
 from memlint.memory.values import Assumption, Estimate, Phase
@@ -10,7 +10,11 @@ from memlint.report.model import Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib
 
-COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
+COMPONENTS = (
+    *("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication"),
+    "kv_cache",  # while tokens are generated
+)
+LABELS = {"kv_cache": "KV cache"}
 HEADINGS = {"optimizer_step": "optimizer"}
 BAR = 60
 
@@ -48,7 +52,9 @@ def _model_line(run: RunReport) -> str:
         share = 100 * model.trainable_parameters / model.parameters
         trained = f", {count(model.trainable_parameters)} train ({share:.3g} %)"
     name = one_line(model.id or "model not named")
-    known = f"{name}: {count(model.parameters)} parameters{trained}" if model.parameters else name
+    here = run.estimate.details.get("parameters_per_gpu")
+    each = f" ({count(here)} per GPU)" if here else ""
+    known = f"{name}: {count(model.parameters)} parameters{each}{trained}" if model.parameters else name
     card = f"{hardware.gpus or '?'} x {hardware.gpu}" if hardware.gpu else "no GPU named"
     return "; ".join(part for part in (known, one_line(run.summary), card) if part)
 
@@ -61,7 +67,8 @@ def _table(estimate: Estimate, style: Style) -> Iterator[str]:
     for component in COMPONENTS:
         values = [phase.components.get(component, 0) for phase in phases]
         if any(values):
-            yield "  " + _row(component.replace("_", " "), [gib(value) if value else "-" for value in values], widths)
+            label = LABELS.get(component, component.replace("_", " "))
+            yield "  " + _row(label, [gib(value) if value else "-" for value in values], widths)
     totals = [gib(phase.allocated_bytes) for phase in phases]
     peak = _peak_index(estimate)
     cells = [f"{text:>{width}}" for text, width in zip(totals, widths)]
@@ -104,8 +111,31 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits":
         yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
+    if "most_image_tokens" in estimate.details:
+        yield f"  {_seen(estimate.details)}"
+    if "cache_tokens" in estimate.details:
+        yield f"  {_served(estimate.details)}"
     if estimate.host_bytes:
         yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
+
+
+def _seen(details: Mapping[str, int]) -> str:
+    """How many images the figures stand for: "images in a sample: 1 of 784 tokens, at most 2,048 tokens of images"."""
+    counted, each = details["images"], details["tokens_per_image"]
+    central = f"{counted} of {each:,} tokens each" if counted else "none"
+    if details["image_tokens"] == details["most_image_tokens"]:
+        return f"images in a sample: {central}"
+    most = f"{details['most_image_tokens']:,} tokens of images at the upper end"
+    return f"images in a sample: {central} in the table, {most}; --images N fixes their number"
+
+
+def _served(details: Mapping[str, int]) -> str:
+    """What a server's cache holds: "KV cache: 47.1 GiB left, about 385,000 tokens or 94 requests of 4,096 tokens"."""
+    each = details["cache_request_bytes"]
+    length = round(details["cache_tokens"] * each / details["cache_bytes"]) if details["cache_bytes"] else 0
+    requests = f"{details['cache_requests']:,} of the longest requests ({length:,} tokens)"
+    left = f"KV cache: {gib(details['cache_bytes'])} GiB left"
+    return f"{left}, about {details['cache_tokens']:,} tokens or {requests} at once" if length else left
 
 
 def bar(estimate: Estimate, budget: int, style: Style) -> str:

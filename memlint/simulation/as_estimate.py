@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.memory.estimate import with_card_figures
+from memlint.memory.estimate import estimate, with_card_figures
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
 from memlint.simulation.allocator import AllocatorSettings, replay
@@ -21,7 +21,7 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     """
     phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)
-    details = {"resident_bytes": step.base + step.optimizer_states}
+    details = _overhead_inputs(run, phases) | {"resident_bytes": step.base + step.optimizer_states}
     answer = with_card_figures(run, phases, peak, details)
     reserved = replay(step.events, step.sizes, allocator_settings(run)).reserved
     return answer._replace(
@@ -29,6 +29,19 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
         trainable_parameters=step.trainable_parameters,
         details={**answer.details, "replayed_reserved_bytes": reserved},
     )
+
+
+def _overhead_inputs(run: Run, phases: tuple[Phase, ...]) -> dict[str, int]:
+    """What the allocator's overhead depends on beside the peak, as the closed form has it, with the simulated moments:
+    the same tensors give the same figure on the card."""
+    closed = {name: size for name, size in estimate(run).details.items() if name not in _UNCERTAINTIES}
+    by_name = {phase.name: phase.allocated_bytes for phase in phases}
+    others = [size for name, size in by_name.items() if name not in ("forward", "optimizer_step")]
+    return closed | {"forward_bytes": by_name["forward"], "backward_bytes": max(others)}
+
+
+# How far the closed form's tensors may be from the run's; a simulated step has its own.
+_UNCERTAINTIES = ("allocated_low_bytes", "allocated_high_bytes", "doubtful_logits_bytes")
 
 
 def allocator_settings(run: Run) -> AllocatorSettings:

@@ -142,6 +142,16 @@ def freeze(model: Any, modules: tuple[str, ...]) -> None:
             module.requires_grad_(False)
 
 
+def freeze_language_model(model: Any) -> None:
+    """The module that owns the decoder layers does not train, nor does the head."""
+    first = decoder_layers(model)[0]
+    lists = [child for child in model.modules() if any(layer is first for layer in child.children())]
+    owner = next(module for module in model.modules() if any(child is lists[0] for child in module.children()))
+    for module in (owner, model.get_output_embeddings()):
+        if module is not None:
+            module.requires_grad_(False)
+
+
 def excluding(model: Any, adapter: Adapter, modules: tuple[str, ...]) -> Adapter:
     """`adapter` without targets inside of `modules`."""
     inside = {

@@ -59,6 +59,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         chunk_tokens=run.loss.chunk_tokens or 256,
         upcast_head=upcasts_logits(run),
         frozen_modules=_frozen_modules(run),
+        freezes_language_model=run.method.freeze_language_model,
         liger=liger_layers(run),
         fused_adapters=run.method.fused_adapters,
         embeddings_dtype=run.precision.embeddings_dtype,

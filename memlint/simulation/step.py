@@ -74,6 +74,7 @@ class StepSettings(NamedTuple):
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace those in half precision at once
     frozen_modules: tuple[str, ...] = ()  # modules that neither train nor get adapters (a vision tower)
+    freezes_language_model: bool = False  # its layers, embedding and head do not train
     stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
     fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
     embeddings_dtype: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
@@ -116,6 +117,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings)
     if settings.trained == "freeze":
         build.freeze_all_but_last(model, settings.trainable_layers)
     build.freeze(model, settings.frozen_modules)
+    if settings.freezes_language_model:
+        build.freeze_language_model(model)
     _set_loss(model, settings)
     if settings.liger:
         liger.patch(model, settings.liger == "in_place")

@@ -112,3 +112,10 @@ def test_each_quantisation_suffix_is_cut_off_whole(suffix: str) -> None:
     cut = names.unquantized("Llama-3-8B" + suffix)
     assert cut is not None
     assert cut[0] == "Llama-3-8B"
+
+
+def test_the_size_of_groups_may_follow_the_bits() -> None:
+    found = names.unquantized("vicuna-13b-GPTQ-4bit-32g")
+    assert found is not None
+    assert (found[0], found[1].method, found[1].bits, found[1].group_size) == ("vicuna-13b", "gptq", 4, 32)
+    assert names.unquantized("model-128g") is None

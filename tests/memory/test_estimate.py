@@ -9,7 +9,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory.values import Estimate
-from memlint.run import UNKNOWN, Quantization, replace
+from memlint.run import UNKNOWN, Parallelism, Quantization, replace
 from tests.memory.runs import LORA, TINY, run
 
 
@@ -249,3 +249,13 @@ def test_transformers_4_copied_each_expert_of_gpt_oss_out_of_its_stack() -> None
     checkpointed = {**LORA, "checkpointing__mode": "full"}
     more = phase("backward", (4, 57), **checkpointed) - phase("backward", (5, 0), **checkpointed)
     assert more == pytest.approx(experts, rel=0.15)  # what the newer code holds in a name takes some of it
+
+
+def test_parameters_are_the_models_however_it_is_divided() -> None:
+    """transformers' plan leaves the embedding and the norms whole."""
+    divided = Parallelism(2, 2, 1, engine="ddp", tensor_parallel_size=2)
+    alone, shared = estimate(run()), estimate(run(parallelism=divided))
+    assert (shared.parameters, shared.trainable_parameters) == (alone.parameters, alone.trainable_parameters)
+    assert "parameters_per_gpu" not in alone.details
+    embedding = 4000 * 256
+    assert shared.details["parameters_per_gpu"] == pytest.approx((alone.parameters + embedding) / 2, rel=0.001)

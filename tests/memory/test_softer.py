@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.memory import estimate
+from memlint.run import replace
 from tests.memory.runs import LORA, run
 
 LONG: dict[str, object] = {**LORA, "sequence__length": 1024, "loss__kind": "liger"}
@@ -61,3 +62,16 @@ def test_logits_turned_to_fp32_by_a_hook_cost_their_copy() -> None:
     wide = estimate(run({"vocab_size": 16000}, **LORA, precision__upcast_lmhead_output=True))
     assert plain.allocated_bytes is not None and wide.allocated_bytes is not None
     assert wide.allocated_bytes >= plain.allocated_bytes
+
+
+@pytest.mark.parametrize("family", ["qwen", "baichuan"])
+def test_code_that_was_eager_at_first_reaches_to_what_eager_attention_keeps(family: str) -> None:
+    """Which revision of the repository's code runs, a config does not say."""
+    llama = run(attention__implementation="sdpa", sequence__length=2048)
+    own = replace(llama, {"model.architecture": llama.model.architecture._replace(family=family)})
+    eager = estimate(replace(own, {"attention.implementation": "eager"})).allocated_bytes
+    found = estimate(own)
+    assert found.allocated_bytes == estimate(llama).allocated_bytes
+    assert (found.allocated_high_bytes or 0) >= eager > 1.2 * found.allocated_bytes
+    flash = estimate(replace(own, {"attention.implementation": "flash_attention_2"}))
+    assert (flash.allocated_high_bytes or flash.allocated_bytes) < eager

@@ -249,6 +249,13 @@ def test_a_loss_of_the_logits_as_they_are(transformers: tuple[int, int], autocas
         assert closed["forward"].components["logits"] == pytest.approx(3 * 2 * words, rel=0.01)
 
 
+def test_the_same_tensors_are_the_same_figure_on_the_card() -> None:
+    one = run_of()
+    closed, answer = estimate(one), estimate_of(simulate(one), one)
+    for name in ("device_bytes", "device_low_bytes", "device_high_bytes"):
+        assert getattr(answer, name) == pytest.approx(getattr(closed, name), rel=0.02)
+
+
 def test_a_step_reads_as_an_estimate() -> None:
     run, step = run_of(), simulated(LORA)
     answer = estimate_of(step, run)

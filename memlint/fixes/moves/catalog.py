@@ -352,5 +352,7 @@ MOVES: tuple[Move, ...] = (
 
 
 def steps(run: Run) -> tuple[ProposedChange, ...]:
-    """Every change that could be tried on `run`, cheapest first."""
+    """Every change that could be tried on `run`, cheapest first; none for a run that trains nothing."""
+    if run.purpose != "train":
+        return ()
     return tuple(sorted((step for move in MOVES for step in move(run)), key=cost))

@@ -9,7 +9,7 @@ import memlint.memory.families.lookup as families
 from memlint.findings import Edit, Fix
 from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory.values import Estimate
-from memlint.run import Run, replace
+from memlint.run import SERVERS, Run, replace
 
 Estimator = Callable[[Run], Estimate]
 Express = Callable[[Run, Mapping[str, Any]], "tuple[Edit, ...] | None"]
@@ -21,6 +21,8 @@ def advice(run: Run, before: Estimate, estimator: Estimator, express: Express = 
     that quantises experts, how many cards of its own with ZeRO-3 or FSDP, and the smallest common card that holds the
     run as it is."""
     told = (*_segments(run, before, estimator), *_release(run, before, estimator))
+    if run.purpose != "train":
+        return (*told, *_spread(run, before, estimator), *_card(before))
     return (*told, *_gpus(run, before, estimator, express), *_card(before))
 
 
@@ -74,6 +76,21 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
             yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
             return
         count *= 2
+
+
+def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """More cards for a run that spreads its layers over all of them, or shares each between them."""
+    world, engine = run.parallelism.world_size, run.parallelism.engine
+    if engine not in ("device_map", *SERVERS) or not isinstance(world, int):
+        return
+    counts = (2**power * world for power in range(1, MOST_GPUS.bit_length()) if 2**power * world <= MOST_GPUS)
+    for count in counts:
+        shared = {"parallelism.tensor_parallel_size": count} if engine in SERVERS else {}
+        after = estimator(replace(run, {"parallelism.world_size": count, **shared}))
+        if after.verdict == "fits":
+            title = f"use {count} of these cards"
+            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits")
+            return
 
 
 def _sharded(run: Run, express: Express) -> tuple[Run, str] | None:

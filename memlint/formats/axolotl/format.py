@@ -22,6 +22,7 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.training_arguments import apply as apply_arguments
+from memlint.formats.without_training import apply_without_training
 from memlint.run import Run
 from memlint.source.document import Document, Path
 
@@ -45,13 +46,26 @@ def parse(document: Document, context: Context) -> Parsed:
     used += apply_engine(fields, config)
     FEATURE_KEYS.read(fields, config, config)
     apply_unmodelled_model(fields, config)
+    if config.own.flag("inference"):
+        _apply_inference(fields)
     return _finished(fields, config, used)
+
+
+def _apply_inference(fields: Fields) -> None:
+    """One prompt at a time, on one card, and 1,024 new tokens at most (cli/inference.py:72 and 132-141)."""
+    reason = "`inference: true`: the model answers prompts"
+    apply_without_training(fields, reason)
+    fields.infer("batch.micro_batch_size", 1, reason)
+    fields.infer("sequence.max_new_tokens", 1024, "cli/inference.py: GenerationConfig(max_new_tokens=1024)")
+    fields.infer("evaluation.enabled", False, reason)
+    fields.infer("parallelism.engine", "single", "cli/inference.py: `model.to(cfg.device)`")
 
 
 def _finished(fields: Fields, config: AxolotlConfig, used: tuple[UsedSection, ...]) -> Parsed:
     document = config.section.document
     others = tuple(dict.fromkeys(one.section.document.path for one in used if one.section.document is not document))
-    run = fields.run(NAME, document.path, others)
+    purpose = "inference" if config.own.flag("inference") else "train"
+    run = fields.run(NAME, document.path, others, purpose)
     raw: dict[str, Any] = {"config": document.value}
     places: dict[str, tuple[str, Path]] = {"config": (document.path, ())}
     for one in used:

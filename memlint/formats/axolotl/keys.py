@@ -105,6 +105,16 @@ MODEL = (
         about="Load and train in bfloat16, 2 bytes per weight. `auto` asks the GPU, `full` also evaluates in it.",
     ),
     Key("fp16", "flag", about="Load and train in float16, 2 bytes per weight."),
+    Key(
+        "tf32",
+        "flag",
+        "precision.tf32",
+        only_if_given=True,
+        invalid="ignored",
+        read_only=True,
+        about="Multiply fp32 matrices on tensor cores. `auto` does where the card can; it costs no memory.",
+    ),
+    Key("inference", "flag", default=False, about="Answer prompts with the model instead of training it."),
     Key("bfloat16", "flag", about="An older way to say `bf16: true`."),
     Key("float16", "flag", about="Load the model in float16 where no other key names a 16-bit dtype."),
     Key(

@@ -603,15 +603,21 @@ _INFERENCE = (
         read=read_server,
     ),
     Key(
+        *("use_kv_cache", "flag", "serving.uses_cache", True),
+        read_only=True,
+        about="Keep keys and values while generating. Without it each token runs the whole sequence again.",
+    ),
+    Key(
         *("vllm_maxlen", "whole", "sequence.length", 4096),
         about="The longest sequence under vLLM, prompt and answer.",
         when=served_by("vllm"),
         read_only=True,
     ),
     Key(
-        *("vllm_gpu_util", "number", "", 0.7),
+        *("vllm_gpu_util", "number", "serving.memory_share", 0.7),
         about="The share of each card that vLLM fills with weights and KV cache.",
         read_with="infer_backend",
+        read_only=True,
     ),
     Key(
         *("sglang_maxlen", "whole", "sequence.length", 4096),
@@ -620,8 +626,14 @@ _INFERENCE = (
         read_only=True,
     ),
     Key(
-        *("sglang_mem_fraction", "number", "", 0.7),
+        *("sglang_mem_fraction", "number", "serving.memory_share", 0.7),
         about="The share of each card that SGLang fills with weights and KV cache.",
+        read_with="infer_backend",
+        read_only=True,
+    ),
+    Key(
+        *("sglang_tp_size", "whole", "", -1),
+        about="Cards that share each layer under SGLang; -1 means all.",
         read_with="infer_backend",
     ),
 )

@@ -39,9 +39,12 @@ def read_model(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def _weights_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """`torch_dtype="auto"` since 0.9.4 (model/loader.py:154): the checkpoint's dtype; before, the compute dtype."""
-    if not config.since(0, 9, 4) and compute_dtype(config):
-        fields.infer("model.weights_dtype", compute_dtype(config), "LLaMA-Factory < 0.9.4 loads in the compute dtype")
+    """`torch_dtype="auto"` since 0.9.4 (model/loader.py:154): the checkpoint's dtype; before, the compute dtype, which
+    without training is `infer_dtype` (0.9.3 model/patcher.py:99-103 and 144)."""
+    asked = "" if config.training or config.own.word("infer_dtype") == "auto" else config.own.word("infer_dtype")
+    dtype = compute_dtype(config) or asked
+    if not config.since(0, 9, 4) and dtype in ("bfloat16", "float16", "float32"):
+        fields.infer("model.weights_dtype", dtype, "LLaMA-Factory < 0.9.4 loads in the compute dtype")
     elif config.architecture is None:
         fields.put("model.weights_dtype", UNKNOWN, config.model_origin)
     else:

@@ -8,7 +8,7 @@ import memlint.formats.llamafactory.families as own_families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import CanWrite, FieldChange, Read, When, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
-from memlint.run import Origin
+from memlint.run import UNKNOWN, Origin
 
 
 def read_packing(fields: Fields, config: LlamaFactoryConfig) -> None:
@@ -257,26 +257,61 @@ def write_evaluation(change: FieldChange) -> Written | None:
 _SERVERS = {"vllm": "vllm_gpu_util", "sglang": "sglang_mem_fraction"}
 
 
+def answers_requests(config: LlamaFactoryConfig) -> bool:
+    """Whether chat, API or `llamafactory-cli eval` runs, not the Trainer's evaluation loop."""
+    return not (config.training or config.hf.flag("do_predict") or config.hf.flag("do_eval"))
+
+
 def served_by(server: str) -> When:
     """Whether vLLM or SGLang answers the requests."""
 
     def holds(config: LlamaFactoryConfig) -> bool:
-        return not config.training and config.own.word("infer_backend") == server
+        return answers_requests(config) and config.own.word("infer_backend") == server
 
     return holds
 
 
 def read_server(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """vLLM and SGLang fill a share of every visible card with weights and cache (chat/vllm_engine.py:73-82)."""
+    """vLLM and SGLang share each layer between the visible cards and fill a share of each (chat/vllm_engine.py:73-82,
+    chat/sglang_engine.py:88-93). transformers spreads whole layers over the cards (hparams/parser.py:567, `device_map =
+    "auto"`), but not those that bitsandbytes quantises (model_utils/quantization.py:192)."""
     backend = config.own.word("infer_backend")
+    world = fields.get("parallelism.world_size")
+    if not answers_requests(config):
+        return
     if backend in _SERVERS:
-        share = f"`{_SERVERS[backend]}` ({config.own.get(_SERVERS[backend])})"
-        reason = f"{backend} reserves {share} of every visible card: weights and a cache fill it"
-        fields.unknown("parallelism.engine", reason)
+        config.put(fields, "parallelism.engine", "infer_backend", backend)
+        config.put(fields, "serving.memory_share", _SERVERS[backend], config.own.number(_SERVERS[backend]))
+        _share_layers(fields, config, backend, world)
+    elif config.own.integer("quantization_bit") is None and isinstance(world, int) and world > 1:
+        detail = 'LLaMA-Factory spreads the layers over the cards: hparams/parser.py:567, `device_map = "auto"`'
+        fields.infer("parallelism.engine", "device_map", detail)
+
+
+def _share_layers(fields: Fields, config: LlamaFactoryConfig, backend: str, world: object) -> None:
+    asked = config.own.integer("sglang_tp_size") if backend == "sglang" else None
+    cards = asked if asked is not None and asked > 0 else world
+    if isinstance(cards, int):
+        fields.infer("parallelism.tensor_parallel_size", cards, f"{backend} shares each layer between all cards")
+        fields.infer("parallelism.world_size", cards, f"{backend} shares each layer between all cards")
+
+
+_DTYPES = ("float16", "bfloat16", "float32")
 
 
 def read_inference_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """The dtype of the forward pass; `auto` changes nothing."""
+    """vLLM and SGLang load in this dtype. transformers did up to 0.9.3 (model.py reads it as the weights' dtype); since
+    0.9.4 it loads the checkpoint's, and the key decides nothing (model/loader.py:155, `torch_dtype = "auto"`)."""
     dtype = config.own.word("infer_dtype")
-    if dtype in ("float16", "bfloat16", "float32"):
-        config.put(fields, "precision.compute", "infer_dtype", dtype)
+    if config.own.word("infer_backend") in _SERVERS and answers_requests(config):
+        _server_dtype(fields, config, dtype)
+    elif not config.hf.flag("bf16") and not config.hf.flag("fp16"):
+        fields.infer("precision.compute", fields.get("model.weights_dtype"), "matmuls run in the dtype of the weights")
+
+
+def _server_dtype(fields: Fields, config: LlamaFactoryConfig, dtype: str) -> None:
+    """`auto` is the checkpoint's dtype, and half precision for one in fp32 (vLLM 0.33.0 config/model.py)."""
+    stored = config.architecture.dtype if config.architecture is not None else UNKNOWN
+    wanted = dtype if dtype in _DTYPES else "bfloat16" if stored == "float32" else stored
+    for field in ("model.weights_dtype", "precision.compute"):
+        config.put(fields, field, "infer_dtype", wanted)

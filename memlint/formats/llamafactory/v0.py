@@ -20,6 +20,7 @@ from memlint.formats.llamafactory.parallel import (
     apply_unused_parameters,
 )
 from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.llamafactory.training import answers_requests
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin
 from memlint.source.document import Document
@@ -77,12 +78,13 @@ def apply_stack(fields: Fields, view: LlamaFactoryConfig) -> None:
 
 def apply_inference(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Chat and API answer one request; `do_predict` and `do_eval` go through the evaluation loop."""
-    if view.hf.flag("do_predict") or view.hf.flag("do_eval"):
+    if answers_requests(view):
+        fields.infer("batch.micro_batch_size", 1, "one request at a time")
+        fields.infer("evaluation.enabled", False, "requests are answered, no data set is evaluated")
+    else:
         size = view.hf.integer("per_device_eval_batch_size")
         fields.put("batch.micro_batch_size", size or 8, view.hf.origin("per_device_eval_batch_size"))
-    else:
-        fields.infer("batch.micro_batch_size", 1, "one request at a time")
-        fields.infer("evaluation.batch_size", 1, "one request at a time")
+        fields.infer("evaluation.enabled", True, "the evaluation loop runs, and nothing else")
     fields.infer("checkpointing.mode", "none", "nothing trains")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
-from memlint.formats.fields import Fields, Section, root
+from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
@@ -27,6 +27,7 @@ from memlint.formats.trainer.training import stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.vision_towers import apply_towers
+from memlint.formats.without_training import apply_without_training
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path
 
@@ -48,7 +49,8 @@ def parse(document: Document, context: Context) -> Parsed:
     fields = Fields()
     sections = _fill(fields, config, companions)
     related = tuple(dict.fromkeys(s.document.path for s in sections if s.document.path != document.path))
-    run = fields.run(NAME, document.path, related)
+    purpose = "inference" if only_evaluates(config) else "train"
+    run = fields.run(NAME, document.path, related, purpose)
     documents = (document, *(s.document for s in sections if s.document.path != document.path))
     found = (issue for issue in fields.issues if issue.code != "missing-reference" or not is_record(document.value))
     issues = (*trainer_issues(config), *conflicts(config), *found)
@@ -108,7 +110,32 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_preparation(fields, config)
     _under_zero3(fields, config)
     _data_parallel_size(fields)
+    if only_evaluates(config):
+        _apply_evaluation(fields, config.is_on("do_predict"))
     return sections
+
+
+# Keys that a file gives for training alone.
+_TRAINING = ("learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "optim")
+
+
+def only_evaluates(config: TrainerConfig) -> bool:
+    """Whether the file switches training off, or names nothing of it, and asks for an evaluation. TRL's scripts train
+    whatever `do_train` says."""
+    written = config.section.value
+    switched_off = as_bool(written.get("do_train")) is False
+    silent = "do_train" not in written and not any(key in written for key in _TRAINING)
+    return not config.trl and (switched_off or silent) and (config.is_on("do_eval") or config.is_on("do_predict"))
+
+
+def _apply_evaluation(fields: Fields, predicts: bool) -> None:
+    """`predicts`: Trainer.predict keeps all logits, whatever the metrics (transformers 5.23 trainer.py, predict)."""
+    reason = "`do_train` is off: the Trainer evaluates alone"
+    apply_without_training(fields, reason)
+    fields.infer("evaluation.enabled", True, reason)
+    fields.infer("batch.micro_batch_size", fields.get("evaluation.batch_size"), reason)
+    if predicts:
+        fields.infer("evaluation.keeps_logits", True, "Trainer.predict keeps the logits of all samples")
 
 
 def _not_reentrant(fields: Fields, config: TrainerConfig) -> None:

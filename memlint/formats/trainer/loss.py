@@ -19,6 +19,28 @@ _SKIPS_LOGITS = (5, 15)
 _SFT_SKIPS_LOGITS = (0, 29)
 
 
+# Stage -> (key, first release, first release without it) of Liger's loss over hidden states, LigerFusedLinearDPOLoss
+# and its like: trl 0.17.0, 0.18.2, 0.19.1, 0.22.2, 0.26.2 and 1.9.0, trainer/{dpo,kto,grpo}_trainer.py.
+_LIGER_LOSSES = {
+    "dpo": (("use_liger_loss", (0, 19), (0, 27)), ("use_liger_kernel", (0, 26), _SINCE_FUSED_HEAD)),
+    "kto": (("use_liger_loss", (0, 17), (0, 26)), ("use_liger_kernel", (1, 9), _SINCE_FUSED_HEAD)),
+    "grpo": (("use_liger_loss", (0, 17), (0, 27)), ("use_liger_kernel", (0, 26), _SINCE_FUSED_HEAD)),
+}
+
+
+def _liger_loss(config: TrainerConfig, stage: str) -> str:
+    """The key that puts Liger's loss in force in this release; "" for none."""
+    rows = _LIGER_LOSSES.get(stage, ())
+    return next((key for key, since, until in rows if since <= config.trl < until and config.is_on(key)), "")
+
+
+def _sequences_at_once(fields: Fields, stage: str) -> int:
+    """Tokens whose logits that loss holds: a pair, a sequence or a completion (liger_kernel 0.8.5 chunked_loss/
+    fused_linear_{preference,unpaired_preference,ppo}.py, `chunk_size=1`); 0 where the length is not known."""
+    length = fields.get("sequence.max_new_tokens" if stage == "grpo" else "sequence.length", 0)
+    return (2 if stage == "dpo" else 1) * length if isinstance(length, int) else 0
+
+
 def apply_loss(fields: Fields, config: TrainerConfig) -> None:
     stage = config.stage
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
@@ -51,6 +73,11 @@ def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
 
 def _logits(fields: Fields, config: TrainerConfig, stage: str) -> None:
     """Logits are built unless Liger's fused loss is on, which it is in (pre-)training of models that it supports."""
+    key = _liger_loss(config, stage)
+    if key:
+        fields.put("loss.kind", "liger", config.args.origin(key))
+        fields.infer("loss.chunk_tokens", _sequences_at_once(fields, stage), "liger_kernel 0.8.5: `chunk_size=1`")
+        return
     liger = config.args.flag("use_liger_kernel")
     supported = config.architecture is None or families.supports_liger(config.architecture)
     if liger and supported and stage in ("sft", "pt"):

@@ -28,6 +28,9 @@ _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
+# Both come from `reward_model_path` (trl 0.15 examples/scripts/ppo/ppo.py); the optimizer
+# has the parameters of policy and value model.
+_VALUE_MODEL = "TRL's PPO trains a value model beside the policy and holds a reward model as large"
 # What a run calls its results; a data set's or a starting model's name says nothing of this run.
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
@@ -89,6 +92,8 @@ def _words(value: object) -> set[str]:
 def read_reference(fields: Fields, config: TrainerConfig) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
     stage = config.stage
+    if stage == "ppo":
+        fields.infer("stack.unmodelled", _VALUE_MODEL, "trl 0.15 trainer/ppo_trainer.py, PolicyAndValueWrapper")
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
     if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model

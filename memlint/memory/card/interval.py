@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.step import training_step
@@ -26,6 +27,10 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
+    if families.of(run.model.architecture).attention.eager_at_first and run.attention.implementation == "sdpa":
+        eager = replace(run, {"attention.implementation": "eager"})
+        eager_phases, _ = phases(training_step(eager, units), units, state)
+        high = max(high, deviations.bounds(eager, eager_phases + found[len(eager_phases) :])[1])
     least_run = _least_memory_variant(run)
     if least_run is not None:
         least_phases, _ = phases(training_step(least_run, units), units, state)
@@ -39,10 +44,23 @@ def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found
     import memlint.memory.vision.towers as towers
 
     architecture: Architecture = run.model.architecture
-    if not towers.are_modelled(architecture):
+    if not towers.are_modelled(architecture):  # a known number of images counts in `max_image_bytes`
         return deviations.bounds(run, found)[1] + images.max_image_bytes(run)
+    if run.sequence.images == 0:
+        return 0
     image_phases = phases_with_images(training_step(run, units), units, state)
     return deviations.bounds(run, image_phases + found[len(image_phases) :])[1]
+
+
+def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
+    """Images in each sample that the central figure stands for: as many as are stated, else one where a tower or a
+    projector trains, which no sample without an image does, else none."""
+    import memlint.memory.vision.towers as towers
+
+    if not towers.are_modelled(run.model.architecture):
+        return 0
+    stated = run.sequence.images
+    return stated if isinstance(stated, int) else int(towers.trains(units))
 
 
 def without_images(run: Run) -> Run | None:
@@ -51,7 +69,7 @@ def without_images(run: Run) -> Run | None:
     A tower without images gets no gradients, so that the optimizer makes no states for it. The same holds for a tower
     that a script froze.
     """
-    if run.sequence.always_has_images:
+    if run.sequence.always_has_images or isinstance(run.sequence.images, int):
         return None
     return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
 

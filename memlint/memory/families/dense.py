@@ -58,7 +58,12 @@ NEWER = Family(
     code=since(5),
 )
 
+# baichuan-inc/Baichuan-7B and -13B modeling_baichuan.py, Attention.forward: torch.matmul and softmax at first, xformers
+# or F.scaled_dot_product_attention in Baichuan 2.
+BAICHUAN = Family(model_types=("baichuan",), attention=AttentionTraits(eager_at_first=True))
+
 ROWS = (
+    BAICHUAN,
     NEWER,
     BITNET,
     COHERE,

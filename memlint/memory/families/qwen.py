@@ -20,6 +20,9 @@ from memlint.memory.families.traits import (
 _LIGER = LigerTraits(supported=True)
 _STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
+# Qwen/Qwen-7B modeling_qwen.py, QWenAttention.forward: `_attn` keeps the scores; with SUPPORT_TORCH2 a later revision
+# calls F.scaled_dot_product_attention.
+QWEN = Family(model_types=("qwen",), attention=AttentionTraits(eager_at_first=True))
 QWEN2 = Family(
     model_types=("qwen2",),
     liger=LigerTraits(supported=True, layers="in_place"),
@@ -84,6 +87,7 @@ QWEN3_TOWER = QWEN2_TOWER._replace(
 )
 
 ROWS = (
+    QWEN,
     QWEN2,
     QWEN2_MOE,
     QWEN3,

@@ -45,6 +45,9 @@ class AttentionTraits(NamedTuple):
     sdpa: Releases = ALWAYS
     # The code does not use the attention interface: it runs eager attention whatever the config asks for.
     eager_only: bool = False
+    # Code of the model's own repository: what its last revisions compute with sdpa, the first ones computed with eager
+    # attention. Where flash-attn is installed, neither runs.
+    eager_at_first: bool = False
     # Eager attention calls `softmax(scores)` without a dtype: fp32 under autocast, else that of the scores.
     softmax_keeps_dtype: bool = False
     # Releases in which it did so, until sdpa came to the family.

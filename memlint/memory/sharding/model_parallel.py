@@ -9,7 +9,7 @@ from __future__ import annotations
 from memlint._record import NamedTuple
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
-from memlint.run import Run
+from memlint.run import SERVERS, Run
 
 _EXPERTS = ".experts."
 
@@ -146,11 +146,11 @@ def _shard(run: Run, tensor: Tensor) -> Tensor:
 
 def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
     """Whether tensor parallelism splits a tensor. Norms, routers and biases of row-parallel matrices stay whole.
-    Megatron (vocabulary) and DeepSpeed (hidden size) split the embedding, transformers' plans do not."""
+    Megatron, vLLM, SGLang (vocabulary) and DeepSpeed (hidden size) split the embedding, transformers' plans do not."""
     if experts or tensor.kind in ("linear", "head"):
         return True
     if tensor.kind == "embedding":
-        return run.parallelism.engine in ("megatron", "deepspeed")
+        return run.parallelism.engine in ("megatron", "deepspeed", *SERVERS)
     if tensor.kind == "bias":
         return not tensor.name.endswith(("o_proj.bias", "down_proj.bias", "dense.bias", "fc2.bias"))
     return False

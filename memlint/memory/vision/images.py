@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import memlint.architectures.image_tokens as image_tokens
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
 from memlint.memory.parameters import required
@@ -52,14 +53,27 @@ def patches_of(tower: Tower, tokens: int, repeated: float = 1) -> int:
 
 
 def encoded_tokens(run: Run, tower: Tower, length: int) -> int:
-    """The most tokens that a tower encodes for a sequence of `length` tokens.
+    """The most tokens that a tower encodes for a sequence of `length` tokens, or those of a known number of images.
 
     Where images are scaled to a number of pixels, tokens are truncated and pixels are not: an image of more tokens than
     the sequence is encoded before the model finds too few places for it.
     """
+    if isinstance(run.sequence.images, int):
+        return run.sequence.images * tokens_of_image(run, tower, length)
     if tower.tokens_per_image:
         return length
     return max(length, _image_pixels(run) // (tower.patch_size * tower.merge_size) ** 2)
+
+
+def tokens_of_image(run: Run, tower: Tower, length: int) -> int:
+    """Tokens of one image: of a square one with as many pixels as it may keep, at most a whole sequence of `length`
+    tokens where nothing scales it."""
+    if tower.tokens_per_image:
+        return tower.tokens_per_image
+    pixels = _image_pixels(run)
+    found = image_tokens.of_square(run.model.architecture, pixels) if pixels else None
+    side = tower.patch_size * tower.merge_size
+    return found.tokens if found is not None else pixels // side**2 or length
 
 
 def _image_pixels(run: Run) -> int:

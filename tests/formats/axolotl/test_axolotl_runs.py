@@ -847,3 +847,17 @@ def test_a_loss_in_chunks_lies_between_a_fused_and_a_plain_one() -> None:
     )
     assert chunks.allocated_bytes == plain.allocated_bytes
     assert (chunks.allocated_low_bytes or 0) < (plain.allocated_low_bytes or plain.allocated_bytes or 0)
+
+
+def test_inference_trains_nothing() -> None:
+    """cli/inference.py:61-72 and 132: the model on one card, 1,024 new tokens at most."""
+    run = run_of(parsed_of({**LORA, "inference": True}, gpus=4))
+    assert (run.purpose, run.method.kind, run.parallelism.engine) == ("inference", "none", "single")
+    assert (run.batch.micro_batch_size, run.sequence.max_new_tokens) == (1, 1024)
+    assert run_of(parsed_of({**LORA, "inference": False})).purpose == "train"
+
+
+@pytest.mark.parametrize(("written", "tf32"), [(True, True), (False, False), ("auto", False)])
+def test_tf32_is_read(written: Any, tf32: bool) -> None:
+    """core/builders/base.py:272; `auto` asks the card and raises nowhere (utils/schemas/config.py:1839)."""
+    assert values({**PLAIN, "tf32": written}, "precision.tf32")[0] is tf32

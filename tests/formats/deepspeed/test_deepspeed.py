@@ -243,6 +243,14 @@ def test_an_offloaded_optimizer_is_replaced(optim: str, forced: bool, name: str)
     assert run.optimizer.name == name
 
 
+def test_momentum_of_its_own_optimizer_is_read() -> None:
+    """`optimizer.params` go to torch.optim.SGD as they are (deepspeed 0.19.8 runtime/engine.py,
+    _configure_basic_optimizer): with momentum it keeps a state for each parameter."""
+    params = {"lr": 1e-3, "momentum": 0.9}
+    run, _ = behind({"zero_optimization": {"stage": 2}, "optimizer": {"type": "SGD", "params": params}}, {})
+    assert (run.optimizer.name, run.optimizer.momentum) == ("sgd", 0.9)
+
+
 def test_activation_checkpointing_of_deepspeed_has_no_effect_behind_a_trainer() -> None:
     config = {"zero_optimization": {"stage": 2}, "activation_checkpointing": {"cpu_checkpointing": True}}
     assert any("never call" in message for message in behind(config, {})[1])

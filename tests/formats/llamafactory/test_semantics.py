@@ -425,14 +425,46 @@ def test_v1_deepspeed_fills_auto_with_bf16() -> None:
     ("backend", "length", "share"),
     [("vllm", "vllm_maxlen", "vllm_gpu_util"), ("sglang", "sglang_maxlen", "sglang_mem_fraction")],
 )
-def test_a_server_that_fills_the_card_has_no_figure_of_its_own(backend: str, length: str, share: str) -> None:
+def test_a_server_fills_a_share_of_every_card(backend: str, length: str, share: str) -> None:
     """chat/vllm_engine.py:73-82, chat/sglang_engine.py:88-93: all visible cards, a share of each."""
     text = f"model_name_or_path: m\ntemplate: llama3\ninfer_backend: {backend}\n{length}: 1234\n"
-    run = parse(text).runs[0]
+    run = parse(text, gpus=4).runs[0]
     assert run.sequence.length == 1234
-    assert run.parallelism.engine is UNKNOWN
-    assert share in run.origins["parallelism.engine"].detail
+    assert (run.parallelism.engine, run.parallelism.tensor_parallel_size) == (backend, 4)
+    assert run.serving.memory_share == 0.7  # hparams/model_args.py:408 and 438
+    assert parse(text + f"{share}: 0.5\n").runs[0].serving.memory_share == 0.5
     assert parse(text.replace(backend, "huggingface", 1)).runs[0].parallelism.engine == "single"
+
+
+def test_sglang_shares_layers_between_as_many_cards_as_it_is_told() -> None:
+    text = "model_name_or_path: m\ntemplate: llama3\ninfer_backend: sglang\nsglang_tp_size: 2\n"
+    assert parse(text, gpus=8).runs[0].parallelism.tensor_parallel_size == 2
+
+
+CHAT = "model_name_or_path: llama\ntemplate: llama3\ninfer_backend: huggingface\n"
+PREDICT = BASE.format(kind="lora").replace("do_train", "do_predict") + "predict_with_generate: true\n"
+
+
+def test_chat_spreads_the_layers_over_the_cards_and_prediction_does_not() -> None:
+    """hparams/parser.py:567 (`device_map = "auto"`) and 517 (this process's card); with bitsandbytes one card holds all
+    (model_utils/quantization.py:192)."""
+    assert parse(CHAT, gpus=2).runs[0].parallelism.engine == "device_map"
+    assert parse(CHAT + "quantization_bit: 4\n", gpus=2).runs[0].parallelism.engine != "device_map"
+    predict = parse(PREDICT, gpus=2).runs[0]
+    assert (predict.purpose, predict.parallelism.engine) == ("inference", "ddp")
+    assert predict.evaluation.enabled is True and parse(CHAT).runs[0].evaluation.enabled is False
+
+
+@pytest.mark.parametrize(("release", "weights"), [((0, 9, 3), "float32"), ((0, 9, 4), "bfloat16")])
+def test_infer_dtype_is_the_dtype_of_the_weights_up_to_0_9_3(release: tuple[int, ...], weights: str) -> None:
+    """0.9.3 model/patcher.py:99-103 and 144; 0.9.4 model/loader.py:160: `torch_dtype = "auto"`."""
+    run = parse(CHAT + "infer_dtype: float32\n", versions={"llamafactory": release}).runs[0]
+    assert (run.model.weights_dtype, run.precision.compute) == (weights, weights)
+
+
+def test_the_cache_can_be_switched_off() -> None:
+    assert parse(CHAT).runs[0].serving.uses_cache is True
+    assert parse(CHAT + "use_kv_cache: false\n").runs[0].serving.uses_cache is False
 
 
 @pytest.mark.parametrize(

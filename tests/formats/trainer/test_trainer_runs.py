@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memlint.formats import recognise
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
+from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 
@@ -546,3 +547,70 @@ def test_adapters_bits_and_dtypes_are_said_in_trls_words(training: dict[str, Any
 def test_a_script_that_is_not_trls_has_no_such_words(changes: dict[str, Any]) -> None:
     parsed = parsed_of(PLAIN)
     assert trainer.edits(parsed, run_of(parsed), changes) is None
+
+
+EVALUATION = {
+    **{key: PLAIN[key] for key in ("model_name_or_path", "output_dir", "bf16") if key in PLAIN},
+    "do_eval": True,
+    "per_device_eval_batch_size": 16,
+    "dataloader_num_workers": 2,
+    "seed": 1,
+}
+
+
+def test_a_file_that_only_evaluates_trains_nothing() -> None:
+    for value in (EVALUATION, {**PLAIN, "do_train": False, "do_eval": True}):
+        (run,) = parsed_of(value).runs
+        assert (run.purpose, run.method.kind, run.evaluation.enabled) == ("inference", "none", True)
+    assert parsed_of(EVALUATION).runs[0].batch.micro_batch_size == 16
+
+
+def test_a_file_of_training_or_of_trl_trains_whatever_it_evaluates() -> None:
+    """TRL's scripts call `trainer.train()` without asking `do_train` (trl 1.16 scripts/sft.py)."""
+    for value in (
+        {**PLAIN, "do_eval": True},
+        {**TRL, "do_train": False, "do_eval": True},
+        {**PLAIN, "do_train": False},
+    ):
+        assert parsed_of(value).runs[0].purpose == "train"
+
+
+def test_prediction_keeps_the_logits() -> None:
+    """transformers 5.23 trainer.py, predict: `prediction_loss_only` is the argument's, not that of `evaluate`."""
+    (run,) = parsed_of({**EVALUATION, "do_eval": False, "do_predict": True}).runs
+    assert run.evaluation.keeps_logits is True
+    assert parsed_of(EVALUATION).runs[0].evaluation.keeps_logits is False
+
+
+@pytest.mark.parametrize(
+    ("stage", "key", "trl", "kind"),
+    [
+        ("dpo", "use_liger_loss", (0, 17), "plain"),
+        ("dpo", "use_liger_loss", (0, 19), "liger"),
+        ("dpo", "use_liger_kernel", (0, 19), "plain"),
+        ("dpo", "use_liger_kernel", (0, 29), "liger"),
+        ("dpo", "use_liger_kernel", (1, 16), "chunked"),
+        ("kto", "use_liger_loss", (0, 22), "liger"),
+        ("kto", "use_liger_kernel", (0, 29), "plain"),
+        ("grpo", "use_liger_loss", (0, 17), "liger"),
+        ("grpo", "use_liger_kernel", (1, 0), "liger"),
+    ],
+)
+def test_liger_s_preference_losses_by_release(stage: str, key: str, trl: tuple[int, ...], kind: str) -> None:
+    """trl 0.17.0, 0.18.2, 0.19.1, 0.22.2, 0.26.2, 0.29.0, 1.0.0 and 1.9.0 trainer/{dpo,kto,grpo}_trainer.py."""
+    grpo = {"num_generations": 8, "max_completion_length": 256}
+    own = {"dpo": DPO, "kto": {"desirable_weight": 1.0}, "grpo": grpo}[stage]
+    lengths = {"max_length": 1024, "max_prompt_length": 512}
+    (run,) = parsed_of({**TRL, **own, **lengths, key: True}, versions={"trl": trl}).runs
+    assert (run.method.stage, run.loss.kind) == (stage, kind)
+    if kind == "liger":  # one pair, one sequence, one completion at a time
+        assert run.loss.chunk_tokens == {"dpo": 2048, "kto": 1024, "grpo": 256}[stage]
+
+
+def test_ppo_trains_a_second_model_that_is_not_counted() -> None:
+    """trl 0.15 trainer/ppo_trainer.py: `PolicyAndValueWrapper(self.policy_model, self.value_model)`."""
+    ppo = {**TRL, "reward_model_path": "r", "max_length": 512, "response_length": 53}
+    (run,) = parsed_of(ppo).runs
+    assert run.method.stage == "ppo" and "value model" in run.stack.unmodelled
+    assert estimate(run).allocated_bytes is None
+    assert parsed_of(DPO).runs[0].stack.unmodelled == ""

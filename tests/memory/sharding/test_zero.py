@@ -104,6 +104,40 @@ def test_optimizer_offload_moves_states_to_the_host() -> None:
         assert there.host_bytes >= 2 * (here.optimizer_states + 4 * COUNT // 2)
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_cpu_optimizer_keeps_its_states_on_the_host(stage: int) -> None:
+    """DeepSpeedCPUAdam allocates two fp32 states where the master weights are (deepspeed 0.19.8 ops/adam/cpu_adam.py,
+    `torch.zeros_like(p.data, ..., device=device)`): as many bytes as any other Adam's."""
+    offloaded = replace(zero_run(stage), {"offload.optimizer": "cpu"})
+    torch_adam, cpu_adam = (replace(offloaded, {"optimizer.name": name}) for name in ("adamw_torch_fused", "cpu_adam"))
+    assert place(cpu_adam).host_bytes == pytest.approx(place(torch_adam).host_bytes, abs=2 * 8 * 512)
+    stateless = replace(offloaded, {"optimizer.name": "sgd"})
+    assert place(cpu_adam).host_bytes - place(stateless).host_bytes >= 8 * COUNT
+    assert place(cpu_adam).optimizer_states == 0
+
+
+def test_what_is_on_nvme_needs_buffers_in_host_memory_alone() -> None:
+    """deepspeed 0.19.8 runtime/swap_tensor/utils.py:192: `count` buffers of the largest sub-group; runtime/zero/
+    stage3.py:791: the half-precision gradients stay in host memory."""
+    knobs = {"offload.optimizer": "nvme", "optimizer.name": "cpu_adam", "offload.optimizer_buffer_count": 5}
+    run = replace(zero_run(3, sub_group_size=10_000), knobs)
+    largest = max(16_384, 10_000) + 20_000  # a sub-group ends with the tensor that fills it
+    state = place(run)
+    assert state.optimizer_states == 0
+    assert 0 < state.host_bytes - 2 * COUNT <= 2 * 5 * 4 * largest
+    whole = place(replace(zero_run(3), knobs)).host_bytes
+    assert whole == pytest.approx(2 * COUNT + 5 * 4 * COUNT, rel=0.01)
+
+
+def test_parameters_on_nvme_stay_in_host_memory_up_to_a_limit() -> None:
+    """runtime/zero/stage3.py:897 (`max_in_cpu`), runtime/swap_tensor/partitioned_param_swapper.py:115 (buffers)."""
+    knobs = {"offload.parameters": "nvme", "offload.parameters_buffer_size": 1000}
+    there = place(replace(zero_run(3), knobs)).host_bytes
+    nowhere = place(replace(zero_run(3), {**knobs, "offload.parameters_max_in_cpu": 0})).host_bytes
+    assert nowhere == 2 * 2 * 5 * 1000
+    assert there - nowhere >= 2 * COUNT
+
+
 def test_parameter_offload_leaves_only_what_is_gathered() -> None:
     run = replace(zero_run(3, param_persistence_threshold=0), {"offload.parameters": "cpu"})
     state = place(run)
@@ -150,6 +184,13 @@ def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
     assert found.weights - without.weights == 4 * (2048 // 8 + 640)
     assert found.units[1].gathered_forward > without.units[1].gathered_forward
     assert found.load_peak == sum(t.stored_bytes * u.repeat for u in with_adapter(packed) for t in u.tensors)
+
+
+def test_ranks_that_share_a_sequence_share_the_states_too() -> None:
+    """accelerate 1.15 accelerator.py:2394-2450 hands DeepSpeed no groups: it divides by all ranks."""
+    ring = {"parallelism.data_parallel_size": 2, "parallelism.context_parallel_size": 4}
+    for stage in (1, 2, 3):
+        assert place(replace(zero_run(stage, 8), ring)).optimizer_states == place(zero_run(stage, 8)).optimizer_states
 
 
 def test_what_is_not_known_is_said() -> None:

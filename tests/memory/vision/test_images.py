@@ -29,6 +29,33 @@ def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) ->
     assert found.allocated_high_bytes < peak * 1.03  # the family's own interval is in it
 
 
+@pytest.mark.parametrize(("name", "count"), [("llava", 1), ("gemma3", 3), ("qwen2_5_vl", 2)])
+def test_a_known_number_of_images_is_one_figure(name: str, count: int) -> None:
+    """Beside a simulated step that reads as many images."""
+    config, images = MODELS[name]
+    kind = "lora" if name != "qwen2_5_vl" else "full"
+    run = replace(run_of(config, Step(kind, True, "sdpa")), {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peak = simulated(run, config, count).peak
+    stated = {"sequence.images": count}
+    if not run.model.architecture.towers[0].tokens_per_image:
+        side = run.model.architecture.towers[0].patch_size * run.model.architecture.towers[0].merge_size
+        stated |= {"sequence.image_max_pixels": images.tokens * side**2}
+    found = estimate(replace(run, stated))
+    assert found.allocated_bytes == pytest.approx(peak, rel=0.03)
+    assert found.details["image_tokens"] == found.details["most_image_tokens"] == count * images.tokens
+
+
+def test_no_image_is_the_text_alone() -> None:
+    run = replace(
+        run_of(MODELS["llava"][0], Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY}
+    )
+    text, open_ = estimate(replace(run, {"sequence.images": 0})), estimate(run)
+    assert text.allocated_bytes == open_.allocated_bytes
+    assert (text.allocated_high_bytes or text.allocated_bytes or 0) < (open_.allocated_high_bytes or 0)
+
+
 def test_a_text_model_reads_no_images() -> None:
     assert max_image_bytes(run_of({"model_type": "llama", **SMALL}, Step("full", False, "sdpa"))) == 0
 
@@ -45,3 +72,17 @@ def test_memory_is_unknown_where_a_placeholder_says_how_large_images_are(field: 
     scaled = {"sequence.image_max_pixels": 589_824, "sequence.video_max_pixels": 65_536, field: UNKNOWN}
     found = estimate(replace(run, {**dict.fromkeys(FLAGS, frozen), **LLAMAFACTORY, **scaled}))
     assert [missing.field for missing in found.unknown] == [field]
+
+
+def test_a_projector_that_trains_alone_is_simulated_as_it_is_estimated() -> None:
+    """Its gradient passes through the frozen language model."""
+    config, _ = MODELS["llava"]
+    flags = {"method.freeze_vision_tower": True, "method.freeze_language_model": True}
+    run = replace(run_of(config, Step("full", True, "sdpa")), {**flags, **LLAMAFACTORY})
+    run = replace(run, {"method.freeze_multi_modal_projector": False, "sequence.images": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = simulated(run, config, 1)
+    found = estimate(run)
+    assert step.trainable_parameters == found.trainable_parameters
+    assert found.allocated_bytes == pytest.approx(step.peak, rel=0.03)

@@ -24,3 +24,18 @@ def host_buffer_bytes(size: int, pinned: bool) -> int:
     """Bytes that a buffer of `size` bytes takes: PyTorch rounds pinned blocks up to a power of two (torch 2.13
     ATen/core/CachingHostAllocator.h:300-305)."""
     return 1 << (size - 1).bit_length() if pinned and size else size
+
+
+def swap_buffer_bytes(run: Run, master: int, subgroups: list[int]) -> int:
+    """The buffers between NVMe and the CPU optimizer, each as large as the largest sub-group (deepspeed 0.19.8
+    runtime/swap_tensor/utils.py:192). Weights, states and gradients are in files."""
+    return run.offload.optimizer_buffer_count * master * max(subgroups, default=0)
+
+
+def nvme_parameter_bytes(run: Run, layout: ZeroLayout, shards: int) -> int:
+    """Host bytes of weights on NVMe: trainable ones up to `max_in_cpu` elements stay in pinned memory (deepspeed 0.19.8
+    stage3.py:897), and all others pass through buffers (runtime/swap_tensor/partitioned_param_swapper.py:115)."""
+    offload = run.offload
+    stays = min(offload.parameters_max_in_cpu, -(-layout.trainable // shards))
+    buffers = offload.parameters_buffer_count * offload.parameters_buffer_size
+    return host_buffer_bytes(layout.element * stays, True) + layout.element * buffers

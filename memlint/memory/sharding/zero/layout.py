@@ -65,14 +65,16 @@ def engine_dtype(run: Run) -> str:
 
 
 def ranks(run: Run) -> int:
-    """GPUs that share the data-parallel state (sequence-parallel ranks join in: `seq_data_parallel_group`)."""
+    """GPUs that share the data-parallel state: all that hold the same layers. Sequence-parallel ranks join in
+    (`seq_data_parallel_group`), and ranks of a ring that DeepSpeed knows nothing of: accelerate gives it no groups
+    (accelerate 1.15 accelerator.py:2394-2450, `mpu` is None but for its own Ulysses)."""
     parallel = run.parallelism
     size = parallel.data_parallel_size
     if not isinstance(size, int):
         if not isinstance(parallel.world_size, int):
             raise MissingValue("parallelism.world_size", "how many GPUs share the model's state is not known")
         return max(1, parallel.world_size // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
-    return max(1, size * parallel.sequence_parallel_size)
+    return max(1, size * parallel.sequence_parallel_size * parallel.context_parallel_size)
 
 
 def ranks_per_node(run: Run) -> int:

@@ -6,7 +6,7 @@ deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
 from __future__ import annotations
 
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.zero.host import host_buffer_bytes
+from memlint.memory.sharding.zero.host import host_buffer_bytes, nvme_parameter_bytes, swap_buffer_bytes
 from memlint.memory.sharding.zero.layout import (
     ZeroLayout,
     flat_partition,
@@ -51,7 +51,7 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
         communication_at_step=bucket,
         save_temporaries=layout.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
         load_peak=loaded if packed else weights.whole + partitions + layout.element * _largest(units),
-        host_bytes=(states.on_host + _host_weights(run, weights)) * ranks_per_node(run),
+        host_bytes=(states.on_host + _host_weights(run, weights, layout)) * ranks_per_node(run),
         notes=_notes(run),
         gathered_at_loss=at_loss,
         gathered_at_loss_backward=at_loss,
@@ -71,14 +71,12 @@ class _ShardedStates:
         limit = required_setting(run.parallelism.zero.sub_group_size, "parallelism.zero.sub_group_size")
         subgroups = [elements for group in groups for elements in _subgroups(group, limit)]
         memories = [optimizer.memory(run, flat_partition(elements)) for elements in subgroups]
-        sizes = [layout.master * elements + memory.states for elements, memory in zip(subgroups, memories, strict=True)]
+        sizes = [layout.master * e + memory.states + memory.host for e, memory in zip(subgroups, memories, strict=True)]
         share = sum(subgroups)
         offloads = run.offload.optimizer != "none"
         kept_on_gpu = int((1 - run.offload.optimizer_ratio) * len(sizes)) if offloads else len(sizes)
         self.on_gpu = sum(sizes[:kept_on_gpu])
-        self.on_host = (
-            sum(sizes[kept_on_gpu:]) + self._host_gradients(run, layout, subgroups[kept_on_gpu:]) if offloads else 0
-        )
+        self.on_host = self._on_host(run, layout, subgroups[kept_on_gpu:], sizes[kept_on_gpu:]) if offloads else 0
         self.gradients = 0 if offloads else layout.accumulation * share
         largest = max((numel for group in groups for numel in group), default=0)
         self.step = (
@@ -87,12 +85,15 @@ class _ShardedStates:
             else _step_memory(layout, largest, subgroups, [memory.step_temporaries for memory in memories])
         )
 
-    def _host_gradients(self, run: Run, layout: ZeroLayout, subgroups: list[int]) -> int:
-        """fp32 gradients per sub-group, and the half ones in one buffer (:791, :1338)."""
+    def _on_host(self, run: Run, layout: ZeroLayout, subgroups: list[int], sizes: list[int]) -> int:
+        """Host bytes: the half gradients in one buffer (:791); fp32 weights, states and gradients of each sub-group
+        (:1338), or on NVMe the buffers that these pass through."""
         pinned = run.offload.optimizer_pinned
-        return sum(host_buffer_bytes(layout.master * elements, pinned) for elements in subgroups) + host_buffer_bytes(
-            layout.accumulation * sum(subgroups), pinned
-        )
+        accumulated = host_buffer_bytes(layout.accumulation * sum(subgroups), pinned)
+        if run.offload.optimizer == "nvme":
+            return accumulated + swap_buffer_bytes(run, layout.master, subgroups)
+        gradients = sum(host_buffer_bytes(layout.master * elements, pinned) for elements in subgroups)
+        return accumulated + gradients + sum(sizes)
 
 
 _PACKED_DTYPES = ("nf4", "fp4")
@@ -119,10 +120,12 @@ def _stored_bytes(units: tuple[Unit, ...]) -> int:
     return sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
 
 
-def _host_weights(run: Run, weights: _ShardedWeights) -> int:
+def _host_weights(run: Run, weights: _ShardedWeights, layout: ZeroLayout) -> int:
     """Host bytes of offloaded weights; the trainable ones are one buffer (`param_groups_fp16_flat_cpu_memory`)."""
     if run.offload.parameters == "none":
         return 0
+    if run.offload.parameters == "nvme":
+        return nvme_parameter_bytes(run, layout, weights.shards)
     return host_buffer_bytes(weights.partitioned, run.offload.parameters_pinned)
 
 
@@ -133,7 +136,6 @@ def _notes(run: Run) -> tuple[str, ...]:
         "MiCS is refused by DeepSpeed since 0.19": zero.mics_shard_size > 1 and run.stack.deepspeed >= (0, 19),
         "quantised all-gathers are counted as if they were not": zero.quantized_weights,
         "the buffers of quantised gradient reduction are not counted": zero.quantized_gradients,
-        "NVMe buffers in host memory are not counted": "nvme" in (run.offload.optimizer, run.offload.parameters),
     }
     return tuple(note for note, applies in notes.items() if applies)
 

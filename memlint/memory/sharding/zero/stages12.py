@@ -40,7 +40,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
     optimizer_memory = [optimizer.memory(run, flat_partition(share)) for share in shares]
     master = layout.master * sum(shares)
     gradients = _reduced_gradients(run, layout, owned, sum(shares))
-    states = sum(h.states for h in optimizer_memory)
+    states = sum(h.states + h.host for h in optimizer_memory)  # a CPU optimizer's are on the host by themselves
     scratch = layout.element * layout.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:659)
     step, temporaries = (
         (0, 0) if offloads else _step_memory(layout, shares, owned, [h.step_temporaries for h in optimizer_memory])
