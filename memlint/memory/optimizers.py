@@ -24,6 +24,7 @@ foreach: multiples of all trainable bytes that a multi-tensor step allocates.
 Temporaries of a step that goes tensor by tensor, for the tensor that needs most:
   single, half_single, single32, half_single32: multiples of the tensor in its own dtype or in fp32; `half_` for
             half-precision tensors where they differ
+  held      multiples of the tensor before it, which the loop still refers to
   low       multiples of the targeted matrices' low-rank gradient;  svd: the singular value decomposition of a refresh
   newton    Muon's Newton-Schulz iteration on matrices inside layers
 Where an entry has both `foreach` and `single`, the run's `optimizer.foreach` decides.
@@ -171,7 +172,21 @@ def _step_temporaries(configured: _ConfiguredOptimizer, tensors: list[tuple[Tens
         times = entry["foreach"] + decayed
         trainable_bytes = sum(rounded(tensor.numel * BYTES[tensor.dtype]) * number for tensor, number in tensors)
         return int(times * trainable_bytes)
+    if entry.get("held"):
+        return _held_step(configured, tensors)
     return max(tensor_step(configured, tensor) for tensor, _ in tensors)
+
+
+def _held_step(configured: _ConfiguredOptimizer, tensors: list[tuple[Tensor, int]]) -> int:
+    """As `tensor_step` for the tensor that needs most, with what the loop still refers to of the tensor before.
+    Norms and biases are another parameter group, too small to matter."""
+    most = previous = 0
+    for tensor, number in [pair for pair in tensors if pair[0].kind not in ("norm", "bias")] or tensors:
+        own = rounded(tensor.numel * BYTES[tensor.dtype])
+        held = configured.entry["held"] * max(previous, own if number > 1 else 0)
+        most = max(most, tensor_step(configured, tensor) + held)
+        previous = own
+    return most
 
 
 def largest_tensor_step(run: Run, tensors: tuple[Tensor, ...]) -> int:

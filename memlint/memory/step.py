@@ -13,7 +13,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.autograd.walk import Segment, TensorBytes
+from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes
 from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
@@ -212,8 +212,9 @@ def segments(
             counts.update(extents(unit.tensors, step.tokens.count))
             cached[key] = roles(unit.tensors, lora_dropout), (TensorBytes(counts, False), TensorBytes(counts, True))
         for part_run, part in _split_every_n(step, unit):
+            part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
             step_segments += _layer_segments(
-                step._replace(run=part_run), part, unit_state, *cached[key], input_requires_grad
+                step._replace(run=part_run), part, part_state, *cached[key], input_requires_grad
             )
             step = step._replace(width=step_segments[-1].profile.width)
         input_requires_grad = input_requires_grad or _trains(unit)
@@ -237,6 +238,12 @@ def _split_every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
         (not_checkpointed if index % every else checkpointed, unit._replace(repeat=1, layer_index=index))
         for index in layers
     ]
+
+
+def _state_of_one(unit_state: UnitState, unit: Unit, one: Unit) -> UnitState:
+    """The state of one repetition of a unit."""
+    later = unit.layer_index + unit.repeat - 1 - one.layer_index
+    return unit_state._replace(moments=unit_state.moments[later : later + 1])
 
 
 def _layer_segments(
@@ -267,7 +274,7 @@ def _layer_segments(
     if later_mode == mode or unit.repeat == 1:
         return [first]
     later = _layer(step, shape, layer_roles, sizes, later_mode, unit_state, unit, unit.repeat - 1)
-    return [first._replace(repeat=1), later]
+    return [first._replace(repeat=1, moments=first.moments[-1:]), later._replace(moments=later.moments[:-1])]
 
 
 def _layer(
@@ -318,6 +325,7 @@ def segment(profile: Profile, sizes: TensorBytes, unit_state: UnitState, repeat:
         unit_state.gradient_live,
         unit_state.gradient_kept,
         unit_state.gradient_end,
+        unit_state.moments,
     )
 
 
@@ -354,11 +362,34 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
     counts.update(extents(tensors, step.tokens.count))
     mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
-    if state.gathered_at_loss:
-        gathered = (state.gathered_at_loss, state.gathered_at_loss_backward)
-        unit_state = unit_state._replace(gathered_forward=gathered[0], gathered_backward=gathered[1])
-    head = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
-    return head._replace(kept_after_backward=_kept_logits(step, tensors))
+    kept = _kept_logits(step, tensors)
+    product = HeadProduct()
+    if step.run.parallelism.engine in ("deepspeed", "fsdp") and loss_kind(step.run) not in FUSED_LOSSES:
+        product = _head_product(step, unit_state, kept)
+        unit_state = _at_loss(unit_state, state)
+    found = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    return found._replace(kept_after_backward=kept, product=product)
+
+
+def _head_product(step: TrainingStep, unit_state: UnitState, kept: int) -> HeadProduct:
+    """The moments of the head's matrix product: its input and output, and what the final norm saved, with the
+    parameters that are gathered then. In the backward the product has the head's gradient beside it."""
+    width = step.kernels.autocast_width or step.width
+    hidden, logits = step.counts["hidden"], step.counts["logits"]
+    forward = rounded(4 * hidden) + 2 * rounded(width * hidden) + rounded(width * logits)
+    gradient = unit_state.moments[0].live if unit_state.moments else unit_state.gradient_live
+    gathered = unit_state.gathered_forward, unit_state.gathered_backward
+    return HeadProduct(forward, forward + rounded(width * hidden) + kept, *gathered, gradient)
+
+
+def _at_loss(unit_state: UnitState, state: ModelState) -> UnitState:
+    """The head's state while the loss runs: no gradient has come, and its parameters may be gathered no more."""
+    return unit_state._replace(
+        gathered_forward=state.gathered_at_loss,
+        gathered_backward=state.gathered_at_loss_backward,
+        gradient_live=0,
+        moments=tuple(moment._replace(live=0) for moment in unit_state.moments),
+    )
 
 
 def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:

@@ -36,6 +36,14 @@ class Unit(NamedTuple):
     layer_index: int = -1
 
 
+class Moment(NamedTuple):
+    """Bytes of gradients and their buffers in one unit's backward, whatever unit left them: the most beside its
+    activations, and the most when these are gone."""
+
+    live: int
+    end: int
+
+
 class UnitState(NamedTuple):
     """What one unit adds while it is worked on, bytes on this GPU."""
 
@@ -44,6 +52,7 @@ class UnitState(NamedTuple):
     gradient_live: int = 0  # gradients and their buffers at the peak of its activations, beyond what later units left
     gradient_kept: int = 0  # gradients that stay after its backward (negative: what its backward frees)
     gradient_end: int = 0  # as gradient_live, at the end of its backward, when its own activations are gone
+    moments: tuple[Moment, ...] = ()  # in place of the three above, for each repetition of the unit, the last one first
 
 
 class ModelState(NamedTuple):

@@ -66,6 +66,11 @@ def sharding_grid() -> list[str]:
     return [*_HEAD, *(row(name, [errors[name] for errors in found.values()]) for name in sharding.PHASES[1:])]
 
 
+def sharding_mixtures() -> list[str]:
+    """The whole estimate beside random mixtures of settings on DeepSpeed and FSDP, the fullest of 2 to 4 ranks."""
+    return sharding.mixture_lines(sharding.mixture_rows())
+
+
 def published() -> list[str]:
     """Published measurements, max_allocated; the card's interval on the same rows."""
     scored, left = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
@@ -100,6 +105,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("Simulated steps of an independent script", simulated_steps),
     ("Random steps", random_steps),
     ("Sharding: DeepSpeed and FSDP", sharding_grid),
+    ("Sharding: random mixtures", sharding_mixtures),
     ("Published measurements", published),
     ("What the card shows", card_fit.lines),
     ("The card on other stacks", card_rows.lines),

@@ -8,8 +8,15 @@ from typing import Any
 
 import tests.comparisons.sharding_predict as predict
 
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "referee" / "sharding" / "results.jsonl"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "referee" / "sharding"
+RESULTS = FOLDER / "results.jsonl"
+MIXTURES = FOLDER / "mixtures.jsonl"
 PHASES = ("rest", "forward", "backward", "step")
+
+
+def mixture_rows() -> list[dict[str, Any]]:
+    """The committed random mixtures, those that an engine refused among them."""
+    return [json.loads(line) for line in MIXTURES.read_text(encoding="utf-8").splitlines()]
 
 
 def rows() -> list[dict[str, Any]]:
@@ -51,11 +58,9 @@ def estimate_errors(results: list[dict[str, Any]]) -> dict[str, dict[str, float]
     found = {}
     for row in results:
         setting = row["setting"]
-        if setting["engine"] == "none" or "offload" in setting["name"]:
-            continue
-        phases = {phase.name: phase.allocated_bytes for phase in predict.estimated(setting).phases}
-        phases["step"] = phases.pop("optimizer_step")
-        found[setting["name"]] = {name: phases[name] / measured(row, name) - 1 for name in PHASES[1:]}
+        if setting["engine"] != "none":
+            predicted = predict.estimated_bytes(setting)
+            found[setting["name"]] = {name: predicted[name] / measured(row, name) - 1 for name in PHASES[1:]}
     return found
 
 
@@ -68,3 +73,20 @@ def quantile(values: list[float], share: float) -> float:
     """The smallest value that at least `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+
+
+def mixture_lines(kept: list[dict[str, Any]], verbose: bool = False) -> list[str]:
+    """How far the whole estimate is from random mixtures, by engine and phase."""
+    ran = [row for row in kept if "ranks" in row]
+    errors = estimate_errors(ran)
+    found = [f"{name:24s} " + " ".join(f"{one[p]:+7.1%}" for p in PHASES[1:]) for name, one in errors.items()]
+    found = [*found, ""] if verbose else []
+    found += [f"{len(ran)} mixtures ran, {len(kept) - len(ran)} were refused by their engine", ""]
+    found += ["| engine | phase | mixtures | median | p95 | worst |", "|---" * 6 + "|"]
+    for engine in ("deepspeed", "fsdp1", "fsdp2", "all"):
+        chosen = [one for name, one in errors.items() if engine in ("all", name.rpartition("-")[2])]
+        for phase in PHASES[1:] if chosen else ():
+            sizes = [abs(one[phase]) for one in chosen]
+            shares = " | ".join(f"{quantile(sizes, share):.1%}" for share in (0.5, 0.95, 1.0))
+            found.append(f"| {engine} | {phase} | {len(sizes)} | {shares} |")
+    return found

@@ -11,7 +11,8 @@ from memlint.memory.parameters import units as place_tensors
 from memlint.memory.sharding import unsharded as single
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
-from memlint.memory.values import Estimate, ModelState, Unit
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Estimate, ModelState, Moment, Unit
 from memlint.run import (
     Attention,
     Batch,
@@ -197,6 +198,20 @@ def estimated(setting: dict[str, Any]) -> Estimate:
     )
 
 
+def estimated_bytes(setting: dict[str, Any]) -> dict[str, int]:
+    """Bytes of the whole estimate by phase. On the CPU host and device are one: ZeRO's offloaded bytes are added, and
+    FSDP2's are as if they were not offloaded, since its host figure is that of the step."""
+    if setting.get("cpu_offload"):
+        return estimated_bytes({**setting, "cpu_offload": False})
+    phases = {phase.name: phase.allocated_bytes for phase in estimated(setting).phases}
+    host = place(setting)[1].host_bytes // setting.get("world", 2)
+    return {
+        "forward": phases["forward"] + host,
+        "backward": phases["backward"] + host,
+        "step": phases["optimizer_step"] + host,
+    }
+
+
 def _host_gradients(setting: dict[str, Any], units: tuple[Unit, ...]) -> int:
     """FSDP2's offloaded gradients, which `zero_grad` frees: the host's peak counts them, a forward has none."""
     if setting["engine"] != "fsdp2" or not setting.get("cpu_offload"):
@@ -220,8 +235,9 @@ def _forward(state: ModelState, activations: Activations) -> int:
 def _backward(setting: dict[str, Any], units: tuple[Unit, ...], state: ModelState, activations: Activations) -> int:
     """The loss, then from the head to the embedding. What layers keep shrinks from layer to layer: everything without
     checkpointing, else the layers' inputs."""
-    boundary = setting.get("micro_batch_size", 1) * setting.get("sequence", 64) * HIDDEN * 2
-    shrinks = boundary if setting.get("checkpointing", True) else activations.layers // LAYERS
+    compute = setting.get("mixed") or setting.get("dtype", "float32" if "fsdp" in setting["engine"] else "bfloat16")
+    boundary = setting.get("micro_batch_size", 1) * setting.get("sequence", 64) * HIDDEN * BYTES[compute]
+    shrinks = boundary if setting.get("checkpointing", True) else activations.layers // setting.get("layers", LAYERS)
     peak = state.gathered_at_loss_backward + activations.loss_backward
     kept = 0
     for index in range(len(units) - 1, -1, -1):
@@ -231,6 +247,7 @@ def _backward(setting: dict[str, Any], units: tuple[Unit, ...], state: ModelStat
             alive = activations.head if index == len(units) - 1 else alive
             whole = own.gradient_kept if setting["engine"] in ("plain", "ddp") else 0  # not in `gradient_live` there
             here = kept + own.gathered_backward + whole
-            peak = max(peak, here + own.gradient_live + alive, here + own.gradient_end)
+            moment = own.moments[passed] if own.moments else Moment(own.gradient_live, own.gradient_end)
+            peak = max(peak, here + moment.live + alive, here + moment.end)
             kept += own.gradient_kept
     return peak

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.architectures import from_config, resolve
+from memlint.architectures.model import DecoderLayer, Weight
 from memlint.hardware import find
 from memlint.run import (
     Attention,
@@ -216,7 +217,7 @@ def litgpt(row: Row) -> Run:
     return Run(
         "trainer",
         row["id"],
-        model=_in_one_kernel(model(row, weights_dtype="bfloat16")),
+        model=_with_fused_projections(_in_one_kernel(model(row, weights_dtype="bfloat16"))),
         method=method,
         precision=Precision("bfloat16", False, "bfloat16", False, outputs_to_fp32=False),
         batch=Batch(row["micro_batch_size"], row["grad_accum"]),
@@ -241,6 +242,28 @@ def _in_one_kernel(known: Model) -> Model:
         for layer in architecture.layer_types
     )
     return known._replace(architecture=architecture._replace(layer_types=kinds))
+
+
+def _with_fused_projections(known: Model) -> Model:
+    """One projection for queries, keys and values, of which values stay a view: attention keeps the whole product
+    (litgpt 0.5.13 model.py:476-479, and lit-gpt of 2023)."""
+    architecture = known.architecture
+    kinds = tuple(_fused(layer) for layer in architecture.layer_types)
+    return known._replace(architecture=architecture._replace(layer_types=kinds))
+
+
+def _fused(layer: DecoderLayer) -> DecoderLayer:
+    parts = [weight for weight in layer.weights if weight.name.split(".")[-2] in ("q_proj", "k_proj", "v_proj")]
+    if layer.attention.fused_qkv or not parts:
+        return layer
+    fused: dict[str, Weight] = {}
+    for weight in parts:
+        prefix, _, suffix = (*weight.name.rsplit(".", 2)[:2], weight.name.rsplit(".", 1)[1])
+        name = f"{prefix}.qkv_proj.{suffix}"
+        rows = weight.shape[0] + (fused[name].shape[0] if name in fused else 0)
+        fused[name] = weight._replace(name=name, shape=(rows, *weight.shape[1:]))
+    others = tuple(weight for weight in layer.weights if weight not in parts)
+    return layer._replace(attention=layer.attention._replace(fused_qkv=True), weights=(*fused.values(), *others))
 
 
 def torchtune(row: Row) -> Run:

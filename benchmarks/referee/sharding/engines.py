@@ -11,7 +11,8 @@ import torch
 from live_bytes import LiveBytes
 from model import batch, build, groups, optimizer
 
-STEPS = 4  # DeepSpeed records its parameter trace in the first two and prefetches from the third
+STEPS = 4  # DeepSpeed records ZeRO-3's parameter trace in the first two and prefetches from the third
+_FEWER_STEPS = 3  # where nothing is traced: the second is like all that follow
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -23,6 +24,7 @@ class Loop:
     step: Callable[[], None]
     accumulating: Callable[[bool], Any] = staticmethod(lambda last: contextlib.nullcontext())
     save: Callable[[], Any] | None = None
+    counts_from_embedding = True  # a forward; else from its beginning
     embedding: torch.nn.Module
 
 
@@ -69,15 +71,17 @@ def _hook(output: torch.Tensor, action: Callable[[torch.Tensor], None]) -> torch
 
 
 def train(setting: dict[str, Any], rank: int, world: int) -> dict[str, int]:
-    """Peak live bytes of the last step by phase, and what rests before and after it."""
+    """Peak live bytes of the last two steps by phase, the lower of both, and what rests before and after them."""
     counter = LiveBytes()
     with counter:
         loop = ENGINES[setting["engine"]](setting, rank, world)
-        # A forward counts from the embedding on: FSDP1 drops the last step's gradients just before.
+        # A forward of FSDP1 counts from the embedding on: it drops the last step's gradients just before.
         loop.embedding.register_forward_pre_hook(lambda *_: counter.begin_forward())
         figures = {"loaded": counter.live}
-        for _ in range(STEPS):
-            figures.update(_step(loop, setting, counter))
+        traced = setting.get("zero", {}).get("stage") == 3
+        steps = [_step(loop, setting, counter) for _ in range(STEPS if traced else _FEWER_STEPS)]
+        # gloo's threads may hold a tensor a moment longer, in one step and not in another
+        figures |= {name: min(step[name] for step in steps[-2:]) for name in steps[-1]}
         if loop.save is not None:
             counter.restart()
             loop.save()
@@ -91,7 +95,8 @@ def _step(loop: Loop, setting: dict[str, Any], counter: LiveBytes) -> dict[str, 
     for index in range(accumulation):
         with loop.accumulating(index == accumulation - 1):
             inputs = batch(setting)
-            counter.awaits_forward = True
+            counter.restart()
+            counter.awaits_forward = loop.counts_from_embedding
             loss = loop.forward(inputs)
             forward = max(forward, counter.peak)
             counter.restart()
@@ -288,11 +293,12 @@ def fsdp2(setting: dict[str, Any], rank: int, world: int) -> Loop:
         for layer in decoder.layers:
             fully_shard(layer, **options)
         _prefetch(list(decoder.layers), setting)
-        _embedding_and_tail(model, decoder, options)
-    fully_shard(model, **options)
+    _embedding_and_tail(model, decoder, options)
+    fully_shard(model, **{**options, "reshard_after_forward": None})
     update = optimizer(setting, groups(model))
     loop = Loop()
     loop.embedding = model.get_input_embeddings()
+    loop.counts_from_embedding = False  # the root gathers before it
     loop.forward = lambda inputs: model(**inputs).loss
     loop.backward = lambda loss: loss.backward()
     loop.step = lambda: _finish(update, model, setting)

@@ -12,8 +12,12 @@ import weakref
 from typing import Any
 
 import torch
+import torch.distributed
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+
+# gloo reduces and scatters a copy of its input, NCCL the input itself
+_COPIES_INPUT = ("reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base")
 
 
 class LiveBytes(TorchDispatchMode):
@@ -26,9 +30,13 @@ class LiveBytes(TorchDispatchMode):
         self.awaits_forward = False
         self._sizes: dict[int, int] = {}
         self._resize = torch.UntypedStorage.resize_
+        self._paused = False
+        self._reduce_scatters = {name: getattr(torch.distributed, name, None) for name in _COPIES_INPUT}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if self._paused:
+            return result
         for leaf in tree_iter(result):
             if isinstance(leaf, torch.Tensor):
                 self.track(leaf)
@@ -44,12 +52,34 @@ class LiveBytes(TorchDispatchMode):
             return result
 
         torch.UntypedStorage.resize_ = resize_and_count  # type: ignore[method-assign]
+        for name, function in self._reduce_scatters.items():
+            self._replace(name, function and self._uncounted(function))
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        for name, function in self._reduce_scatters.items():
+            self._replace(name, function)
         super().__exit__(*error)
+
+    @staticmethod
+    def _replace(name: str, function: Any) -> None:
+        if function is not None:
+            setattr(torch.distributed, name, function)
+            setattr(torch.distributed.distributed_c10d, name, function)
+
+    def _uncounted(self, function: Any) -> Any:
+        """`function` without what it allocates itself."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._paused, before = True, self._paused
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._paused = before
+
+        return call
 
     def track(self, tensor: torch.Tensor) -> None:
         """Count the storage(s) under `tensor`, once each."""

@@ -44,7 +44,8 @@ def _select(model: Any, setting: dict[str, Any]) -> Any:
         return get_peft_model(model, adapters, autocast_adapter_dtype=False)
     if setting.get("method") == "freeze":
         count = setting.get("trainable_layers", 2)
-        keep = tuple(f"model.layers.{index}." for index in range(LAYERS - count, LAYERS))
+        layers = setting.get("layers", LAYERS)
+        keep = tuple(f"model.layers.{index}." for index in range(layers - count, layers))
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith(keep))
     return model

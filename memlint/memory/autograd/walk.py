@@ -15,6 +15,7 @@ from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import KEPT_GRADIENT, KERNEL_MEMORY, PeakCandidates, counters
 from memlint.memory.storage import ALIGNMENT, rounded
+from memlint.memory.values import Moment
 
 _LOW_BITS = ALIGNMENT - 1
 
@@ -83,6 +84,17 @@ def component(extent: str) -> str:
     return "logits" if extent.startswith("logits") else "activations"
 
 
+class HeadProduct(NamedTuple):
+    """Bytes while the head's matrix product runs, before the loss and after the loss's backward, where gathered
+    parameters and gradients differ from those at the loss."""
+
+    activations_forward: int = 0
+    activations_backward: int = 0
+    gathered_forward: int = 0
+    gathered_backward: int = 0
+    gradient: int = 0
+
+
 class Segment(NamedTuple):
     """`repeat` equal units of the model, one after the other. The other numbers are bytes for one of them; those that
     are named as in `UnitState` mean the same."""
@@ -95,8 +107,10 @@ class Segment(NamedTuple):
     gradient_live: int = 0
     gradient_kept: int = 0
     gradient_end: int = 0
+    moments: tuple[Moment, ...] = ()
     kept_after_backward: int = 0  # activations that its backward does not free
     concurrent_activations: int = 0  # of another segment, alive while this one runs
+    product: HeadProduct = HeadProduct()
 
 
 class Peak(NamedTuple):
@@ -114,7 +128,7 @@ class PeakPosition(NamedTuple):
     activations: int  # of other segments
     gradients: int
     gathered: int
-    after_backward: bool = False  # at the end of the segment's backward, when its own activations are freed
+    without_own: bool = False  # the segment's own activations are freed, or are in `activations`
 
 
 class Walk(NamedTuple):
@@ -155,48 +169,67 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
         total = other_activations + sizes.peak(profile.forward) + segment.gathered_forward
         if total > best.total:
             best = PeakPosition(total, index, other_activations, 0, segment.gathered_forward)
+        best = max(best, _at_product(segment.product, index, other_activations, 0, backward=False), key=_total)
         earlier += segment.repeat * saved_by_one
         saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
     return best, saved
 
 
 def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
-    """The peak of the backward. Of equal units, the first (most activations) and the last (most gradients) are tried.
-
-    `saved`: activations of all segments when the backward begins.
-    """
+    """The peak of the backward. `saved`: activations of all segments when the backward begins."""
     best = PeakPosition(-1, 0, 0, 0, 0)
     gradients = kept_activations = 0
     for index in range(len(segments) - 1, -1, -1):
         segment = segments[index]
         saved_by_one = segment.sizes.peak(segment.profile.live_until_backward)
         saved -= segment.repeat * saved_by_one
-        others = segment.repeat - 1
-        own = segment.sizes.peak(segment.profile.backward) + segment.gathered_backward + segment.gradient_live
-        live_activations = saved + segment.concurrent_activations + kept_activations
-        first = live_activations + others * saved_by_one, gradients
-        last = live_activations + others * segment.kept_after_backward, gradients + others * segment.gradient_kept
-        for activations, unit_gradients in (first, last):
-            total = activations + unit_gradients + own
+        own = segment.sizes.peak(segment.profile.backward) + segment.gathered_backward
+        around = saved + segment.concurrent_activations + kept_activations
+        for passed, moment in _moments(segment):
+            activations = around + (segment.repeat - 1 - passed) * saved_by_one + passed * segment.kept_after_backward
+            total = activations + gradients + moment.live + own
             if total > best.total:
-                live_gradients = unit_gradients + segment.gradient_live
-                best = PeakPosition(total, index, activations, live_gradients, segment.gathered_backward)
-            total = activations + unit_gradients + segment.gathered_backward + segment.gradient_end
+                here = gradients + moment.live
+                best = PeakPosition(total, index, activations, here, segment.gathered_backward)
+            total = activations + gradients + moment.end + segment.gathered_backward
             if total > best.total:
-                live_gradients = unit_gradients + segment.gradient_end
-                best = PeakPosition(
-                    total, index, activations, live_gradients, segment.gathered_backward, after_backward=True
-                )
+                here = gradients + moment.end
+                best = PeakPosition(total, index, activations, here, segment.gathered_backward, without_own=True)
+        best = max(best, _at_product(segment.product, index, around, gradients, backward=True), key=_total)
         gradients += segment.repeat * segment.gradient_kept
         kept_activations += segment.repeat * segment.kept_after_backward
     return best
+
+
+def _total(position: PeakPosition) -> int:
+    return position.total
+
+
+def _at_product(product: HeadProduct, index: int, others: int, gradients: int, backward: bool) -> PeakPosition:
+    """The moment of the head's product; nothing for other segments."""
+    if product == HeadProduct():
+        return PeakPosition(-1, 0, 0, 0, 0)
+    activations = others + (product.activations_backward if backward else product.activations_forward)
+    gathered = product.gathered_backward if backward else product.gathered_forward
+    gradients += product.gradient if backward else 0
+    return PeakPosition(activations + gathered + gradients, index, activations, gradients, gathered, without_own=True)
+
+
+def _moments(segment: Segment) -> list[tuple[int, Moment]]:
+    """How many repetitions have run backward, and what gradients take in the next one. Of equal units without moments
+    of their own, the first (most activations) and the last (most gradients) count."""
+    if segment.moments:
+        return list(enumerate(segment.moments))
+    later = (segment.repeat - 1) * segment.gradient_kept
+    first = Moment(segment.gradient_live, segment.gradient_end)
+    return [(0, first), (segment.repeat - 1, Moment(first.live + later, first.end + later))]
 
 
 def _peak(segments: Sequence[Segment], found: PeakPosition, backward: bool) -> Peak:
     """The peak with its components."""
     segment = segments[found.position]
     components = segment.sizes.peak_components(segment.profile.backward if backward else segment.profile.forward)
-    if found.after_backward:
+    if found.without_own:
         components = dict.fromkeys(components, 0)
     components["activations"] += found.activations
     components["gradients"] += found.gradients

@@ -129,13 +129,21 @@ def _vision(step: TrainingStep) -> VisionTraits:
 
 
 def _parts(tower: Tower, units: tuple[Unit, ...], state: ModelState) -> TowerParts:
-    placed = [PlacedUnit(*pair) for pair in zip(units, state.units, strict=True)]
+    placed = [PlacedUnit(unit, _at_once(own)) for unit, own in zip(units, state.units, strict=True)]
     tower_units = [placed_unit for placed_unit in placed if placed_unit.unit.name == "tower"]
     empty = PlacedUnit(Unit("tower", ()), UnitState())
     projector = next((placed_unit for placed_unit in placed if placed_unit.unit.name == "projector"), empty)
     return TowerParts(
         tower, tower_units[0], _without_linear_wrapper(tower_units[1]) if len(tower_units) > 1 else empty, projector
     )
+
+
+def _at_once(state: UnitState) -> UnitState:
+    """A unit's state without moments of its own: a tower's segments are not its units."""
+    if not state.moments:
+        return state
+    live, end = (max(sizes) for sizes in zip(*state.moments, strict=True))
+    return state._replace(gradient_live=live, gradient_end=end, moments=())
 
 
 def _without_linear_wrapper(placed: PlacedUnit) -> PlacedUnit:

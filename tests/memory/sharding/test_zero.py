@@ -21,7 +21,7 @@ def place(run: Run, units: tuple[Unit, ...] = UNITS) -> ModelState:
 
 def backward(state: ModelState) -> int:
     """The most that the layers' backward adds."""
-    return max(unit.gradient_live for unit in state.units[:-1])
+    return max(max(moment) for unit in state.units[:-1] for moment in unit.moments)
 
 
 def test_stages_share_what_they_say() -> None:

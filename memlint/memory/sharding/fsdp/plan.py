@@ -14,7 +14,9 @@ from memlint.run import Run
 class ParameterGroup(NamedTuple):
     """One FSDP unit. All but `shard_bytes` (of one rank) are numbers of elements.
 
-    `numel`: gathered, with padding. `trainable`: of those. `largest_tensor`, `last_tensor`: of its trainable tensors.
+    `numel`: gathered, with padding. `trained`: of those in tensors that train. `trainable`: of its gradient, which in
+    FSDP1 is as large as the flat parameter, whatever trains of it. `largest_tensor`, `last_tensor`: of its trainable
+    tensors.
     """
 
     numel: int = 0
@@ -22,25 +24,28 @@ class ParameterGroup(NamedTuple):
     shard_bytes: int = 0
     largest_tensor: int = 0
     last_tensor: int = 0
+    trained: int = 0
 
 
 def merged(groups: Iterable[tuple[ParameterGroup, int]]) -> ParameterGroup:
     """One group of all (group, copies) pairs."""
-    numel = trainable = shard = largest = last = 0
+    numel = trainable = shard = largest = last = trained = 0
     for group, copies in groups:
         numel += group.numel * copies
         trainable += group.trainable * copies
         shard += group.shard_bytes * copies
         largest = max(largest, group.largest_tensor)
         last = group.last_tensor or last
-    return ParameterGroup(numel, trainable, shard, largest, last)
+        trained += group.trained * copies
+    return ParameterGroup(numel, trainable, shard, largest, last, trained)
 
 
 class WrapPlan(NamedTuple):
     """How a model is wrapped. `element`, `master`: bytes of an element of a gathered parameter and of its shard.
 
     `wrapped`: for each unit of the model, the FSDP units inside of one of its copies. `unwrapped`: for each unit, what
-    belongs to the root (in FSDP2, to the groups of the embedding and of the norm and head).
+    belongs to the root (in FSDP2, to the groups of the embedding and of the norm and head). `decoder_apart`: what is
+    left of all units but the head is not the root's but the decoder's.
     """
 
     ranks: int
@@ -48,6 +53,7 @@ class WrapPlan(NamedTuple):
     master: int
     wrapped: tuple[tuple[ParameterGroup, ...], ...]
     unwrapped: tuple[ParameterGroup, ...]
+    decoder_apart: bool = False
 
 
 def wrap_plan(run: Run, units: tuple[Unit, ...]) -> WrapPlan:
@@ -58,13 +64,39 @@ def wrap_plan(run: Run, units: tuple[Unit, ...]) -> WrapPlan:
     unwrapped: list[ParameterGroup] = []
     fsdp = run.parallelism.fsdp
     for unit in units:
-        inner, rest = _divide(run, unit)
+        inner, rest = divide(run, unit)
         wrapped.append(tuple(_group(run, tensors, ranks, element) for tensors in inner))
         unwrapped.append(_group(run, rest, ranks, element))
     master = 4 if upcasts_trainable(run) else element
     if fsdp.strategy == "NO_SHARD" and fsdp.version == 1:
         ranks = 1
-    return WrapPlan(ranks, element, master, tuple(wrapped), tuple(unwrapped))
+    if fsdp.version == 2:
+        return WrapPlan(ranks, element, master, tuple(wrapped), tuple(unwrapped))
+    apart = has_decoder_apart(run, units)
+    parts = (unwrapped[:-1], unwrapped[-1:]) if apart else (unwrapped,)
+    rests = [rest for part in parts for rest in _in_one_flat_parameter(part)]
+    return WrapPlan(ranks, element, master, tuple(wrapped), tuple(rests), apart)
+
+
+def _in_one_flat_parameter(rests: list[ParameterGroup]) -> list[ParameterGroup]:
+    """What is left of units, flattened together: something that trains makes a gradient of all of it."""
+    trains = any(rest.trained for rest in rests)
+    return [rest._replace(trainable=rest.numel if trains else 0) for rest in rests]
+
+
+def has_decoder_apart(run: Run, units: tuple[Unit, ...]) -> bool:
+    """Whether size-based wrapping of FSDP1 makes a unit of the decoder, of what it left unwrapped in embedding and
+    layers: they are together at least as large as a unit has to be. Lists of layers are never wrapped themselves (torch
+    2.13 distributed/fsdp/wrap.py, `EXCLUDE_WRAP_MODULES`)."""
+    fsdp = run.parallelism.fsdp
+    if fsdp.version == 2 or fsdp.wrap != "size" or is_adapted(run) or len(units) < 2:
+        return False
+    return sum(_count(divide(run, unit)[1]) * unit.repeat for unit in units[:-1]) >= fsdp.min_num_params
+
+
+def is_adapted(run: Run) -> bool:
+    """Whether adapters are trained beside a frozen model."""
+    return run.method.kind not in ("full", "freeze")
 
 
 def shard_ranks(run: Run) -> int:
@@ -111,8 +143,9 @@ def stored_element(run: Run, tensor: Tensor) -> float:
 
 
 def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> ParameterGroup:
-    """FSDP1 flattens, FSDP2 splits every tensor's first dimension and pads it."""
-    numel = trainable = largest = last = 0
+    """FSDP1 flattens, and the gradient of a flat parameter is as large as it, whatever trains of it. FSDP2 splits every
+    tensor's first dimension and pads it."""
+    numel = trained = largest = last = 0
     shard = 0.0
     for tensor in tensors:
         if tensor.dtype not in BYTES:  # quantised: gathered as stored, in a storage dtype as wide as an element
@@ -123,10 +156,11 @@ def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Paramet
         numel += size
         shard += size // ranks * stored_element(run, tensor)
         if tensor.trainable:
-            trainable += size
+            trained += size
             largest = max(largest, tensor.numel)
             last = tensor.numel
-    return ParameterGroup(numel, trainable, int(shard), largest, last)
+    trainable = numel if run.parallelism.fsdp.version == 1 and trained else trained
+    return ParameterGroup(numel, trainable, int(shard), largest, last, trained)
 
 
 def _padded(run: Run, tensor: Tensor, ranks: int) -> int:
@@ -136,31 +170,39 @@ def _padded(run: Run, tensor: Tensor, ranks: int) -> int:
     return -(-tensor.numel // ranks) * ranks
 
 
-def _divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """The tensors of one unit: those wrapped together, and those that are left to the root."""
-    wrap = run.parallelism.fsdp.wrap
+def divide(run: Run, unit: Unit) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """The tensors of one unit: those wrapped together, and those that are left to the root.
+
+    The Trainer replaces the wrapping of FSDP1 by PEFT's for an adapted model: layers, and within and beside them each
+    module whose weight trains (transformers 5.23 trainer.py:1752-1754; peft 0.21.2 utils/other.py,
+    fsdp_auto_wrap_policy).
+    """
+    fsdp = run.parallelism.fsdp
     tensors = list(unit.tensors)
-    if wrap == "none":
+    adapted = fsdp.version == 1 and is_adapted(run)
+    apart = [[tensor] for tensor in tensors if adapted and tensor.trainable]
+    if fsdp.wrap == "none" and not adapted:
         return [], tensors
-    if wrap == "size":
-        return by_size(tensors, run.parallelism.fsdp.min_num_params, run.parallelism.fsdp.version)
+    if fsdp.wrap == "size" and not adapted:
+        return by_size(tensors, fsdp.min_num_params, fsdp.version)
+    frozen = [tensor for tensor in tensors if not (adapted and tensor.trainable)]
     if unit.name == "layer" or (unit.name == "tower" and unit.repeat > 1):
-        return [tensors], []
-    return [], tensors
+        return [frozen, *apart], []
+    return apart, frozen
 
 
-def by_size(tensors: list[Tensor], min_numel: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Size-based wrapping: modules with at least `min_numel` parameters that are unwrapped yet, innermost first (torch
+def by_size(tensors: list[Tensor], least: int, version: int = 1) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """Size-based wrapping: modules with at least `least` parameters that are not wrapped yet, innermost first (torch
     2.13 distributed/fsdp/wrap.py, `_recursive_wrap` with `size_based_auto_wrap_policy`). accelerate's FSDP2 policy
-    counts all parameters of a module, wrapped or not, and wants more than `min_numel` (utils/fsdp_utils.py:966-968)."""
+    counts all parameters of a module, wrapped or not, and wants more than `least` (utils/fsdp_utils.py:966-968)."""
     groups: list[list[Tensor]] = []
-    rest = _wrap("", tensors, min_numel, version, groups)
+    rest = _wrap("", tensors, least, version, groups)
     return groups, rest
 
 
-def _wrap(path: str, tensors: list[Tensor], min_numel: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
+def _wrap(path: str, tensors: list[Tensor], least: int, version: int, groups: list[list[Tensor]]) -> list[Tensor]:
     """Wraps inside of the module at `path`, into `groups`. Returns the tensors that stay unwrapped."""
-    if _count(tensors) < min_numel:
+    if _count(tensors) < least:
         return tensors
     rest: list[Tensor] = []
     children: dict[str, list[Tensor]] = {}
@@ -172,8 +214,8 @@ def _wrap(path: str, tensors: list[Tensor], min_numel: int, version: int, groups
         else:
             rest.append(tensor)
     for child, inside in children.items():
-        rest += _wrap(child, inside, min_numel, version, groups)
-    if rest and (_count(rest) >= min_numel if version == 1 else _count(tensors) > min_numel):
+        rest += _wrap(child, inside, least, version, groups)
+    if rest and (_count(rest) >= least if version == 1 else _count(tensors) > least):
         groups.append(rest)
         return []
     return rest

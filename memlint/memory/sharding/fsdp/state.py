@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlint._record import NamedTuple
 from memlint.memory import optimizers as optimizer
-from memlint.memory.sharding.fsdp.plan import WrapPlan, stored_element
+from memlint.memory.optimizers import OptimizerMemory
+from memlint.memory.sharding.fsdp.plan import WrapPlan, divide, has_decoder_apart, stored_element
 from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
@@ -25,7 +28,7 @@ def sharded_state(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ShardedS
     """Shards and optimizer states. With CPU offload they and the gradients are in host memory."""
     shards = _total(units, plan, 2)
     trainable = _total(units, plan, 1) // plan.ranks
-    optimizer_memory = optimizer.memory(run, _sharded(run, units, plan.ranks))
+    optimizer_memory = _optimizer_memory(run, units, plan)
     if not run.parallelism.fsdp.cpu_offload:
         return ShardedState(shards, optimizer_memory.states, optimizer_memory.step_temporaries, trainable, 0)
     host = (
@@ -42,17 +45,66 @@ def _total(units: tuple[Unit, ...], plan: WrapPlan, field: int) -> int:
     return total
 
 
+_RANKS_EXAMINED = 8  # and the last: beyond, shards are smaller than most tensors and look alike
+
+
+def _optimizer_memory(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> OptimizerMemory:
+    """States and temporaries of the fullest rank. FSDP2 gives each rank a part of every tensor, FSDP1 a part of every
+    flat parameter, in which a tensor is whole on one rank or cut by a border."""
+    if run.parallelism.fsdp.version == 2:
+        return optimizer.memory(run, _sharded(run, units, plan.ranks))
+    ranks = {*range(min(plan.ranks, _RANKS_EXAMINED)), plan.ranks - 1}
+    every = [optimizer.memory(run, _flat_shards(run, units, plan.ranks, rank)) for rank in sorted(ranks)]
+    return max(every, key=lambda memory: memory.states + memory.step_temporaries)
+
+
 def _sharded(run: Run, units: tuple[Unit, ...], ranks: int) -> tuple[Unit, ...]:
-    """The units as the optimizer sees them on one rank."""
+    """The units as FSDP2's optimizer sees them on the first rank: rows of each tensor."""
     return tuple(unit._replace(tensors=tuple(_shard(run, t, ranks) for t in unit.tensors)) for unit in units)
 
 
 def _shard(run: Run, tensor: Tensor, ranks: int) -> Tensor:
-    numel = -(-tensor.numel // ranks)
+    rows = tensor.shape[0] if tensor.shape else tensor.numel
+    return _part(run, tensor, -(-rows // ranks) * (tensor.numel // rows) if rows else 0)
+
+
+def _part(run: Run, tensor: Tensor, numel: int) -> Tensor:
+    """`numel` elements of a tensor, as the optimizer sees them."""
     dtype = "float32" if tensor.trainable and stored_element(run, tensor) == 4 else tensor.dtype
     return tensor._replace(
         numel=numel, shape=(numel,), dtype=dtype, stored_bytes=int(numel * stored_element(run, tensor))
     )
+
+
+def _flat_shards(run: Run, units: tuple[Unit, ...], ranks: int, rank: int) -> tuple[Unit, ...]:
+    """The units as FSDP1's optimizer sees them on one rank, and then what is left to the decoder and to the root."""
+    found: list[Unit] = []
+    left: list[list[Tensor]] = []
+    for unit in units:
+        inner, rest = divide(run, unit)
+        left.append(rest * unit.repeat)
+        found.append(unit._replace(tensors=tuple(part for flat in inner for part in _of_rank(run, flat, ranks, rank))))
+    border = len(units) - 1 if has_decoder_apart(run, units) else 0
+    for rests in (left[:border], left[border:]):
+        flat = [tensor for rest in rests for tensor in rest]
+        found.append(Unit("left", tuple(_of_rank(run, flat, ranks, rank))))
+    return tuple(found)
+
+
+def _of_rank(run: Run, flat: list[Tensor], ranks: int, rank: int) -> Iterator[Tensor]:
+    """The parts of a flat parameter's tensors on one rank; without `use_orig_params` the optimizer sees one tensor."""
+    every = [tensor._replace(copies=1) for tensor in flat for _ in range(tensor.copies) if tensor.dtype in BYTES]
+    share = -(-sum(tensor.numel for tensor in every) // ranks)
+    if not run.parallelism.fsdp.use_orig_params:
+        if share and any(tensor.trainable for tensor in every):
+            yield _part(run, every[0]._replace(trainable=True), share)
+        return
+    start = -rank * share
+    for tensor in every:
+        numel = min(share, start + tensor.numel) - max(0, start)
+        if tensor.trainable and numel > 0:
+            yield _part(run, tensor, numel)
+        start += tensor.numel
 
 
 def accumulates(run: Run) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
+from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, is_adapted, merged
 from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, reduce_element, sharded_state
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -17,7 +17,8 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     gradients = 0 if offloads else plan.master * state.trainable
     resident = _unreduced(units, plan) if accumulates(run) else 0
     root = merged((rest, unit.repeat) for rest, unit in zip(plan.unwrapped, units, strict=True))
-    at_loss = plan.element * (root.numel + _not_resharded(run, units, plan, root))
+    held = 0 if _in_place(run, plan) else _held_by_head(plan, root)
+    at_loss = plan.element * (held + _not_resharded(run, units, plan, root))
     return ModelState(
         weights=state.shards,
         optimizer_states=state.states,
@@ -29,7 +30,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
         save_temporaries=_save(run, plan, root),
         load_peak=_load(run, plan, state, root),
         gathered_at_loss=at_loss,
-        gathered_at_loss_backward=at_loss,
+        gathered_at_loss_backward=at_loss + plan.element * _prefetched_by_root(run, plan, root),
         host_bytes=state.host,
     )
 
@@ -42,20 +43,33 @@ def _unreduced(units: tuple[Unit, ...], plan: WrapPlan) -> int:
     return plan.element * total
 
 
+def _held_by_head(plan: WrapPlan, root: ParameterGroup) -> int:
+    """Elements that stay gathered while the head and the loss run: what is left to the root. What is left to the
+    decoder was resharded when its forward ended."""
+    return plan.unwrapped[-1].numel if plan.decoder_apart else root.numel
+
+
 def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: ParameterGroup) -> tuple[UnitState, ...]:
     all_wrapped = _gathered_elements(units, plan) - root.numel
     largest = max((g.numel for groups in plan.wrapped for g in groups), default=0)
+    inner = list(zip(plan.unwrapped, units, strict=True))[: -1 if plan.decoder_apart else None]
+    last = merged((rest, unit.repeat) for rest, unit in inner)  # what is flattened when the embedding is done
     states = []
     for index in range(len(units)):
         groups, rest = plan.wrapped[index], plan.unwrapped[index]
         current = max((g.numel for g in groups), default=0)
         prefetched = largest if index else 0
+        is_head = index == len(units) - 1
+        held = 0 if _in_place(run, plan) else _held_by_head(plan, root) if is_head else root.numel
+        if is_head and plan.decoder_apart:
+            prefetched = root.numel - held
         gathered = (
-            plan.element * (root.numel + _forward(run, current, largest, plan, all_wrapped)),
-            plan.element * (root.numel + _backward(run, current, prefetched, plan, all_wrapped)),
+            plan.element * (held + _forward(run, current, largest, plan, all_wrapped)),
+            plan.element * (held + _backward(run, current, prefetched, plan, all_wrapped)),
         )
         kept = _kept_after_backward(run, plan, groups, rest)
-        live, end = _gradients(run, plan, groups, rest, root.trainable if index == 0 else 0)
+        live, end = _gradients(run, plan, groups, rest, last if index == 0 else ParameterGroup())
+        live = live if is_head else 0
         states.append(UnitState(*gathered, live, kept, end))
     return tuple(states)
 
@@ -63,10 +77,10 @@ def _units(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: ParameterGro
 def _kept_after_backward(run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup) -> int:
     """Bytes that a unit's backward leaves, or frees where negative.
 
-    It leaves the unit's reduced gradients. Gradients of the root's parameters stay until the embedding's arrives,
-    which is last. Without resharding after the forward, the unit's parameters are freed now.
+    It leaves the unit's reduced gradients. Gradients of the root's parameters wait for the embedding's, which comes
+    last. Without resharding after the forward, the unit's parameters are freed now.
     """
-    kept = plan.element * rest.trainable
+    kept = plan.element * rest.trained
     for group in groups:
         kept += 0 if run.parallelism.fsdp.cpu_offload else plan.master * group.trainable // plan.ranks
         kept -= plan.element * group.trainable if accumulates(run) else 0
@@ -87,13 +101,30 @@ def _not_resharded(run: Run, units: tuple[Unit, ...], plan: WrapPlan, root: Para
     return _gathered_elements(units, plan) - root.numel
 
 
+def _in_place(run: Run, plan: WrapPlan) -> bool:
+    """Whether parameters are used where they are: not sharded and not cast."""
+    return run.parallelism.fsdp.strategy == "NO_SHARD" and plan.master == plan.element
+
+
+def _prefetched_by_root(run: Run, plan: WrapPlan, root: ParameterGroup) -> int:
+    """Elements of the unit that the root prefetches before the loss's backward: the one that ran last
+    (_runtime_utils.py, _pre_backward_hook)."""
+    fsdp = run.parallelism.fsdp
+    if fsdp.backward_prefetch != "BACKWARD_PRE" or fsdp.strategy in _NOT_RESHARDED or _in_place(run, plan):
+        return 0
+    if plan.decoder_apart and not plan.wrapped[-1]:
+        return root.numel - plan.unwrapped[-1].numel
+    last = 0 if is_adapted(run) else -1  # adapters run before the layer that they are in ends
+    return next((groups[last].numel for groups in plan.wrapped[::-1] if groups), 0)
+
+
 def _forward(run: Run, current: int, largest: int, plan: WrapPlan, all_wrapped: int) -> int:
     """Elements gathered beside the root's, which stay gathered from the beginning of the forward to the end of the
     backward (_runtime_utils.py, _post_forward_reshard). In mixed precision a unit's shard is cast first (`_mp_shard`).
     """
     fsdp = run.parallelism.fsdp
     casts = plan.master != plan.element
-    if fsdp.strategy == "NO_SHARD" and not casts:
+    if _in_place(run, plan):
         return 0
     if fsdp.strategy in _NOT_RESHARDED:
         return all_wrapped
@@ -104,26 +135,35 @@ def _forward(run: Run, current: int, largest: int, plan: WrapPlan, all_wrapped: 
 
 def _backward(run: Run, current: int, prefetched: int, plan: WrapPlan, all_wrapped: int) -> int:
     fsdp = run.parallelism.fsdp
-    if fsdp.strategy in _NOT_RESHARDED or (fsdp.strategy == "NO_SHARD" and plan.master == plan.element):
+    if fsdp.strategy in _NOT_RESHARDED or _in_place(run, plan):
         return _forward(run, current, prefetched, plan, all_wrapped)
-    return current + (prefetched if fsdp.backward_prefetch != "NONE" else 0)
+    two = fsdp.backward_prefetch != "NONE" or _freezes_layers(plan)
+    return current + (prefetched if two else 0)
+
+
+def _freezes_layers(plan: WrapPlan) -> bool:
+    """Whether a unit of layers is frozen: it is resharded by a hook on its input's gradient, after the hook on the same
+    tensor that gathers the layer before it (_runtime_utils.py, _register_post_backward_reshard_only_hook)."""
+    return any(group.numel and not group.trained for groups in plan.wrapped for group in groups)
 
 
 def _gradients(
-    run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup, root: int
+    run: Run, plan: WrapPlan, groups: tuple[ParameterGroup, ...], rest: ParameterGroup, root: ParameterGroup
 ) -> tuple[int, int]:
-    """Bytes of unsharded gradients while the unit's activations are at their peak, and at the end of its backward.
+    """Bytes of unsharded gradients while the head's activations are at their peak, and at the end of a unit's backward.
 
-    At the peak there is the gradient of one matrix. At the end the gradients of all parameters are concatenated into
-    that of the flat parameter (the backward of `split`), so that both are alive: a unit's at its end, the root's
-    (`root` elements) when the embedding is done.
+    At the peak there is the gradient of one matrix; in other units it is one of their activations. At the end the
+    gradients of all parameters, zeros for those that are frozen, are concatenated into that of the flat parameter (the
+    backward of `split`), so that both are alive: a unit's at its end, that of `root` when the embedding is done.
     """
     element, reduce = plan.element, reduce_element(run, plan.element)
-    cast = reduce if reduce > element else 0
-    trainable = max((g.trainable for g in groups), default=0)
+    flat = max(element, reduce)
+    # Unsharded ones are then cast to the dtype of the parameter, before this is freed (_reduce_grad_no_shard).
+    last = max(flat, plan.master) if run.parallelism.fsdp.strategy == "NO_SHARD" else flat
     largest = max((g.largest_tensor for g in groups), default=0)
-    end = (element + max(element, cast)) * trainable + element * rest.trainable + max(element, cast) * root
-    return element * (largest + rest.trainable), end
+    end = max(((element + last) * g.trainable for g in groups), default=0)
+    frozen = element * (root.trainable - root.trained)
+    return element * (largest + rest.trained), end + element * rest.trained + flat * root.trainable + frozen
 
 
 def _save(run: Run, plan: WrapPlan, root: ParameterGroup) -> int:

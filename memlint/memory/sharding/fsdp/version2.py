@@ -12,7 +12,7 @@ from memlint.run import Run
 def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     """The model state on one rank: shards, gathered parameters with their buffers, gradients until they are reduced."""
     state = sharded_state(run, units, plan)
-    walk = _Groups(run, units, plan)
+    walk = (_RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups)(run, units, plan)
     largest = max(group.numel for group in walk.groups)
     return ModelState(
         weights=state.shards,
@@ -31,6 +31,14 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
 
 
 _NO_SYNC_SINCE = (1, 11)
+_TAIL_APART_SINCE = (1, 14)
+
+
+def _has_embedding_and_tail_alone(run: Run, units: tuple[Unit, ...]) -> bool:
+    """Whether nothing but the embedding and the final norm with the head has a group of its own: accelerate makes these
+    whatever the wrap policy is (1.14.0 utils/fsdp_utils.py:755-768), and all layers are left to the root."""
+    older = () < run.stack.accelerate < _TAIL_APART_SINCE
+    return run.parallelism.fsdp.wrap == "none" and not older and len(units) > 2
 
 
 def _accumulates_unreduced(run: Run) -> bool:
@@ -52,7 +60,7 @@ class _Groups:
 
     accelerate gives the embedding a group of its own and the final norm and head another one, which stays gathered from
     the forward to the backward (utils/fsdp_utils.py:857-879); with tied embeddings the embedding belongs to the latter,
-    gathered from the start. Without a wrap policy the whole model is one group.
+    gathered from the start. Without a wrap policy the whole model was one group before accelerate 1.14.
     """
 
     def __init__(self, run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> None:
@@ -93,9 +101,9 @@ class _Groups:
         before = (self.groups[index - 1] if index else ParameterGroup()) if first else current
         after = (self.groups[index + 1] if index + 1 < len(self.groups) else ParameterGroup()) if first else current
         kept = self._kept_after_backward(current, index)
-        live = (
-            self.plan.element * (current.largest_tensor if len(self.units) > 1 else 0) + self.reduce * after.trainable
-        )
+        live = self.reduce * after.trainable
+        if index == len(self.units) - 1 and index:  # in other units it is one of their activations
+            live += self.plan.element * current.largest_tensor
         return UnitState(
             gathered_forward=self.plan.element * self._forward(current, before, index),
             gathered_backward=self.plan.element * self._backward(current, before, index),
@@ -174,3 +182,86 @@ class _Groups:
             self.total if self.single_group else self.groups[-2].numel if self.tied_elements else self.groups[-1].numel
         )
         return self.plan.element * last
+
+
+class _RootHoldsLayers(_Groups):
+    """The groups without a wrap policy: the embedding, norm and head, and the root with all layers.
+
+    The buffer that the tail's gradients were reduced in stays until the next group's are
+    (_fsdp_param_group.py:648). The root is gathered before the embedding and stays so until the backward has ended, as
+    its inputs need no gradient (torch 2.13 _fully_shard/_fsdp_state.py, _root_post_backward_final_callback). Its
+    gradients stay whole until then.
+    """
+
+    def __init__(self, run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> None:
+        super().__init__(run, units, plan)
+        self.single_group = False
+        inner = list(zip(plan.unwrapped, units, strict=True))[1:-1]
+        self.root = merged((rest, unit.repeat) for rest, unit in inner)
+        self.embedding, self.tail = self._ends()
+        self.kept_embedding = 0 if self.reshards else self.embedding.numel
+        self.groups = [self.embedding, self.root, *[ParameterGroup()] * (len(units) - 3), self.tail]
+
+    def _groups(self) -> list[ParameterGroup]:
+        return list(self.plan.unwrapped)
+
+    def _ends(self) -> tuple[ParameterGroup, ParameterGroup]:
+        """The groups of the embedding and of norm and head; a tied embedding belongs to the latter."""
+        first, last = self.plan.unwrapped[0], self.plan.unwrapped[-1]
+        return (ParameterGroup(), merged([(last, 1), (first, 1)])) if self.tied_elements else (first, last)
+
+    def unit(self, index: int) -> UnitState:
+        element = self.plan.element
+        is_tail, is_embedding = index == len(self.units) - 1, index == 0
+        own = self.plan.unwrapped[index]
+        group = self.tail if is_tail else self.embedding if is_embedding else ParameterGroup()
+        kept = self._kept_after_backward(group, index) if group.numel else 0
+        if not self.reshards:  # `_gathered_backward` knows that the group is freed
+            kept += element * group.numel
+        if not is_tail and not is_embedding and not self.accumulates:
+            kept = element * own.trainable
+        return UnitState(
+            gathered_forward=element * self._gathered_forward(is_embedding, is_tail),
+            gathered_backward=element * self._gathered_backward(is_tail),
+            gradient_live=element * own.largest_tensor if is_tail else self.reduce * self.tail.trainable,
+            gradient_kept=kept,
+            gradient_end=self._end(is_embedding, group, own),
+        )
+
+    def unreduced(self) -> int:
+        return sum(map(self._accumulated, (self.embedding, self.root, self.tail)))
+
+    def _gathered_forward(self, is_embedding: bool, is_tail: bool) -> int:
+        """Elements: a buffer of an all-gather stays until the next one is copied out."""
+        embedding, tail, root = self.embedding.numel, self.tail.numel, self.root.numel
+        held = root + self.tied_elements
+        if self.plan.ranks == 1:
+            return held + (embedding if is_embedding else self.kept_embedding)
+        if is_embedding:
+            return 2 * root + 2 * (embedding or tail)
+        if is_tail and not self.tied_elements:
+            return root + self.kept_embedding + 2 * tail
+        return held + self.kept_embedding + (embedding or tail)
+
+    def _gathered_backward(self, is_tail: bool) -> int:
+        """Elements: the embedding is prefetched when the backward begins."""
+        held = self.root.numel + self.embedding.numel + self.tied_elements
+        return held + (self.tail.numel - self.tied_elements if is_tail else 0)
+
+    def _end(self, is_embedding: bool, group: ParameterGroup, own: ParameterGroup) -> int:
+        """Bytes while gradients are reduced: a group's, and at the end the root's."""
+        if not is_embedding:
+            return self._while_reduced(group, ParameterGroup(), 0) if group.numel else self.plan.element * own.trainable
+        freed = self.plan.element * (self.root.numel + self.embedding.numel)
+        last = self.plan.master * (self.embedding.trainable // self.plan.ranks)
+        share = self.root.trainable // self.plan.ranks
+        casts = self.plan.master * share if self.reduce != self.plan.master else 0
+        reducing = self.reduce * (self.root.trainable + share) + casts - self.plan.element * self.root.trainable
+        own_reduction = self._while_reduced(group, ParameterGroup(), 0) if group.numel else 0
+        return max(own_reduction, last - freed + max(self.reduce * self.root.trainable, reducing))
+
+    def gathered_at_loss(self) -> int:
+        return self.plan.element * (self.root.numel + self.tail.numel + self.kept_embedding)
+
+    def all_gather_buffer_at_loss(self) -> int:
+        return self.plan.element * (0 if self.tied_elements or self.plan.ranks == 1 else self.tail.numel)

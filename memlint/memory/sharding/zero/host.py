@@ -8,11 +8,12 @@ from memlint.run import Run
 
 def partition_host_bytes(run: Run, layout: ZeroLayout, shares: list[int], states: int, owned: int) -> int:
     """Stages 1 and 2: fp32 master, its gradient, states, a half copy on its way back to the GPU, the largest
-    gradient, and the accumulated half gradients (deepspeed 0.19.8 stage_1_and_2.py:558-575, :652-656, :937, :1824).
-    All but the states are pinned where pinning is on."""
+    gradient, and in stage 2 the accumulated half gradients, which stage 1 leaves on the GPU (deepspeed 0.19.8
+    stage_1_and_2.py:558-575, :652-656, :937, :1824). All but the states are pinned where pinning is on."""
     steps = run.batch.gradient_accumulation_steps
     pinned = run.offload.optimizer_pinned
-    accumulated = layout.element * owned if isinstance(steps, int) and steps > 1 else 0
+    accumulates = isinstance(steps, int) and steps > 1 and run.parallelism.zero.stage == 2
+    accumulated = layout.element * owned if accumulates else 0
     shared = sum(
         2 * host_buffer_bytes(layout.master * share, pinned) + host_buffer_bytes(layout.element * share, pinned)
         for share in shares

@@ -44,7 +44,7 @@ def zero_layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
         others: list[int] = []
         for tensor in unit.tensors:
             if tensor.trainable:
-                (others if tensor.kind in _NOT_DECAYED else matrices).extend([tensor.numel] * tensor.copies)
+                (matrices if decays(tensor) else others).extend([tensor.numel] * tensor.copies)
         decayed += matrices * unit.repeat
         undecayed += others * unit.repeat
     groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
@@ -52,6 +52,11 @@ def zero_layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
     largest = max(map(max, groups), default=0)
     master = BYTES[run.precision.master_dtype]
     return ZeroLayout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
+
+
+def decays(tensor: Tensor) -> bool:
+    """Whether a tensor is in the parameter group with weight decay."""
+    return tensor.kind not in _NOT_DECAYED
 
 
 def engine_dtype(run: Run) -> str:

@@ -16,6 +16,7 @@ from memlint.memory.sharding.zero.layout import (
     tied_elements,
     tied_gradient_elements,
 )
+from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
 from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, Replay, replay
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import UNKNOWN, Run
@@ -39,7 +40,6 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
     secondary = _hpz_partition(run, weights, layout)
     gathered = _gathered(run, units, weights)
-    at_loss = secondary + layout.element * gathered.at_loss
     return ModelState(
         weights=weights.whole + constants + partitions,
         optimizer_states=states.on_gpu,
@@ -53,8 +53,8 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
         load_peak=loaded if packed else weights.whole + partitions + layout.element * _largest(units),
         host_bytes=(states.on_host + _host_weights(run, weights, layout)) * ranks_per_node(run),
         notes=_notes(run),
-        gathered_at_loss=at_loss,
-        gathered_at_loss_backward=at_loss,
+        gathered_at_loss=secondary + layout.element * gathered.at_loss,
+        gathered_at_loss_backward=secondary + layout.element * gathered.at_loss_backward,
     )
 
 
@@ -187,42 +187,44 @@ def _step_memory(layout: ZeroLayout, largest: int, subgroups: list[int], tempora
 def _hpz_partition(run: Run, weights: _ShardedWeights, layout: ZeroLayout) -> int:
     """Bytes of hpZ's secondary partition, within a small group of ranks: alive from the forward to the step."""
     group = run.parallelism.zero.hpz_partition_size
-    return weights.unsharded // group if group > 1 and layout.ranks > group else 0
+    return weights.unsharded // group if 1 < group <= layout.ranks else 0
 
 
 def _units(
     run: Run, units: tuple[Unit, ...], layout: ZeroLayout, gathered: Replay, secondary: int
 ) -> tuple[UnitState, ...]:
-    states = []
-    for index, (unit, elements) in enumerate(zip(units, gathered.units, strict=True)):
-        states.append(
-            UnitState(
-                gathered_forward=secondary + layout.element * elements.forward,
-                gathered_backward=secondary + layout.element * elements.backward,
-                gradient_live=_gradient_reduction(run, unit, layout, index == len(units) - 1),
-            )
+    reduced = reduction_moments(
+        units, _reduction_settings(run, layout), layout.element * tied_gradient_elements(run, units)
+    )
+    return tuple(
+        UnitState(
+            gathered_forward=secondary + layout.element * elements.forward,
+            gathered_backward=secondary + layout.element * elements.backward,
+            moments=moments,
         )
-    shared = layout.element * tied_gradient_elements(run, units)
-    states[-1] = states[-1]._replace(gradient_kept=shared, gradient_live=max(shared, states[-1].gradient_live))
-    return tuple(states)
+        for elements, moments in zip(gathered.units, reduced, strict=True)
+    )
 
 
-def _gradient_reduction(run: Run, unit: Unit, layout: ZeroLayout, first: bool) -> int:
-    """Bytes of a tensor's gradient before it enters the bucket, and of the copy that the reduction makes of a full
-    bucket (`reduce_scatter_coalesced`, runtime/comm/coalesced_collectives.py:122). `first`: the unit whose backward
-    runs first, which finds the bucket empty."""
-    largest = max((t.numel for t in unit.tensors if t.trainable), default=0)
-    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-    if first or not layout.trainable:
-        return layout.element * largest
-    return layout.element * (min(bucket, layout.trainable) + largest)
+def _reduction_settings(run: Run, layout: ZeroLayout) -> ReductionSettings:
+    zero = run.parallelism.zero
+    return ReductionSettings(
+        element=layout.element,
+        ranks=layout.ranks,
+        bucket=required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size"),
+        stage=3,
+        overlaps=bool(zero.overlap_comm),
+        contiguous=zero.contiguous_gradients,
+        scatters=zero.reduce_scatter,
+        wide=layout.accumulation > layout.element,
+    )
 
 
 def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Replay:
     if weights.shards == 1:  # partitions are used in place (partition_parameters.py:61-86, :904)
         host = run.offload.parameters != "none"
         whole = tuple(Gathered(_elements(unit), _elements(unit)) if host else Gathered(0, 0) for unit in units)
-        return Replay(whole, 0)
+        return Replay(whole, 0, 0)
     zero = run.parallelism.zero
     settings = PrefetchSettings(
         weights.shards,
@@ -231,13 +233,15 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
         required_setting(zero.max_reuse_distance, "parallelism.zero.max_reuse_distance"),
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
+    trained = [any(tensor.trainable for tensor in unit.tensors) for unit in units]
     segments = [
         RepeatedUnit(
             _module_calls(unit, weights.threshold, bool(zero.leaf_modules)),
             unit.repeat,
             checkpointing and unit.name == "layer",
+            backward=checkpointing or any(trained[: index + 1]),
         )
-        for unit in units
+        for index, unit in enumerate(units)
     ]
     tied = tied_elements(run, units)
     if tied:

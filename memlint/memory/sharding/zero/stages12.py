@@ -18,6 +18,7 @@ from memlint.memory.sharding.zero.layout import (
     required_setting,
     tied_gradient_elements,
 )
+from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
@@ -39,18 +40,18 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
     owned = sum(_owned_elements(group, layout.ranks) for group in layout.groups)
     optimizer_memory = [optimizer.memory(run, flat_partition(share)) for share in shares]
     master = layout.master * sum(shares)
-    gradients = _reduced_gradients(run, layout, owned, sum(shares))
+    resident = _resident_gradients(run, layout, owned, sum(shares))
     states = sum(h.states + h.host for h in optimizer_memory)  # a CPU optimizer's are on the host by themselves
     scratch = layout.element * layout.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:659)
     step, temporaries = (
-        (0, 0) if offloads else _step_memory(layout, shares, owned, [h.step_temporaries for h in optimizer_memory])
+        (0, 0) if offloads else _step_memory(run, layout, shares, owned, [h.step_temporaries for h in optimizer_memory])
     )
     return ModelState(
         weights=weights,
         optimizer_states=0 if offloads else master + states,
-        gradients_resident=gradients.resident + _Buffers(run, layout).resident,
+        gradients_resident=resident + _resident_buffers(run, layout),
         communication=scratch,
-        units=_backward(run, units, layout, gradients),
+        units=_backward(run, units, layout),
         gradients_at_step=step,
         step_temporaries=temporaries,
         communication_at_step=scratch,
@@ -59,122 +60,69 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
     )
 
 
-class _Gradients:
-    """Bytes of reduced gradients, without the buckets: `resident` before a backward begins, `filled` at its end."""
-
-    def __init__(self, resident: int, filled: int) -> None:
-        self.resident = resident
-        self.filled = filled
-
-
-def _reduced_gradients(run: Run, layout: ZeroLayout, owned: int, shares: int) -> _Gradients:
-    """What reduced gradients occupy.
-
-    Stage 2 keeps the rank's own. In an accumulation they are there twice while a backward runs: `grads_in_partition` is
-    made anew and added to the old ones (:1045). With fp32 accumulation, own gradients that are too large for the bucket
-    stay beside the fp32 partition until the end (:2179-2182).
-    """
-    accumulates = _accumulates(run)
-    whole = layout.element * layout.trainable
-    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+def _resident_gradients(run: Run, layout: ZeroLayout, owned: int, shares: int) -> int:
+    """Bytes of gradients that earlier micro steps of an accumulation left: all of them in stage 1, in stage 2 the
+    rank's own, which `grads_in_partition` is added to (:1045), or one fp32 share for all micro steps (:1259-1306)."""
+    if not _accumulates(run):
+        return 0
     if run.parallelism.zero.stage == 1:
-        return _stage1_gradients(run, layout, owned, whole if accumulates else 0)
+        return layout.element * layout.trainable
     if _offloads(run):
-        return _Gradients(0, 0)
-    if layout.accumulation == 4 and layout.element == 2:  # one fp32 share for all micro steps (:1259-1306)
-        unreduced = layout.element * sum(_owned_elements(group, layout.ranks, bucket) for group in layout.groups)
-        return _Gradients(4 * shares if accumulates else 0, 4 * shares + unreduced)
-    own = layout.element * owned
-    return _Gradients(own if accumulates else 0, own * (2 if accumulates else 1))
+        return 0
+    return 4 * shares if layout.accumulation == 4 and layout.element == 2 else layout.element * owned
 
 
-def _stage1_gradients(run: Run, layout: ZeroLayout, owned: int, resident: int) -> _Gradients:
-    """Stage 1 keeps all gradients. With `overlap_comm` they move into the bucket as they arrive, if they fit in it."""
-    if not run.parallelism.zero.overlap_comm:
-        return _Gradients(resident, layout.element * layout.trainable)
-    bucket = required_setting(run.parallelism.zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-    large = sum(numel for group in layout.groups for numel in group if numel > bucket)
-    others = large - large // layout.ranks
-    return _Gradients(resident, max(resident, layout.element * (owned + others)))
-
-
-def _backward(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, gradients: _Gradients) -> tuple[UnitState, ...]:
-    """Buckets and the rank's own gradients are allocated when the first gradient is complete. That is the head's: while
-    the logits are alive there is nothing else. A tensor larger than the bucket is reduced by itself (:1445-1449)."""
-    buffers = _Buffers(run, layout)
-    if run.parallelism.zero.stage == 1 and not run.parallelism.zero.overlap_comm:
-        return _stage1_backward(run, units, layout, buffers)
-    own_gradients = gradients.filled - gradients.resident
+def _backward(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> tuple[UnitState, ...]:
     shared = layout.element * tied_gradient_elements(run, units)
-    norm_width = 8 if _offloads(run) else 0  # norm of each own gradient in fp64 (:1886)
-    states = []
-    for unit in units:
-        largest_tensor = max(_largest(unit), _largest(units[-1]))
-        live = (
-            own_gradients
-            + buffers.whole
-            - buffers.resident
-            + max(buffers.copy, layout.element * largest_tensor)
-            + norm_width * largest_tensor
-        )
-        states.append(UnitState(gradient_live=live if layout.trainable else 0))
-    if len(units) > 1:
-        states[-1] = UnitState(gradient_live=max(layout.element * _largest(units[-1]), shared), gradient_kept=shared)
-    return tuple(states)
+    return tuple(
+        UnitState(moments=found) for found in reduction_moments(units, _reduction_settings(run, layout), shared)
+    )
 
 
-class _Buffers:
-    """Bytes of the reduction buckets (`whole`), and of the copy that the reduction of a full one makes (`copy`)."""
-
-    def __init__(self, run: Run, layout: ZeroLayout) -> None:
-        zero = run.parallelism.zero
-        bucket = required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
-        self.filled = layout.element * min(bucket, layout.trainable)
-        # setup_buckets (:3256-3280): one buffer, two with overlap_comm, of the bucket's size whatever the model.
-        self.whole = layout.element * bucket * (2 if zero.overlap_comm else 1) if zero.contiguous_gradients else 0
-        # allreduce_bucket (:2367) flattens the slices of several ranks into one.
-        self.copy = self.filled if layout.ranks > 1 and zero.reduce_scatter else 0
-        # Stage 1 reduces, and so frees them, only at the end of an accumulation (engine.py:3084-3092).
-        self.resident = self.whole if zero.stage == 1 and _accumulates(run) else 0
-
-
-def _stage1_backward(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, buffers: _Buffers) -> tuple[UnitState, ...]:
-    """All gradients stay until the end of the backward. Then they go through the bucket, and the rank's own are copied
-    out of it (`reduce_gradients`, :958)."""
-    owned = layout.element * sum(_owned_elements(group, layout.ranks) for group in layout.groups)
-    accumulates = _accumulates(run)
-    kept = [0 if accumulates else layout.element * _trainable(unit) for unit in units]
-    # Beside a unit's activations at their peak stands the gradient of one of its matrices; the others follow.
-    whole = buffers.whole - buffers.resident
-    states = []
-    for size, unit in zip(kept, units, strict=True):
-        matrix = layout.element * _largest(unit)
-        states.append(UnitState(gradient_live=whole + matrix, gradient_kept=size, gradient_end=whole + size))
-    states[-1] = states[-1]._replace(gradient_live=layout.element * _largest(units[-1]))
-    first = layout.groups[0][0] if layout.groups else 0
-    bucket = run.parallelism.zero.reduce_bucket_size
-    moved = buffers.filled if isinstance(bucket, int) and first <= bucket else 0
-    end = whole + max(buffers.copy, owned) - moved
-    states[0] = states[0]._replace(gradient_end=kept[0] + max(whole, end))
-    return tuple(states)
+def _reduction_settings(run: Run, layout: ZeroLayout) -> ReductionSettings:
+    zero = run.parallelism.zero
+    return ReductionSettings(
+        element=layout.element,
+        ranks=layout.ranks,
+        bucket=required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size"),
+        stage=1 if zero.stage == 1 else 2,
+        overlaps=bool(zero.overlap_comm),
+        contiguous=zero.contiguous_gradients,
+        scatters=zero.reduce_scatter and layout.ranks > 1,
+        shares=tuple(_partition_elements(group, layout.ranks) for group in layout.groups),
+        accumulates=_accumulates(run),
+        wide=layout.accumulation == 4 and layout.element == 2,
+        offloads=_offloads(run),
+    )
 
 
-def _step_memory(layout: ZeroLayout, shares: list[int], owned: int, temporaries: list[int]) -> tuple[int, int]:
+def _resident_buffers(run: Run, layout: ZeroLayout) -> int:
+    """Bytes of reduction buckets that stay between micro steps: stage 1 reduces, and so frees them, only at the end
+    of an accumulation (engine.py:3084-3092)."""
+    zero = run.parallelism.zero
+    if zero.stage != 1 or not zero.contiguous_gradients or not _accumulates(run):
+        return 0
+    bucket = required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    return layout.element * bucket * (2 if zero.overlap_comm else 1)
+
+
+def _step_memory(
+    run: Run, layout: ZeroLayout, shares: list[int], owned: int, temporaries: list[int]
+) -> tuple[int, int]:
     """Bytes at the optimizer step: the rank's gradients in the master's dtype, and what is allocated beside them.
 
     That is the norm in fp64 (:2684), then for each group the flat copy and its conversion (:3112-3118), then the
-    optimizer's own temporaries. The half-precision gradients of all groups are views of one buffer
+    optimizer's own temporaries. With contiguous gradients those of all groups are views of one buffer
     (`grads_in_partition`). It lives until the last group is flattened, so through the update of the first one.
     """
     share = max(shares, default=0)
     gradient = layout.master * share
-    if layout.accumulation == 4:  # already flat and fp32, or (fp32 weights) flattened without conversion
-        own = 4 * sum(shares) if layout.element == 2 else 4 * owned
-        copies = 0 if layout.element == 2 else 4 * share
-        return max(gradient, own), max(copies, 8 * layout.largest, max(temporaries, default=0))
+    if layout.accumulation == 4 and layout.element == 2:  # already flat and fp32
+        return max(gradient, 4 * sum(shares)), max(8 * layout.largest, max(temporaries, default=0))
     own = layout.element * owned
     converted = layout.element * share if layout.element != layout.master else 0
-    updating = max(temporaries, default=0) + (own if len(shares) > 1 else 0)
+    stays = own if len(shares) > 1 and run.parallelism.zero.contiguous_gradients else 0
+    updating = max(temporaries, default=0) + stays
     return gradient, max(own + converted, own + 8 * layout.largest - gradient, updating)
 
 
@@ -229,12 +177,12 @@ def _partition_elements(group: tuple[int, ...], ranks: int) -> int:
     return -(-sum(group) // alignment) * 2
 
 
-def _owned_elements(group: tuple[int, ...], ranks: int, min_numel: int = 0) -> int:
-    """Elements of all tensors (larger than `min_numel`) that overlap a rank's partition, for the rank with most. If a
+def _owned_elements(group: tuple[int, ...], ranks: int, least: int = 0) -> int:
+    """Elements of all tensors (larger than `least`) that overlap a rank's partition, for the rank with most. Where a
     tensor crosses the border, both ranks keep its whole gradient (`grads_in_partition`, :2192)."""
     share = _partition_elements(group, ranks)
     ends = list(accumulate(group))
-    counted = ends if not min_numel else list(accumulate(numel if numel > min_numel else 0 for numel in group))
+    counted = ends if not least else list(accumulate(numel if numel > least else 0 for numel in group))
     most = 0
     for rank in range(min(ranks, _RANKS_EXAMINED)):
         first = bisect_right(ends, rank * share)

@@ -45,18 +45,23 @@ class Gathered(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The result for each unit. `at_loss`: elements still gathered when the forward of the last unit has ended."""
+    """The result for each unit. `at_loss`: elements still gathered when the forward of the last unit has ended.
+    `at_loss_backward`: with what the model itself, whose backward begins before that of any of its modules, prefetches
+    then."""
 
     units: tuple[Gathered, ...]
     at_loss: int
+    at_loss_backward: int
 
 
 class RepeatedUnit(NamedTuple):
-    """`repeat` equal units of the model, one after the other. `checkpointed`: their backward runs the forward again."""
+    """`repeat` equal units of the model, one after the other. `checkpointed`: their backward runs the forward again.
+    `backward`: there is one, since something before or in the unit trains."""
 
     modules: tuple[ModuleCall, ...]
     repeat: int = 1
     checkpointed: bool = False
+    backward: bool = True
 
 
 class _Call(NamedTuple):
@@ -82,15 +87,18 @@ def _replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Repl
     forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, settings)]
     order = [call for calls in forward for call in calls]
     forward_end = len(order)
+    order.append(_Call(len(units) - 1, (), 0))  # the model itself
     for calls in reversed(forward):
         if units[calls[0].unit].checkpointed:
             order.extend(calls)
-        order.extend(reversed(calls))
+        if units[calls[0].unit].backward:
+            order.extend(reversed(calls))
     coordinator = _Coordinator(sizes, order, settings)
     before = _peaks(coordinator, range(forward_end), len(units))
     at_loss = coordinator.held_elements
-    after = _peaks(coordinator, range(forward_end, len(order)), len(units))
-    return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss)
+    at_loss_backward = coordinator.call(forward_end)
+    after = _peaks(coordinator, range(forward_end + 1, len(order)), len(units))
+    return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss, at_loss_backward)
 
 
 def _peaks(coordinator: _Coordinator, calls: range, units: int) -> list[int]:

@@ -1,0 +1,337 @@
+"""A replay of how ZeRO reduces gradients: bytes of gradients and their copies as a backward goes.
+
+Stages 1 and 2, deepspeed 0.19.8 runtime/zero/stage_1_and_2.py. What decides the peak:
+- A gradient joins the bucket when it is complete. One that would overflow the bucket first empties it (:1424).
+  Contiguous gradients are copied into the bucket's buffer, and larger ones than the bucket stay where they are
+  (:1441-1463).
+- The slices of a bucket that go to different ranks are flattened into a copy (:2367). A single slice is not copied:
+  flattening one tensor is a view.
+- Then a rank's own gradients move to a buffer of its partition, made whole at the first of them (:2171-2187). Without
+  contiguous gradients they stay where they are. Others are freed, with `overlap_comm` and without contiguous
+  gradients only at the next reduction (:2261-2267).
+- Stage 1 without `overlap_comm` reduces at the end of the backward, parameter group by parameter group (:973-978).
+- What is left in the bucket is reduced when the last gradient has come, and the buffers are freed (:1016-1060).
+
+Stage 3, runtime/zero/stage3.py: the bucket's buffer is there all the time, as are the partitions that gradients end in.
+A reduction copies the whole bucket, unless one gradient that divides evenly is alone in it, or it is reduced in place
+without `reduce_scatter` (:1682, runtime/comm/coalesced_collectives.py:102).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from memlint._record import NamedTuple
+from memlint.memory.sharding.zero.layout import decays
+from memlint.memory.values import Moment, Unit
+
+
+class Gradient(NamedTuple):
+    """A trainable tensor: its elements, its parameter group and where it begins in the group's flat partition."""
+
+    numel: int
+    group: int
+    start: int
+
+
+class ReductionSettings(NamedTuple):
+    """What the engine's settings say. `element`: bytes of an element of a gradient. `bucket`: elements.
+
+    `shares`: elements of a rank's partition by group (stages 1 and 2). `accumulates`: the step has several backward
+    passes, of which the last is replayed. `wide`: own gradients are added to an fp32 partition. `offloads`: they go to
+    host memory.
+    """
+
+    element: int
+    ranks: int
+    bucket: int
+    stage: int
+    overlaps: bool
+    contiguous: bool
+    scatters: bool
+    shares: tuple[int, ...] = ()
+    accumulates: bool = False
+    wide: bool = False
+    offloads: bool = False
+
+
+@lru_cache(maxsize=256)
+def replay(units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> tuple[Moment, ...]:
+    """A `Moment` for each of `units`, which run backward from last to first; gradients within one come from last to
+    first, too. Of all ranks the fullest counts at each moment. What is resident is not in it: in an accumulation what
+    earlier backward passes left, in stage 3 the bucket's buffer and the partitions."""
+    if settings.stage == 3:
+        return tuple(_Scattered(units, settings).backward())
+    last = settings.ranks - 1
+    ranks = sorted({0, 1, last // 2, last} & set(range(settings.ranks)))
+    found = [_Partitioned(units, settings, rank).backward() for rank in ranks]
+    return tuple(Moment(*map(max, zip(*moments, strict=True))) for moments in zip(*found, strict=True))
+
+
+def reduction_moments(
+    units: tuple[Unit, ...], settings: ReductionSettings, shared: int
+) -> tuple[tuple[Moment, ...], ...]:
+    """For each unit the moments of its repetitions, the last one first. `shared`: bytes of a tied embedding's gradient,
+    which the head makes.
+
+    While the logits are alive there is only the head's gradient.
+    """
+    moments = iter(replay(_gradients(units), settings))
+    found = []
+    for unit in units:
+        own = [next(moments) for _ in range(unit.repeat)]
+        found.append(tuple(Moment(one.live + shared, one.end + shared) for one in reversed(own)))
+    if len(units) > 1:
+        largest = max((tensor.numel for tensor in units[-1].tensors if tensor.trainable), default=0)
+        found[-1] = (Moment(max(settings.element * largest, shared), found[-1][0].end),)
+    return tuple(found)
+
+
+def _gradients(units: tuple[Unit, ...]) -> tuple[tuple[Gradient, ...], ...]:
+    """The trainable tensors of every repetition of every unit, each with its place in its group's flat partition."""
+    ends = [0, 0]
+    both = {decays(tensor) for unit in units for tensor in unit.tensors if tensor.trainable}
+    found = []
+    for unit in units:
+        trained = [t for t in unit.tensors for _ in range(t.copies) if t.trainable]
+        for _ in range(unit.repeat):
+            own = []
+            for tensor in trained:
+                group = int(len(both) > 1 and not decays(tensor))
+                own.append(Gradient(tensor.numel, group, ends[group]))
+                ends[group] += tensor.numel
+            found.append(tuple(own))
+    return tuple(found)
+
+
+class _Waiting(NamedTuple):
+    """A gradient in the bucket. `stored`: bytes that it holds outside of the bucket's buffer."""
+
+    gradient: Gradient
+    stored: int
+
+
+class _Reduction:
+    """The walk through a backward. `alive`: bytes of gradients in tensors of their own. `bucket`: what waits."""
+
+    def __init__(self, units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> None:
+        self.units = units
+        self.settings = settings
+        self.alive = self.filled = self.arriving = self.peak = self.peak_with_arriving = 0
+        self.bucket: list[_Waiting] = []
+
+    def backward(self) -> list[Moment]:
+        """The moments of all units, in the order of the forward."""
+        found = []
+        missing = sum(map(len, self.units))
+        for unit in reversed(self.units):
+            self.peak = self.peak_with_arriving = self._now()
+            for gradient in reversed(unit):
+                self._arrive(gradient)
+            missing -= len(unit)
+            live = self.peak
+            if unit and not missing:
+                self._finish()
+            found.append(Moment(live, max(self.peak_with_arriving, self._now())))
+        return found[::-1]
+
+    def _now(self) -> int:
+        """Bytes at this moment."""
+        return self.alive
+
+    def _touch(self, more: int = 0) -> None:
+        """A moment with `more` bytes. The gradient that arrives is one of the unit's activations as well."""
+        now = self._now() + more
+        self.peak = max(self.peak, now - self.arriving)
+        self.peak_with_arriving = max(self.peak_with_arriving, now)
+
+    def _arrive(self, gradient: Gradient) -> None:
+        """A gradient is complete."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """The last gradient has come."""
+        raise NotImplementedError
+
+    def _wait(self, gradient: Gradient, moves: bool) -> None:
+        """Puts a gradient into the bucket. `moves`: into its buffer."""
+        size = self.settings.element * gradient.numel
+        self._touch()
+        self.arriving = 0
+        if moves:
+            self.alive -= size
+        self.bucket.append(_Waiting(gradient, 0 if moves else size))
+        self.filled += gradient.numel
+
+
+class _Scattered(_Reduction):
+    """Stage 3."""
+
+    def _arrive(self, gradient: Gradient) -> None:
+        settings = self.settings
+        self.arriving = settings.element * gradient.numel
+        self.alive += self.arriving
+        self._touch()
+        if self.filled and self.filled + gradient.numel > settings.bucket:
+            self._finish()
+        self._wait(gradient, settings.contiguous and self.filled + gradient.numel <= settings.bucket)
+
+    def _finish(self) -> None:
+        """Reduces the bucket. Each rank's part is then cast where gradients accumulate in fp32 (:1937)."""
+        settings = self.settings
+        sizes = [-(-gradient.numel // settings.ranks) * settings.ranks for gradient, _ in self.bucket]
+        in_place = settings.contiguous and not settings.scatters and self.filled <= settings.bucket
+        alone = len(sizes) == 1 and sizes[0] == self.filled
+        cast = 4 * sum(sizes) // (1 if in_place else settings.ranks) if settings.wide else 0
+        self._touch((0 if in_place or alone else settings.element * sum(sizes)) + cast)
+        self.alive -= sum(stored for _, stored in self.bucket)
+        self.bucket = []
+        self.filled = 0
+
+
+class _Partitioned(_Reduction):
+    """Stages 1 and 2 on one rank. `own`: bytes in buffers of its partition. `later`: bytes that the next reduction
+    frees."""
+
+    def __init__(self, units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings, rank: int) -> None:
+        super().__init__(units, settings)
+        self.rank = rank
+        gradients = [gradient for unit in units for gradient in unit]
+        self.whole = settings.element * sum(gradient.numel for gradient in gradients)
+        self.owned = settings.element * sum(g.numel for g in gradients if self._is_own(g))
+        self.keeps_all = settings.stage == 1
+        self.reduces_late = self.keeps_all and not settings.overlaps
+        self.own = self.buffers = self.later = 0
+        self.wide_groups: set[int] = set()
+
+    def _now(self) -> int:
+        return self.alive + self.own + self.buffers + self.later
+
+    def _arrive(self, gradient: Gradient) -> None:
+        """A gradient is complete. In stage 1 an accumulation holds it already: what comes is added to it."""
+        settings = self.settings
+        size = settings.element * gradient.numel
+        held = self.keeps_all and settings.accumulates
+        self.arriving = size
+        if not held:
+            self.alive += size
+        self._touch(size if held else 0)
+        self.arriving = 0 if held else size
+        if settings.contiguous and not held:
+            self.buffers = settings.element * settings.bucket * (2 if settings.overlaps else 1)
+        self._touch()
+        if not self.reduces_late:
+            self._join(gradient)
+        self.arriving = 0
+
+    def _join(self, gradient: Gradient) -> None:
+        settings = self.settings
+        if self.filled + gradient.numel > settings.bucket:
+            self._reduce()
+        self._wait(gradient, settings.contiguous and gradient.numel <= settings.bucket)
+
+    def _finish(self) -> None:
+        """The last gradient has come: what waits is reduced, and the buffers are freed."""
+        if self.reduces_late:
+            every = [gradient for unit in self.units for gradient in unit]
+            for gradient in sorted(every, key=lambda one: (one.group, one.start)):
+                self._join(gradient)
+        self._reduce()
+        self.buffers = self.later = 0
+        if self.keeps_all:  # the parameters' gradients go, the rank's own stay
+            held = self.whole if self.settings.accumulates else 0
+            self.alive = -held if self.settings.contiguous else self.owned - held
+
+    def _reduce(self) -> None:
+        """Empties the bucket."""
+        if not self.bucket:
+            return
+        settings = self.settings
+        if settings.wide:
+            self._widen()
+        if not settings.contiguous and settings.overlaps:
+            self.later = 0
+        self._touch(settings.element * self._copied() + self._converted())
+        for gradient, stored in self.bucket:
+            if self._is_own(gradient):
+                self._take(gradient, stored)
+            elif not self.keeps_all:
+                self.alive -= stored
+                if settings.overlaps and not settings.contiguous:
+                    self.later += stored
+        self.bucket = []
+        self.filled = 0
+
+    def _take(self, gradient: Gradient, stored: int) -> None:
+        """Moves one of the rank's own gradients out of the bucket."""
+        settings = self.settings
+        if not settings.contiguous or (settings.wide and not settings.offloads):
+            return
+        if settings.offloads:
+            self._touch(8 * self._own_part(gradient))  # its norm, in fp64 (:1886)
+        else:
+            self.own = self.owned
+            self._touch()
+        self.alive -= stored
+
+    def _widen(self) -> None:
+        """The fp32 partition of a group is made at the first of the rank's own gradients (:1303)."""
+        for gradient, _ in self.bucket:
+            if self._is_own(gradient) and gradient.group not in self.wide_groups:
+                self.wide_groups.add(gradient.group)
+                self.own += 0 if self.settings.accumulates else 4 * self.settings.shares[gradient.group]
+
+    def _converted(self) -> int:
+        """Bytes of the largest slice on its way to the fp32 partition (:1326)."""
+        if not self.settings.wide:
+            return 0
+        return 4 * max((self._own_part(gradient) for gradient, _ in self.bucket), default=0)
+
+    def _copied(self) -> int:
+        """Elements of the flat copy that a reduction makes: of at most a bucket and the slice that overflows it."""
+        settings = self.settings
+        if not settings.contiguous:
+            return self.filled if len(self.bucket) > 1 else 0
+        if not settings.scatters:
+            return 0
+        most = count = slices = 0
+        for size in self._slices():
+            count, slices = count + size, slices + 1
+            most = max(most, count if slices > 1 else 0)
+            if count > settings.bucket:
+                count = slices = 0
+        return most
+
+    def _slices(self) -> Iterator[int]:
+        """Elements of the bucket's parts that go to one rank each. Neighbours that go to the same rank are one, but for
+        what is added to the fp32 partition."""
+        destination, size = -1, 0
+        for gradient, _ in self.bucket:
+            for rank, part in self._parts(gradient):
+                if rank == destination and not (self.settings.wide and rank == self.rank):
+                    size += part
+                    continue
+                if size:
+                    yield size
+                destination, size = rank, part
+        if size:
+            yield size
+
+    def _parts(self, gradient: Gradient) -> Iterator[tuple[int, int]]:
+        """The ranks that own a gradient, with the elements that each owns."""
+        share = self.settings.shares[gradient.group]
+        position, end = gradient.start, gradient.start + gradient.numel
+        while position < end:
+            rank = position // share
+            following = min(end, (rank + 1) * share)
+            yield rank, following - position
+            position = following
+
+    def _is_own(self, gradient: Gradient) -> bool:
+        return self._own_part(gradient) > 0
+
+    def _own_part(self, gradient: Gradient) -> int:
+        share = self.settings.shares[gradient.group]
+        first, end = self.rank * share, (self.rank + 1) * share
+        return max(0, min(end, gradient.start + gradient.numel) - max(first, gradient.start))

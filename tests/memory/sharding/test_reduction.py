@@ -1,0 +1,66 @@
+"""The replay of ZeRO's reduction of gradients, in steps that can be counted by hand: 100 elements of 2 bytes each."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint.memory.sharding.zero.reduction import Gradient, ReductionSettings, replay
+
+FOUR = tuple((Gradient(100, 0, 100 * index),) for index in range(4))
+
+
+def knobs(**changes: object) -> ReductionSettings:
+    values = {"element": 2, "ranks": 2, "bucket": 200, "stage": 2, "overlaps": False, "contiguous": True}
+    return ReductionSettings(**{**values, "scatters": True, "shares": (200,), **changes})  # type: ignore[arg-type]
+
+
+def test_a_bucket_for_one_rank_is_reduced_without_a_copy() -> None:
+    """The bucket, then the rank's half of the gradients; the one that arrives is an activation in `live`."""
+    assert [moment.live for moment in replay(FOUR, knobs())[::-1]] == [400, 400, 800, 800]
+
+
+def test_a_bucket_for_several_ranks_is_copied() -> None:
+    across = knobs(bucket=300)
+    assert max(moment.live for moment in replay(FOUR, across)) == 600 + 600 + 400 - 400
+    assert replay(FOUR, across)[0].end >= 600 + 600
+
+
+def test_without_contiguous_gradients_the_copy_stands_beside_them() -> None:
+    found = replay(FOUR, knobs(contiguous=False))
+    assert max(moment.live for moment in found) == 400 + 400
+    assert found[3].live == 0
+
+
+def test_buffers_are_gone_below_the_last_trained_tensor() -> None:
+    """Frozen layers run backward beside the rank's own gradients alone."""
+    frozen = ((), (), *(gradient for gradient in FOUR[:2]))
+    found = replay(frozen, knobs(shares=(100,)))
+    assert [moment.live for moment in found[:2]] == [200, 200]
+    assert found[2].end > 200
+
+
+def test_stage_3_copies_a_bucket_unless_one_gradient_is_alone() -> None:
+    third = knobs(stage=3, shares=())
+    assert max(moment.end for moment in replay(FOUR, third)) == 200 + 400
+    assert max(moment.end for moment in replay(FOUR, third._replace(bucket=50))) == 200 + 200
+
+
+def test_stage_1_keeps_gradients_until_the_end() -> None:
+    found = replay(FOUR, knobs(stage=1))
+    assert [moment.live for moment in found[::-1]] == [400, 400 + 200, 400 + 400, 400 + 600]
+
+
+SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=8)
+
+
+@given(SIZES, st.integers(1, 4), st.integers(1, 120), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+def test_nothing_is_negative_and_the_end_is_no_less(
+    sizes: list[int], ranks: int, bucket: int, stage: int, overlaps: bool, contiguous: bool, scatters: bool
+) -> None:
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    units = tuple((Gradient(size, 0, start),) for size, start in zip(sizes, starts, strict=True))
+    share = -(-sum(sizes) // ranks)
+    found = replay(units, ReductionSettings(2, ranks, bucket, stage, overlaps, contiguous, scatters, (share,)))
+    assert len(found) == len(units)
+    assert all(0 <= moment.live <= moment.end for moment in found)
