@@ -111,7 +111,7 @@ class Engine:
         for index, estimate in enumerate(estimates):
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
-            found.extend(self._folded(list(self._apply_rules(format_, parsed, index, estimate, facts, fixes))))
+            found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
@@ -168,17 +168,22 @@ class Engine:
                 found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
             yield from found
 
-    def _folded(self, found: list[Found]) -> Iterator[Found]:
-        """One cause, one finding: what another finding on the same run names as a cause becomes a place beside it."""
-        into = {rule.id: rule.folds_into for rule in self.rules if rule.folds_into}
-        hosts = {(item.run, item.finding.rule) for item in found}
-        causes = [item for item in found if _host(item, into, hosts)]
-        for item in found:
-            if item in causes:
-                continue
-            own = [one.finding for one in causes if _host(one, into, hosts) == (item.run, item.finding.rule)]
-            more = tuple((one.location, one.message) for one in own)
-            yield item._replace(finding=item.finding._replace(related=(*item.finding.related, *more))) if more else item
+
+def folded(rules: Iterable[Rule], found: Sequence[Found]) -> Iterator[Found]:
+    """One cause, one finding: what another finding on the same run names as a cause becomes a place beside it.
+
+    For reports alone: a cause keeps its own fixes where fixes are applied.
+    """
+    into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
+    hosts = {(item.run, item.finding.rule) for item in found}
+    causes = [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
+    folded_away = {id(item) for item, _ in causes}
+    for item in found:
+        if id(item) in folded_away:
+            continue
+        own = [cause.finding for cause, host in causes if host == (item.run, item.finding.rule)]
+        more = tuple((one.location, one.message) for one in own)
+        yield item._replace(finding=item.finding._replace(related=(*item.finding.related, *more))) if more else item
 
 
 def _host(
