@@ -412,6 +412,22 @@ class Planning(NamedTuple):
     pins_transformers: bool = False  # the framework's release decides the release of transformers
 
 
+class Reading(NamedTuple):
+    """Another way in which the same files may run, where nobody says which one holds.
+
+    `changes`: dotted fields of the run and their values under this reading. They hold while the fields in `given` are
+    what they were when the reading was made; a changed run may have settled the question. `reason`: what nobody says.
+    `label` and `itself`: what happens under this reading, and in the run as it stands.
+    """
+
+    reason: str
+    label: str
+    itself: str
+    changes: tuple[tuple[str, Any], ...]
+    given: tuple[tuple[str, Any], ...] = ()
+    needs_less: bool = False  # it needs no more than the run as it stands: where that fits, so does this
+
+
 class Run(NamedTuple):
     """One run. `related`: paths of other files that took part. `origins`: where values came from, by dotted name."""
 
@@ -437,6 +453,7 @@ class Run(NamedTuple):
     purpose: str = "train"  # train, inference, export, partial (a fragment such as a lone DeepSpeed JSON)
     related: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = {}
+    readings: tuple[Reading, ...] = ()
 
 
 def stack_name(run: Run) -> str:
@@ -457,6 +474,16 @@ def replace(run: Run, changes: Mapping[str, object]) -> Run:
     for name, value in changes.items():
         run = _replace(run, name.split("."), value)
     return run
+
+
+def differences(run: Run, other: Run, sections: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
+    """The fields of `sections` in which `other` differs from `run`, dotted, with the values of `other`."""
+    found = []
+    for section in sections:
+        mine, theirs = getattr(run, section), getattr(other, section)
+        pairs = zip(mine._fields, mine, theirs)
+        found += [(f"{section}.{field}", value) for field, before, value in pairs if before != value]
+    return tuple(found)
 
 
 def _replace(node: Any, parts: list[str], value: object) -> Any:

@@ -76,9 +76,19 @@ ON_DEMAND = {
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
     "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
     "repository.workspace": (  # where a run leaves its engine or GPUs open; where keys are the repository's own
-        *("repository.launch.index", "repository.launch.pages", "repository.python_arguments"),
+        *(
+            "repository.launch.index",
+            "repository.launch.pages",
+            "repository.python_arguments",
+            "repository.config_reader",
+        ),
     ),
-    "repository.launch.index": ("repository.launch.parse", "repository.launch.files"),  # where a page names a config
+    "repository.launch.index": (
+        "repository.launch.parse",
+        "repository.launch.files",
+        "repository.launch.variables",
+    ),  # where a page names a config
+    "repository.launch.unknown_launcher": ("repository.launch.words",),  # where a command names the config
     "report.text": ("report.overview",),  # for folders, and --statistics
     "source.load": ("source.json",),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML

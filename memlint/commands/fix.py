@@ -96,6 +96,7 @@ def _propose(
     def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
         passed_over.clear()
         linter = Linter(_with_contents(request, contents))
+        linter.analyser.folds_causes = False
         analysed = linter.analyse(path)
         findings = linter.report(analysed).report.findings
         workspace = linter.analyser.workspaces.of(path)

@@ -14,6 +14,7 @@ from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
+from memlint.memory.readings import in_words
 from memlint.run import LAUNCH, UNKNOWN
 
 Reader = Callable[[Facts], Any]
@@ -79,33 +80,30 @@ def _parts(facts: Facts) -> Any:
 
 
 def _is_certain(facts: Facts) -> Any:
-    """Whether no launch file that nobody named can divide the model: it runs on one GPU, or something says how it is
-    divided. Scripts of the Trainer are launched by such files, so nobody knows while their number of GPUs is unsaid.
-    A command in the repository is no word on it: it shows how a run can be launched, often for one of several machines.
-    """
-    run = facts.run
-    world, engine = run.parallelism.world_size, run.origins.get("parallelism.engine")
-    if engine is None:
+    """Whether no launcher that nobody named may divide the model."""
+    if facts.run.origins.get("parallelism.engine") is None:
         return UNKNOWN
-    if LAUNCH in run.origins:
-        return False
-    return world == 1 or engine.kind != "inferred" or (world is UNKNOWN and run.format != "trainer")
+    return not any(one.given[0][0] == "parallelism.engine" for one in facts.run.readings)
+
+
+def _readings(facts: Facts) -> Any:
+    """The card's figures under each reading, the smallest first; UNKNOWN where there is one reading alone."""
+    read = facts.estimate.readings if facts.estimate else ()
+    return in_words(read) if read else UNKNOWN
+
+
+def _doubt(facts: Facts) -> Any:
+    """What nobody says and the verdict hangs on; UNKNOWN where the readings agree, or there is one alone."""
+    found = facts.estimate
+    if not found or not found.readings or found.verdict != "unknown":
+        return UNKNOWN
+    return found.unknown[-1].reason.partition(":")[0]
 
 
 def _launch(facts: Facts) -> Any:
     """Where the command stands that the run was read with: "README.md:12"."""
     origin = facts.run.origins.get(LAUNCH)
     return UNKNOWN if origin is None else f"{origin.path}:{origin.line}"
-
-
-def _undivided(facts: Facts) -> Any:
-    """Bytes in a forward or backward that no launcher divides: logits, and activations where it cannot checkpoint."""
-    mode = facts.run.checkpointing.mode
-    phases = {phase.name: phase.components for phase in facts.estimate.phases} if facts.estimate else {}
-    if mode is UNKNOWN or not {"forward", "backward"} <= phases.keys():
-        return UNKNOWN
-    parts = ("logits", "activations") if mode == "full" else ("logits",)
-    return max(sum(phases[name].get(part, 0) for part in parts) for name in ("forward", "backward"))
 
 
 def _first_layer(read: Callable[[Any], Any]) -> Reader:
@@ -220,6 +218,7 @@ ESTIMATE_FIELDS = (
 ESTIMATE: dict[str, Reader] = {
     **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
     "estimate.parts": _parts,
-    "estimate.undivided_bytes": _undivided,
+    "estimate.readings": _readings,
+    "estimate.doubt": _doubt,
 }
 READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE}

@@ -49,8 +49,12 @@ def with_plans(analysis: Analysis, estimator: Estimator, reanalyse: Reanalyse) -
             finding = found.finding._replace(fixes=_fixes(analysis, found, known[found.run]))
         else:
             finding = _patched(analysis, found.finding, reanalyse)
-        done.append(finding)
+        done.append(_none_safe(finding) if analysis.is_unjudged else finding)
     return tuple(done)
+
+
+def _none_safe(finding: Finding) -> Finding:
+    return finding._replace(fixes=tuple(fix._replace(safe=False) for fix in finding.fixes))
 
 
 def options(analysis: Analysis, index: int, estimator: Estimator, reanalyse: Reanalyse) -> PlanOptions:

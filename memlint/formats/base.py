@@ -6,7 +6,7 @@ references are read through `Context.read`, models are looked up through `Contex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from memlint._record import NamedTuple
@@ -47,11 +47,15 @@ class Issue(NamedTuple):
 
 
 class MissingFile(NamedTuple):
-    """Why a referenced file could not be read: missing, outside, cyclic, unreadable, not-a-file, url."""
+    """Why a referenced file could not be read: missing, outside, cyclic, unreadable, not-a-file, url, placeholder.
+
+    `is_certain`: a file that is missing here is missing for the run as well.
+    """
 
     code: str
     message: str
     tried: tuple[str, ...] = ()
+    is_certain: bool = False
 
 
 class Launch(NamedTuple):
@@ -81,6 +85,20 @@ class Launch(NamedTuple):
         return tuple(name for name in (self.config_file, self.deepspeed) if name)
 
 
+class ConfigReader(NamedTuple):
+    """Who reads a config: `kind` is "framework" (an argument parser of transformers or TRL), "script" (a script of the
+    repository by itself) or "" where nothing tells. `path`: the script that shows it. `parsers`: those that it makes.
+    """
+
+    kind: str = ""
+    path: str = ""
+    parsers: frozenset[str] = frozenset()
+
+
+def no_reader(path: str, keys: Collection[str]) -> ConfigReader:
+    return ConfigReader()
+
+
 def _no_annotations(key: str, below: str = "") -> str:
     return ""
 
@@ -97,7 +115,8 @@ class Context(NamedTuple):
     `field_annotations(key, below)`: the type annotations of the field `key` in dataclasses of the repository's Python,
     in files whose path has the folders `below`; "" where no dataclass has it.
     `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
-    `loads_own_yaml()`: whether the repository's Python loads YAML itself and makes no argument parser.
+    `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
+    show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
@@ -123,7 +142,7 @@ class Context(NamedTuple):
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
-    loads_own_yaml: Callable[[], bool] = bool
+    config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:
@@ -157,11 +176,13 @@ class Parsed(NamedTuple):
 class Format(Protocol):
     """The names that a format module has.
 
-    Three more are optional:
+    Four more are optional:
     `dialect(context) -> str`: the YAML dialect, where it depends on the release.
     `reads_releases(run) -> bool`: whether another release would read the files as another run; without this function
     the files are read again for every release that is asked about.
-    `rule_applies(rule, document, context) -> bool`: whether that rule's findings are reported for this file.
+    `unjudged(document, context) -> Issue | None`: the note on a file whose keys mean what a script makes of them. No
+    fix of such a file is safe. It may search the repository: asked only about a file with findings.
+    `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
     """
 
     NAME: str  # "llamafactory"

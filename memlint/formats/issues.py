@@ -23,7 +23,9 @@ ISSUES: Mapping[str, IssueRule] = {
         "config/unknown-key",
         "The framework does not know this key",
         "error",
-        "HfArgumentParser refuses a file with a key it does not know; DeepSpeed and accelerate ignore it silently.",
+        "LLaMA-Factory, TrlParser and HfArgumentParser refuse a file with a key that they do not know. DeepSpeed "
+        "ignores one at the top of its file, and in most sections pydantic refuses it (extra_forbidden); accelerate "
+        "refuses one at the top and drops it in the sections. Axolotl ignores it.",
     ),
     "wrong-type": IssueRule(
         "CFG002",
@@ -123,6 +125,20 @@ ISSUES: Mapping[str, IssueRule] = {
     ),
     "url-reference": IssueRule(
         "REF006", "reference/url", "A reference is a URL", "warning", "memlint reads no network."
+    ),
+    "placeholder-reference": IssueRule(
+        "REF008",
+        "reference/placeholder",
+        "A reference that something else fills in",
+        "info",
+        "What stands there when the run starts is not known here.",
+    ),
+    "own-reader": IssueRule(
+        "CFG013",
+        "config/read-by-a-script",
+        "A script reads this file by itself",
+        "info",
+        "Keys mean what the script makes of them: no key is judged, no dtype is presumed, and no fix is safe.",
     ),
     "wrong-companion": IssueRule(
         "REF007",

@@ -16,6 +16,7 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
+from memlint.source.placeholders import is_placeholder
 
 MAX_REFERENCE = 4096  # PATH_MAX on Linux
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -59,6 +60,8 @@ def _folders(from_path: str, root: str) -> list[str]:
 def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | MissingFile:
     """The real path of the first candidate that is a file, or why there is none. `root` is a real path."""
     refused = _refuse(reference)
+    if is_placeholder(reference):
+        return MissingFile("placeholder", f"`{_short(reference)}` is filled in by something else")
     if refused:
         return refused
     tried = candidates(reference, from_path, cwd, root)
@@ -76,7 +79,17 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
         folder = folder or (place if files.exists(real) else "")
     if folder:
         return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
-    return MissingFile("missing", f"no file `{_short(reference)}`", _shown(tried, cwd))
+    return MissingFile(
+        "missing", f"no file `{_short(reference)}`", _shown(tried, cwd), _is_certain(reference, tried, files)
+    )
+
+
+def _is_certain(reference: str, tried: tuple[str, ...], files: Files) -> bool:
+    """Whether a file that is not there is missing for the run as well: the folder that the reference names is there.
+
+    Frameworks look from the folder in which they are started, which no file says.
+    """
+    return "/" in reference.strip("./") and any(files.exists(posixpath.dirname(place)) for place in tried)
 
 
 def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
@@ -131,7 +144,10 @@ def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
     """The issue about a reference that could not be followed, with the paths that were tried."""
     where = "; tried " + ", ".join(missing.tried) if missing.tried else ""
     code = f"{missing.code}-reference"
-    return Issue(code, missing.message + where, path, pointer, ISSUES[code].severity)
+    severity = ISSUES[code].severity
+    if missing.code == "missing" and not missing.is_certain:
+        severity = "warning"
+    return Issue(code, missing.message + where, path, pointer, severity)
 
 
 def _short(reference: str) -> str:

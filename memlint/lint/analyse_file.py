@@ -12,7 +12,7 @@ from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.engine import Analysis, Engine, folded
 from memlint.source.document import Document
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class FileAnalyser:
         engine_for: Callable[[str], Engine],
         context_for: Callable[[Document, Workspace], Context],
     ) -> None:
+        self.folds_causes = True  # False: a finding that is another's cause stays, with the fixes of its own
         self.workspaces = workspaces
         self.engine_for = engine_for
         self.context_for = context_for
@@ -71,7 +72,10 @@ class FileAnalyser:
         findings: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
-                findings.extend(self.with_fixes(analysis, workspace) if fixes else analysis.findings)
+                told = self.with_fixes(analysis, workspace) if fixes else analysis.findings
+                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, told)]
+                shown = folded(self.engine_for(path).rules, pairs) if self.folds_causes else pairs
+                findings.extend(item.finding for item in shown)
         return FileAnalysis(path, analyses, tuple(findings))
 
     def analyse_document(self, document: Document, workspace: Workspace, fixes: bool = True) -> Analysis:

@@ -19,6 +19,7 @@ from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.readings import over_readings
 from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
 from memlint.memory.storage import BYTES
@@ -45,6 +46,11 @@ _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 def estimate(run: Run) -> Estimate:
     """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
+    return over_readings(run, estimate_as_it_stands)
+
+
+def estimate_as_it_stands(run: Run) -> Estimate:
+    """The estimate without regard to the other ways in which the files may be read."""
     run = run._replace(stack=canonical_stack(run))
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found

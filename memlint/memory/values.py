@@ -99,6 +99,16 @@ class Assumption(NamedTuple):
     origin: str  # "train.yaml:14:13", "default of transformers 5.23", ...
 
 
+class ReadingEstimate(NamedTuple):
+    """The card's figures, bytes, under one of several readings of the same files; see `memlint.run.Reading`."""
+
+    label: str
+    device_bytes: int | None
+    device_low_bytes: int | None
+    device_high_bytes: int | None
+    verdict: str
+
+
 class Estimate(NamedTuple):
     """The peak on one GPU. Figures are None where a field that they need is unknown; `unknown` lists those."""
 
@@ -119,6 +129,7 @@ class Estimate(NamedTuple):
     fits_on: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     unknown: tuple[UnknownField, ...] = ()
+    readings: tuple[ReadingEstimate, ...] = ()  # where nobody says which holds: the run as it stands, then the others
     details: Mapping[str, int] = {}  # named terms for `explain` and rules: logits_bytes, attention_scores_bytes, ...
     device_unclamped_high_bytes: int | None = None  # see CardBytes
 

@@ -7,6 +7,7 @@ card has for the run.
 from __future__ import annotations
 
 from memlint.card_bytes import CardBytes
+from memlint.memory.readings import in_words
 from memlint.memory.values import Estimate
 from memlint.report.units import gib
 
@@ -27,6 +28,14 @@ def interval(found: CardBytes) -> str:
 def figure(found: CardBytes) -> str:
     """ "34.30 GiB (31.20 - 38.04 of 39.38)"."""
     return f"{gib(found.figure)} GiB ({interval(found)}{of_card(found.usable)})"
+
+
+def peak(estimate: Estimate) -> str:
+    """The figure, "?" where there is none. Where the files can be read in several ways, and the verdict hangs on it:
+    the figure under each reading."""
+    if estimate.readings and estimate.verdict == "unknown":
+        return f"{in_words(estimate.readings)}{of_card(estimate.budget_bytes)}"
+    return figure(estimate.on_card) if estimate.on_card else "?"
 
 
 def of_card(usable: int) -> str:

@@ -165,6 +165,7 @@ def run(item: RunReport) -> dict[str, Any]:
         "verdict": estimate.verdict,
         "verdict_words": verdict_of(item),
         "stopped_by": list(item.stopped_by),
+        "readings": [one._asdict() for one in estimate.readings],
         "fits_on": list(estimate.fits_on),
         "assumptions": [
             {"field": field, "value": _plain(value), "origin": origin} for field, value, origin in estimate.assumptions

@@ -37,9 +37,9 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def row(run: RunReport) -> str:
-    found, word = run.estimate.on_card, verdict_of(run)
+    word = verdict_of(run)
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "not named"
-    cells = (run.path, run.model.id or "unknown", card, card_figures.figure(found) if found else "?")
+    cells = (run.path, run.model.id or "unknown", card, card_figures.peak(run.estimate))
     texts = " | ".join(escape(cell) for cell in cells)
     return f"| {texts} | {escape(word) if word in QUIET else f'**{escape(word)}**'} |"
 

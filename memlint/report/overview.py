@@ -59,6 +59,8 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
     budget = found.usable or run.hardware.usable_bytes or 0
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
+    if run.estimate.readings and run.estimate.verdict == "unknown":
+        interval = f"({card_figures.peak(run.estimate)})"
     return short, card, gib(found.figure).rjust(6), interval
 
 

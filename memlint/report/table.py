@@ -101,7 +101,7 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {style.paint('not estimated' if estimate.unknown else verdict_of(run), role)}"
         return
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
-    told = f"{card_figures.figure(found)}: {parts}"
+    told = f"{card_figures.peak(estimate)}: {parts}"
     if found.usable:
         yield f"  {hardware.gpu} {bar(estimate, found.usable, style)}"
         yield f"  {style.paint(verdict_of(run), role)}: {told}"
@@ -109,7 +109,7 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  on the card {told}"
     if found.usable and card_figures.words_of(estimate) == "barely fits":
         yield f"  {card_figures.why_barely(found)}"
-    if estimate.fits_on and estimate.verdict != "fits":
+    if estimate.fits_on and estimate.verdict != "fits" and not estimate.readings:
         yield f"  smallest common cards that hold it: {', '.join(estimate.fits_on[:4])}"
     if "most_image_tokens" in estimate.details:
         yield f"  {_seen(estimate.details)}"

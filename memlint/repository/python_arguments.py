@@ -18,6 +18,7 @@ MOST_FOLDERS = 2000
 MOST_FILES = 5000
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
+MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
 _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # Scripts that read YAML themselves and make what they like of its keys.
 _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
@@ -33,21 +34,32 @@ class Declared(NamedTuple):
     text: str
 
 
+class Script(NamedTuple):
+    """A Python file that makes argument `parsers`, loads YAML itself or names a YAML file. `path`: absolute, posix."""
+
+    path: str
+    text: bytes
+    parsers: frozenset[str]
+    reads_yaml: bool
+
+
 class Python(NamedTuple):
-    """`fields` of all dataclasses by name; `parsers`: the argument parsers that scripts make; `reads_yaml`: whether one
-    loads YAML itself."""
+    """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes."""
 
     fields: Mapping[str, list[Declared]]
-    parsers: frozenset[str]
-    reads_yaml: bool = False
+    scripts: tuple[Script, ...] = ()
+
+    @property
+    def parsers(self) -> frozenset[str]:
+        """The argument parsers that the scripts make."""
+        return frozenset[str]().union(*(script.parsers for script in self.scripts))
 
 
 def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     """What the files at `paths` say, up to a bound; one that cannot be read or is too large says nothing."""
     found: dict[str, list[Declared]] = {}
-    parsers: set[str] = set()
-    reads_yaml = False
-    room = MOST_BYTES_IN_ALL
+    scripts: list[Script] = []
+    room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
     for path in paths:
         try:
             data = read(path)
@@ -58,12 +70,23 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         room -= len(data)
         if room < 0:
             break
-        parsers.update(name.decode() for name in _PARSERS if name + b"(" in data)
-        reads_yaml = reads_yaml or any(name + b"(" in data for name in _READERS)
+        script = _script(path, data)
+        if script is not None and len(data) <= room_of_scripts:
+            room_of_scripts -= len(data)
+            scripts.append(script)
         if b"@dataclass" in data:
             for name, text in fields(data.decode("utf-8", "replace")):
                 found.setdefault(name, []).append(Declared(path, text))
-    return Python(found, frozenset(parsers), reads_yaml)
+    return Python(found, tuple(scripts))
+
+
+def _script(path: str, data: bytes) -> Script | None:
+    """The file as one that may read a config; None where it does nothing of the kind."""
+    parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
+    reads_yaml = any(name + b"(" in data for name in _READERS)
+    if parsers or reads_yaml or b".yaml" in data or b".yml" in data:
+        return Script(path, data, parsers, reads_yaml)
+    return None
 
 
 def fields(source: str) -> Iterator[tuple[str, str]]:

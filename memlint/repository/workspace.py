@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
-from memlint.formats.base import Context, Launch
+from memlint.formats.base import ConfigReader, Context, Launch
 from memlint.formats.references import Files, reader
 from memlint.repository.pins import FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.source import load
@@ -71,6 +71,7 @@ class Workspace:
         self._exact = exact
         self._python = python
         self._surveyed: list[Python] = []  # one at most, shared with every overlay
+        self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._tracked = tracked
         self._launch_indexes: list[LaunchIndex] = []  # one at most
         self._folders: dict[str, str] = {}  # their real paths
@@ -123,7 +124,7 @@ class Workspace:
     def context(self, **facts: Any) -> Context:
         """This workspace's functions, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
-        functions |= {"argument_parsers": self.argument_parsers, "loads_own_yaml": self.loads_own_yaml}
+        functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files), **{**functions, **facts})
 
@@ -150,9 +151,23 @@ class Workspace:
         """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
         return self._survey().parsers
 
-    def loads_own_yaml(self) -> bool:
-        """Whether the repository's Python loads YAML itself and makes no argument parser that could read a file."""
-        return self._survey().reads_yaml and not self._survey().parsers
+    def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
+        """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""
+        key = (path, frozenset(keys))
+        if key not in self._readers:
+            from memlint.repository.config_reader import reader_of  # where a file has keys of the repository's own
+
+            name, index = self._name(path), self._launch_index()
+            found = reader_of(
+                name,
+                key[1],
+                index.launches(name, self.documents(path)[0].text),
+                index.pages(),
+                self._survey().scripts,
+                lambda word: [posixpath.join(self.root, one) for one in index.named(word, name)],
+            )
+            self._readers[key] = found._replace(path=self.display_path(found.path))
+        return self._readers[key]
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""

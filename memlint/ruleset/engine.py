@@ -5,7 +5,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
 from typing import Any
@@ -16,21 +16,24 @@ from memlint.expressions.facts import Facts, Under
 from memlint.expressions.render import render
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
-from memlint.formats.base import Context, Format, Parsed, Recognition
+from memlint.formats.base import Context, Format, Issue, Parsed, Recognition
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, is_in_config, with_launch_command, with_launch_origin
+from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
+from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
-from memlint.ruleset.source_findings import problem_findings
+from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import UNKNOWN, Run, Stack
 from memlint.source import in_dialect
 from memlint.source.document import Document
 
 INTERNAL_ERROR = "MEM000"
+Host = tuple[int, str]  # the index of a run, and a rule with a finding on it
 
 
 class Found(NamedTuple):
@@ -42,7 +45,10 @@ class Found(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """The result for one document. `format`: None if no format recognises it. `estimates`: one per run."""
+    """The result for one document. `format`: None if no format recognises it. `estimates`: one per run.
+
+    `is_unjudged`: a script reads the file by itself, so no fix of it is safe.
+    """
 
     document: Document
     format: Format | None
@@ -50,6 +56,7 @@ class Analysis(NamedTuple):
     parsed: Parsed | None
     estimates: tuple[Estimate, ...]
     found: tuple[Found, ...]
+    is_unjudged: bool = False
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -84,30 +91,36 @@ class Engine:
 
     def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
         recognised = _recognise(document, format_name)
+        template = template_finding(document) if recognised or document.problems else None
         if recognised is None:
-            return Analysis(document, None, None, None, (), _sorted_once(map(Found, problem_findings(document))))
+            told = [template] if template else problem_findings(document)
+            return Analysis(document, None, None, None, (), _sorted_once(map(Found, told)))
         format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
         document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = with_launch_origin(format_.parse(document, context), launched.launch)
+        parsed = with_launcher_readings(parsed, format_.parse, document, context)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
+        if any(one.verdict == "out_of_memory" for one in estimates):
+            parsed = with_release_readings(parsed, estimates, format_.parse, context)
+            estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
-        rule_applies = getattr(format_, "rule_applies", None)
         for index, estimate in enumerate(estimates):
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
-            from_rules = self._apply_rules(format_, parsed, index, estimate, facts, fixes)
-            found.extend(
-                item
-                for item in from_rules
-                if rule_applies is None or rule_applies(item.finding.rule, document, context)
-            )
+            found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))
+        if template is not None:
+            return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
-        return Analysis(document, format_, recognition, parsed, estimates, _sorted_once(found))
+        note = _unjudged(format_, document, context) if found else None
+        if note is not None:
+            told = issue_findings(parsed._replace(issues=(note,)))
+            found = [*_of_any_reader(format_, document, found), *map(Found, told)]
+        return Analysis(document, format_, recognition, parsed, estimates, _sorted_once(found), note is not None)
 
     def _candidate_rules(self, facts: Facts, format_name: str) -> Iterable[Rule]:
         """The rules that the index cannot exclude for this run."""
@@ -156,9 +169,49 @@ class Engine:
             yield from found
 
 
+def folded(rules: Iterable[Rule], found: Sequence[Found]) -> Iterator[Found]:
+    """One cause, one finding: what another finding on the same run names as a cause becomes a place beside it.
+
+    For reports alone: a cause keeps its own fixes where fixes are applied.
+    """
+    into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
+    hosts = {(item.run, item.finding.rule) for item in found}
+    causes = [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
+    folded_away = {id(item) for item, _ in causes}
+    for item in found:
+        if id(item) in folded_away:
+            continue
+        own = [cause.finding for cause, host in causes if host == (item.run, item.finding.rule)]
+        more = tuple((one.location, one.message) for one in own)
+        yield item._replace(finding=item.finding._replace(related=(*item.finding.related, *more))) if more else item
+
+
+def _host(
+    item: Found, into: Mapping[str, tuple[str, ...]], hosts: Collection[tuple[int, str]]
+) -> tuple[int, str] | None:
+    """The run and the rule of the finding that takes `item` in."""
+    wanted = ((item.run, rule) for rule in into.get(item.finding.rule, ()))
+    return next((host for host in wanted if host in hosts), None)
+
+
 def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
     """Analyses one document with `rules`. `format_name`: the format to use (default: recognised by its keys)."""
     return Engine(tuple(rules)).analyse(document, context, format_name)
+
+
+def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:
+    """The format's note on a file whose keys mean what a script makes of them."""
+    asked = getattr(format_, "unjudged", None)
+    note: Issue | None = asked(document, context) if asked else None
+    return note
+
+
+def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
+    """The findings that hold whoever reads the document, and those on other files. None of their fixes is safe."""
+    for item in found:
+        if item.finding.location.path != document.path or format_.rule_applies(item.finding.rule):
+            fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
+            yield item._replace(finding=item.finding._replace(fixes=fixes))
 
 
 def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:

@@ -97,6 +97,7 @@ class Rule(NamedTuple):
     """`formats` and `purposes` empty: all of them. `severities`: by confidence, where the rule says so.
 
     `at`: the names to point to, the first that has a place wins. `plan`: the planner looks for fixes.
+    `folds_into`: rules whose finding on the same run takes this one in, as one of its causes.
     `needs`: of these one holds wherever the rule is true (None: there are none to name, it is always asked).
     """
 
@@ -113,6 +114,7 @@ class Rule(NamedTuple):
     profiles: tuple[str, ...] = PROFILES
     preview: bool = False
     related: tuple[tuple[str, str], ...] = ()
+    folds_into: tuple[str, ...] = ()
     fixes: Callable[[], tuple[FixTemplate, ...]] = tuple
     plan: bool = False
     texts: Callable[[], Texts] = lambda: Texts("")

@@ -120,6 +120,7 @@ def _common(file: _File) -> Rule:
         profiles=tuple(fields.get("profiles", PROFILES)),
         preview=fields.get("preview", False),
         related=tuple(_related(file, index, item) for index, item in enumerate(fields.get("related", ()))),
+        folds_into=tuple(fields.get("folds_into", ())),
         fixes=lambda: fixes,
         plan=fields.get("fix") == "plan" or "plan" in _fix_list(file),
         texts=lambda: _texts(fields),

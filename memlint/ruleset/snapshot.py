@@ -56,7 +56,7 @@ def _head(rule: Rule) -> list[Any]:
     """What choosing rules needs."""
     head = [rule.id, rule.name, rule.severity, list(rule.at), rule.needs, rule.confidence, dict(rule.severities)]
     middle = [list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
-    return [*head, *middle, [list(item) for item in rule.related], rule.plan, rule.path]
+    return [*head, *middle, [list(item) for item in rule.related], list(rule.folds_into), rule.plan, rule.path]
 
 
 def _body(rule: Rule) -> list[Any]:
@@ -81,7 +81,7 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 
 def _rule(head: list[Any], lines: bytes) -> Rule:
     id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = head[:11]
-    related, plan, path, *places = head[11:]
+    related, folds_into, plan, path, *places = head[11:]
     parts = _Parts(lines, *places)
     return Rule(
         id=id_,
@@ -97,6 +97,7 @@ def _rule(head: list[Any], lines: bytes) -> Rule:
         profiles=tuple(profiles),
         preview=preview,
         related=tuple(map(tuple, related)),
+        folds_into=tuple(folds_into),
         fixes=parts.fixes,
         plan=plan,
         texts=parts.texts,

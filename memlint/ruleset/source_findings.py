@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlint.findings import Finding, Location
 from memlint.ruleset.places import location
 from memlint.source.document import Document, Problem, Span
+from memlint.source.placeholders import template_placeholders
 
 # code -> (id, slug, why). Codes that are not here are syntax errors.
 _NAMED: dict[str, tuple[str, str, str]] = {
@@ -17,12 +18,35 @@ _NAMED: dict[str, tuple[str, str, str]] = {
     "encoding": ("SRC004", "encoding", "Frameworks open configs as UTF-8."),
     "utf-16": ("SRC004", "encoding", "Frameworks open configs as UTF-8."),
     "custom-tag": ("SRC005", "yaml-tag", "yaml.safe_load refuses tags that it does not know."),
+    "template": (
+        "SRC006",
+        "template",
+        "A script fills it in before a framework reads it: nothing else in it can be judged.",
+    ),
     "bad-tag": ("SRC005", "yaml-tag", "yaml.safe_load refuses a tag that does not fit its value."),
 }
 _SYNTAX = ("SRC001", "syntax", "The framework cannot read the file.")
 
 # (id, name, why) of every rule of this file.
 RULES = tuple(dict.fromkeys((rule, f"source/{slug}", why) for rule, slug, why in (_SYNTAX, *_NAMED.values())))
+
+
+def template_finding(document: Document) -> Finding | None:
+    """What is said of a template, and nothing beside it; None for a file that is none."""
+    for problem in document.problems:
+        if problem.code == "template":
+            return _finding(document, problem)
+    found = template_placeholders(document)
+    if not found:
+        return None
+    first = next((one for one in found if not one.is_name), found[0])
+    others = f" and {len(found) - 1} more value{'s' * (len(found) > 2)}" if len(found) > 1 else ""
+    message = f"a template: `{first.text}`{others} are filled in by something else, so nothing in it is judged"
+    if not others:
+        message = message.replace(" are filled", " is filled")
+    rule, slug, why = _NAMED["template"]
+    place = location(document, first.path)
+    return Finding(rule, f"source/{slug}", "info", message, place, why=why, key=f"{rule}:template")
 
 
 def problem_findings(document: Document) -> list[Finding]:

@@ -109,7 +109,7 @@ def test_a_choice_is_listed_once(tmp_path: Path) -> None:
     text = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nmixed_precision: bf6\nnum_processes: 1\n"
     write(tmp_path, {"accelerate.yaml": text})
     told = memlint(tmp_path, "accelerate.yaml").out
-    assert "wants one of no, fp16, bf16, fp8, fp32, false, null, got" in told
+    assert "It takes one of no, fp16, bf16, fp8, fp32, false, null" in told
 
 
 def test_none_in_a_file_is_null(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names: taken.append(page) or ())
+    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names, known: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",

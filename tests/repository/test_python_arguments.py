@@ -12,8 +12,6 @@ from memlint.formats.trainer import format as trainer
 from memlint.repository import python_arguments as declared
 from memlint.repository.python_arguments import fields, python_files
 from memlint.repository.workspace import Workspace, in_memory, on_disk
-from memlint.ruleset.engine import analyse
-from memlint.ruleset.shipped import shipped
 
 ARGUMENTS = '''
 import dataclasses
@@ -115,30 +113,6 @@ def test_trl_s_parser_makes_numbers_of_text(script: str, found: list[str]) -> No
     assert [one.code for one in issues(trainer, plain, {"train.py": script})] == ["string-number"]
 
 
-OWN_READER = (
-    "with open(path) as file:\n    config = yaml.safe_load(file)\nargs = SFTConfig(lr=float(config['learning_rate']))\n"
-)
-
-
-@pytest.mark.parametrize(
-    "keys", ["learning_rate: 2e-5", "max_seq_length: 512", "gradient_accumulation_step: 4", "dataset_kwarg: {}"]
-)
-def test_what_a_script_reads_itself_has_the_script_s_keys(keys: str) -> None:
-    config = f"{TRAIN}{keys}\n"
-    assert issues(trainer, config, {}) != []
-    assert issues(trainer, config, {"train.py": OWN_READER}) == []
-    parser = "parser = HfArgumentParser(Arguments)\n"
-    assert issues(trainer, config, {"train.py": OWN_READER, "other.py": parser}) == issues(trainer, config, {})
-
-
-@pytest.mark.parametrize(("script", "found"), [("", ["EVA004"]), (OWN_READER, [])])
-def test_a_rule_about_what_an_argument_does_waits_for_a_parser(script: str, found: list[str]) -> None:
-    workspace = in_memory({"train.py": script, "train.yaml": f"{TRAIN}learning_rate: 1.0e-5\neval_steps: 100\n"})
-    rules = tuple(rule for rule in shipped() if rule.id == "EVA004")
-    (document,) = workspace.documents("train.yaml")
-    assert [one.rule for one in analyse(document, workspace.context(), rules).findings if one.rule == "EVA004"] == found
-
-
 V1 = "model: Qwen/Qwen3-0.6B\nmicro_batch_size: 1\ntrain_dataset: a\noutput_dir: out\nmax_steps: 10\ncutoff_len: 512\n"
 V1_OLD = f"{V1}template: qwen3\ndist_config: {{name: fsdp2, cp_size: 2}}\n"
 
@@ -191,3 +165,17 @@ def test_a_tree_of_much_python_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyP
     declared.survey(["a.py", "b.py", "c.py"], load)
 
     assert read == ["a.py", "b.py"]
+
+
+FOREIGN = f"{FACTORY}stage: sft\nmy_loss_weight: 1\ncurriculum_kind: x\nteacher_path: y\nlora_rnk: 4\n"
+
+
+def test_keys_of_a_fork_that_is_not_here_are_one_warning() -> None:
+    found = [(one.code, one.severity) for one in issues(llamafactory, FOREIGN, {})]
+    assert sorted(found) == [("unknown-key", "error"), ("unknown-key", "warning")]  # a slip is an error
+    one = issues(llamafactory, FACTORY + "stage: sft\nmy_loss_weight: 1\n", {})
+    assert [(issue.code, issue.severity) for issue in one] == [("unknown-key", "warning")]
+    source = {
+        "src/llamafactory/hparams/finetuning_args.py": "@dataclass\nclass Arguments:\n    finetuning_type: str = 'x'\n"
+    }
+    assert [issue.severity for issue in issues(llamafactory, FOREIGN, source)] == ["error"] * 4

@@ -8,6 +8,8 @@ from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.source.document import Document
 
+_SEVERAL = 3
+_REFUSED = ": LLaMA-Factory refuses the file, unless it is for a fork"
 _V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
 
 
@@ -15,8 +17,24 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     unresolved = (_interpolation(view, key, document.value[key]) for key in sorted(view.unresolved))
-    judged = (_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
-    return (*judged, *unresolved, *template_issues(view))
+    kept = tuple(_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
+    return (*_foreign_keys(view, kept), *unresolved, *template_issues(view))
+
+
+def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
+    """The issues, with keys that are no slip of one of LLaMA-Factory's as a warning: a fork declares arguments of its
+    own, and one that is not in this repository cannot be asked. Several of them are one fact."""
+    foreign = [issue for issue in issues if issue.code == "unknown-key" and issue.message.count("`") == 2]
+    if not foreign or any(view.context.field_annotations("finetuning_type", below) for below in _V0_ARGUMENTS):
+        return issues
+    if len(foreign) < _SEVERAL:
+        mild = {issue: issue._replace(severity="warning", message=issue.message + _REFUSED) for issue in foreign}
+        return tuple(mild.get(issue, issue) for issue in issues)
+    names = [f"`{issue.pointer[-1]}`" for issue in foreign]
+    more = f" and {len(names) - _SEVERAL} more" if len(names) > _SEVERAL else ""
+    message = f"unknown keys {', '.join(names[:_SEVERAL])}{more}{_REFUSED}"
+    rest = tuple(issue for issue in issues if issue not in foreign)
+    return (foreign[0]._replace(severity="warning", message=message), *rest)
 
 
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:

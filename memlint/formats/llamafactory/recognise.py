@@ -67,6 +67,8 @@ def _recognise_v0(value: Mapping[Any, Any]) -> Recognition:
     share = _known_share(value, "v0")
     if not distinctive or share < 0.5 or not (named or distinctive >= 3):
         return Recognition("no")
+    if distinctive == 1 and share < 0.75:
+        return Recognition("no")  # `stage` alone: PaddleFormers and others have it beside TrainingArguments' names
     reason = f"{distinctive + usual} keys of LLaMA-Factory"
     if share >= 0.75 and (distinctive >= 2 or usual >= 2 or (usual and "template" in value)):
         return Recognition("certain" if named else "likely", _role(value), reason)

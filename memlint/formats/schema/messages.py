@@ -21,6 +21,7 @@ _NOUNS = {
     "array": "a list",
     "object": "a mapping",
 }
+_MOST_WORDS = 10  # of one list of allowed values
 _BOOLEANS = {"true": True, "false": False}
 _CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
 _KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
@@ -56,14 +57,19 @@ def _expectations(schema: Any, root: Schema, depth: int) -> list[str]:
     if "x-memlint-says" in schema:
         return [schema["x-memlint-says"]]
     if "enum" in schema:
-        words = _distinct(_literal(option) for option in schema["enum"])
-        return [f"one of {', '.join(words)}" if len(words) > 1 else words[0]]
+        return [_one_of(_distinct(_literal(option) for option in schema["enum"]))]
     if "const" in schema:
         return [_literal(schema["const"])]
     if "anyOf" in schema:
         return [expectation for branch in schema["anyOf"] for expectation in _expectations(branch, root, depth + 1)]
     kinds = schema.get("type", ())
     return [_NOUNS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _NOUNS]
+
+
+def _one_of(words: list[str]) -> str:
+    if len(words) > _MOST_WORDS:
+        return f"one of {', '.join(words[: _MOST_WORDS - 2])} and {len(words) - _MOST_WORDS + 2} more"
+    return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
 
 
 def _distinct(words: Iterable[str]) -> list[str]:
@@ -97,9 +103,11 @@ def message_of(error: Any, expected: str, path: str, pointer: Path, aliases: Map
     if code == "wrong-type" and expected.startswith("one of ") and _is_number(error.instance):
         code = "bad-value"  # `stage: 7` has the right type
     meant = alias or _nearest_option(error, kind)
-    hint = f" (did you mean `{meant}`?)" if meant else ""
-    edit = _unquoting_edit(error.instance, expected, path, pointer) if code == "wrong-type" and not meant else None
-    return Issue(code, f"{name} wants {expected}, {got}{hint}", path, pointer, edit=edit, suggestion=meant)
+    if meant:
+        message = f"{name}: {got.removeprefix('got ')}: did you mean `{meant}`? It takes {expected}"
+        return Issue(code, message, path, pointer, suggestion=meant)
+    edit = _unquoting_edit(error.instance, expected, path, pointer) if code == "wrong-type" else None
+    return Issue(code, f"{name} wants {expected}, {got}", path, pointer, edit=edit)
 
 
 def _is_number(value: Any) -> bool:

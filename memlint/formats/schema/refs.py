@@ -64,9 +64,22 @@ def _step(schema: Any, step: str | int, root: Schema) -> Any:
 def is_outdated(schema: Schema, value: Any, versions: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether a key of this schema, or its value, is gone or renamed since, and may be so in the versions in use."""
     if "x-memlint-removed-values" not in schema:
-        return not still_there(schema.get("x-memlint-removed-in", ""), versions)
+        return not still_there(schema.get("x-memlint-removed-in", ""), versions) and not is_inert(
+            schema, value, versions
+        )
     key_is_gone = "x-memlint-removed-in" in schema and not still_there(schema["x-memlint-removed-in"], versions)
     return key_is_gone or is_removed_value(schema, value, versions)
+
+
+def is_inert(schema: Schema, value: Any, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a key that is gone holds its default, or switches off what is gone: older releases read nothing from it.
+    Where the release is stated, and newer, the key itself may be refused."""
+    removed = schema.get("x-memlint-removed-in", "")
+    if "x-memlint-renamed-to" in schema or not removed or removed.partition(" ")[0] in versions:
+        return False
+    if "default" in schema:
+        return bool(value == schema["default"] and type(value) is type(schema["default"]))
+    return value is None or value is False or (isinstance(value, dict) and value.get("enabled") is False)
 
 
 def is_removed_value(schema: Schema, value: Any, versions: Mapping[str, tuple[int, ...]]) -> bool:

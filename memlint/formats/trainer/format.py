@@ -21,6 +21,7 @@ from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
+from memlint.formats.trainer.reader import read_dtype_doubt, rule_applies, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
@@ -31,14 +32,12 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "unjudged"]
 
 DIALECT = "yaml11"
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
 _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)
-# Rules about what transformers or TRL make of a key that is there, or of one that is not.
-_OF_PARSERS = frozenset({"EVA004", "PEF018", "PEF019", "PEF020"})
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -50,7 +49,8 @@ def parse(document: Document, context: Context) -> Parsed:
     sections = _fill(fields, config, companions)
     related = tuple(dict.fromkeys(s.document.path for s in sections if s.document.path != document.path))
     purpose = "inference" if only_evaluates(config) else "train"
-    run = fields.run(NAME, document.path, related, purpose)
+    readings = tuple(read_dtype_doubt(fields, document, context))
+    run = fields.run(NAME, document.path, related, purpose)._replace(readings=readings)
     documents = (document, *(s.document for s in sections if s.document.path != document.path))
     found = (issue for issue in fields.issues if issue.code != "missing-reference" or not is_record(document.value))
     issues = (*trainer_issues(config), *conflicts(config), *found)
@@ -63,11 +63,6 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.trainer.edits import trainer_edits  # writes keys back: for fixes
 
     return trainer_edits(parsed, run, changes)
-
-
-def rule_applies(rule: str, document: Document, context: Context) -> bool:
-    """Whether `rule` holds for the file: rules on argument parsers do not where a script loads the YAML itself."""
-    return rule not in _OF_PARSERS or document.syntax == "json" or not context.loads_own_yaml()
 
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:

@@ -2,8 +2,8 @@
 
 A script defines dataclasses of its own, so an unknown key is no error. It is reported only where it is a slip of a
 known key that the file does not have and no script of the repository declares. A key that newer releases dropped is
-information while nobody says which release is in use. Where the repository's scripts load YAML themselves, its keys are
-theirs: nothing is said of names and kinds.
+information while nobody says which release is in use. Of a file that a script reads by itself (reader.py) the engine
+leaves all of this away.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, interpolated
-from memlint.formats.schema.suggest import distance, nearest, normal
+from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import meant_issues, refused_text
+from memlint.formats.trainer.reader import slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.versions import NO_EVIDENCE
 
@@ -24,6 +25,7 @@ from memlint.formats.versions import NO_EVIDENCE
 _NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
+_PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 
@@ -34,14 +36,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     known = compiled_schema(SCHEMA).schema["properties"]
     judged = (_judged(issue, config) for issue in found)
     kept = _once((*(issue for issue in judged if issue is not None), *_typos(config, known), *meant_issues(config)))
-    keys = any(issue.code in _OF_PARSERS for issue in kept)
-    unread = keys and (is_record(section.value) or _is_read_by_a_script(config))
-    return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if unread else kept
-
-
-def _is_read_by_a_script(config: TrainerConfig) -> bool:
-    """Whether a script of the repository loads the YAML itself, without a parser."""
-    return config.section.document.syntax != "json" and config.context.loads_own_yaml()
+    return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if is_record(section.value) else kept
 
 
 def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
@@ -106,8 +101,15 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
 
 
 def _converts(config: TrainerConfig) -> bool:
-    """Whether scripts of the repository read TRL's arguments with TrlParser, which converts text."""
-    return bool(config.trl) and "TrlParser" in config.context.argument_parsers()
+    """Whether TrlParser reads the file, which converts text: the script or the command that is tied to it says so, or
+    scripts of the repository read TRL's arguments with it."""
+    return "TrlParser" in _parsers(config) or (bool(config.trl) and "TrlParser" in config.context.argument_parsers())
+
+
+def _parsers(config: TrainerConfig) -> frozenset[str]:
+    """The argument parsers of the script that reads the file."""
+    keys = frozenset(key for key in config.section.value if isinstance(key, str))
+    return config.context.config_reader(config.section.document.path, keys).parsers
 
 
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
@@ -122,8 +124,7 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
         f"`{key}: {value}` is text in YAML 1.1, not a number: HfArgumentParser.parse_yaml_file passes it on and "
         f"the run fails {when} (TrlParser converts it); write `{_dotted(value, number)}`"
     )
-    certain = not config.trl and "model_name_or_path" in config.section.value  # fragments feed command lines
-    severity = "error" if certain else "warning"
+    severity = "error" if _parsers(config) & _PASS_TEXT_ON else "warning"
     return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))
 
 
@@ -141,7 +142,7 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
     for key in section.value:
         if isinstance(key, str) and key not in known:
-            near = _slip_of(key, known, section.value)
+            near = slip_of(key, known, section.value)
             if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
@@ -150,27 +151,6 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 def _fits(key: str, value: Any) -> bool:
     """Whether a value with others in it is one that `key` takes: a script's `dataset: {path: ...}` is no `datasets`."""
     return not isinstance(value, (dict, list)) or not schema_issues({key: value}, "", SCHEMA)
-
-
-def _slip_of(key: str, known: dict[str, Any], present: Any) -> str:
-    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
-    plain = normal(key)
-    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
-        return ""
-    allowed = 1 if len(plain) < 12 else 2
-    for candidate in known:
-        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
-            continue
-        if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
-            continue  # `dataset` and `devices` are a script's words, whatever others call `datasets` and `device`
-        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
-            return "" if _numbered(plain, candidate) else candidate
-    return ""
-
-
-def _numbered(key: str, candidate: str) -> bool:
-    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
-    return key.strip("0123456789_") == candidate.strip("0123456789_")
 
 
 def conflicts(config: TrainerConfig) -> tuple[Issue, ...]:

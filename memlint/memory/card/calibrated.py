@@ -7,14 +7,19 @@ from collections.abc import Callable
 import memlint.memory.card.device as device
 from memlint.memory.card.calibration import measured_interval
 from memlint.memory.card.measurements import Measurement
-from memlint.memory.estimate import estimate
+from memlint.memory.estimate import estimate_as_it_stands
+from memlint.memory.readings import over_readings
 from memlint.memory.values import Assumption, Estimate
 from memlint.run import Run
 
 
 def calibrated(measurements: tuple[Measurement, ...]) -> Callable[[Run], Estimate]:
     """An estimator that uses these measurements. They change the card's interval, never the figure for tensors."""
-    return lambda run: with_measurements(estimate(run), run, measurements)
+
+    def one_reading(run: Run) -> Estimate:
+        return with_measurements(estimate_as_it_stands(run), run, measurements)
+
+    return lambda run: over_readings(run, one_reading)
 
 
 def with_measurements(estimated: Estimate, run: Run, measurements: tuple[Measurement, ...]) -> Estimate:

@@ -150,7 +150,7 @@ def _phase(estimate: Estimate) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    return card_figures.figure(estimate.on_card) if estimate.on_card else "?"
+    return card_figures.peak(estimate)
 
 
 def _findings(word: str, items: tuple[Finding, ...]) -> Iterator[str]:

@@ -47,7 +47,7 @@ def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
         alone = run.after or run.before
         found = alone.estimate.on_card if alone is not None else None
         if alone is not None and found is not None:
-            yield f"  peak  {card_figures.figure(found)}{_card(alone)}: {_verdict(alone, style)}"
+            yield f"  peak  {card_figures.peak(alone.estimate)}{_card(alone)}: {_verdict(alone, style)}"
         return
     if run.is_unknown:
         yield f"  peak  not estimated: {unknown_text(run.after)}"

@@ -5,11 +5,19 @@ A page's commands are parsed when a config that the page may name is looked up.
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from memlint.formats.base import Launch
-from memlint.repository.launch.pages import TrackedNames, by_distance, command_texts, may_launch, shows_launcher
+from memlint.repository.launch.pages import (
+    TrackedNames,
+    by_distance,
+    command_texts,
+    may_assign,
+    may_launch,
+    shows_launcher,
+)
 from memlint.source.document import Document
 
 
@@ -31,9 +39,21 @@ class LaunchIndex:
 
     def launches(self, config: str, text: str) -> tuple[Launch, ...]:
         """The commands that launch `config`: those in its own `text`, then the nearest first."""
-        pages = (name for name, data in self._texts.items() if may_launch(data, config))
+        pages = (name for name, data in self._texts.items() if may_launch(name, data, config))
         found = (launch for page in pages for one, launch in self._launches_in(page) if one == config)
         return (*self._in_comments(config, text), *by_distance(found, config, lambda launch: launch.path))
+
+    def pages(self) -> Iterator[str]:
+        """The texts that show commands."""
+        return (data.decode("utf-8", "replace") for data in self._texts.values())
+
+    def named(self, word: str, config: str) -> tuple[str, ...]:
+        """The tracked files that `word` of some page may name: from the root, or from a folder above `config`."""
+        folders, folder = [""], posixpath.dirname(config)
+        while folder:
+            folders.append(folder)
+            folder = posixpath.dirname(folder)
+        return self._names.resolve(word, folders)
 
     def _in_comments(self, config: str, text: str) -> tuple[Launch, ...]:
         if not shows_launcher(text):
@@ -54,6 +74,9 @@ class LaunchIndex:
     def _launches_in(self, page: str) -> tuple[tuple[str, Launch], ...]:
         if page not in self._by_page:
             from memlint.repository.launch.parse import launches_in_text  # where a page names a config
+            from memlint.repository.launch.variables import variables
 
-            self._by_page[page] = launches_in_text(page, self._texts[page].decode("utf-8", "replace"), self._names)
+            text = self._texts[page].decode("utf-8", "replace")
+            known = variables(page, text, self.pages()) if may_assign(page) and "$" in text else {}
+            self._by_page[page] = launches_in_text(page, text, self._names, known)
         return self._by_page[page]

@@ -18,9 +18,11 @@ MOST_FILES = 1000
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 8 * 1024 * 1024
 _SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
+_ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]"
 _LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # of a word that only the shell, or a reader, can fill in
@@ -50,9 +52,16 @@ def shows_launcher(text: str) -> bool:
     return any(word in text for word in _LAUNCHERS)
 
 
-def may_launch(data: bytes, config: str) -> bool:
-    """Whether a file with these contents may launch `config`: it has its name, or `recipes/{a,b}.yaml`."""
-    return posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None
+def may_assign(name: str) -> bool:
+    """Whether a file of this name is a shell script, whose variables have values."""
+    return name.endswith(_SCRIPTS)
+
+
+def may_launch(name: str, data: bytes, config: str) -> bool:
+    """Whether a file with these contents may launch `config`: it has its name, `recipes/{a,b}.yaml`, or a variable."""
+    if posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None:
+        return True
+    return may_assign(name) and re.search(rb"\$[{\w]", data) is not None
 
 
 def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
@@ -70,7 +79,7 @@ def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterat
         room -= len(data)
         if room < 0:
             return
-        if len(data) <= MOST_BYTES and re.search(HINTS.encode(), data) and b"\0" not in data:
+        if len(data) <= MOST_BYTES and re.search(_ANY_COMMAND, data) and b"\0" not in data:
             yield name, data
 
 

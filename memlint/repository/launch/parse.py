@@ -14,6 +14,7 @@ from itertools import islice
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import CONFIGS, MOST_BYTES, TrackedNames
+from memlint.repository.launch.variables import Variables, expanded
 from memlint.repository.launch.words import MODULES, TRAIN_COMMANDS, commands
 
 MOST_LAUNCHES = 5000  # in one file: commands times the configs that each names
@@ -35,16 +36,20 @@ _COUNT_OPTIONS = {
 }
 
 
-def launches_in_text(name: str, text: str, tracked: TrackedNames) -> tuple[tuple[str, Launch], ...]:
-    """Each config that a command in the file `name` launches, and how."""
-    return tuple(islice(_iter_launches(name, text, tracked), MOST_LAUNCHES))
+def launches_in_text(
+    name: str, text: str, tracked: TrackedNames, known: Variables | None = None
+) -> tuple[tuple[str, Launch], ...]:
+    """Each config that a command in the file `name` launches, and how. `known`: what its variables stand for."""
+    return tuple(islice(_iter_launches(name, text, tracked, known or {}), MOST_LAUNCHES))
 
 
-def _iter_launches(name: str, text: str, tracked: TrackedNames) -> Iterator[tuple[str, Launch]]:
+def _iter_launches(name: str, text: str, tracked: TrackedNames, known: Variables) -> Iterator[tuple[str, Launch]]:
     for command in commands(text):
-        for config, launch in launches_of_command(
-            command.words, _folders(posixpath.dirname(name), command.entered), tracked
-        ):
+        folders = _folders(posixpath.dirname(name), command.entered)
+        found = (
+            one for words in expanded(command.words, known) for one in launches_of_command(words, folders, tracked)
+        )
+        for config, launch in found:
             located = launch._replace(path=name, line=command.line, visible=command.visible)
             yield (
                 config,

@@ -83,6 +83,12 @@ FIELDS: Mapping[str, Any] = {
 }
 
 
+def _names_file(facts: Facts) -> bool:
+    """Whether the config names its DeepSpeed file: other configs may name the same one, and need the offload."""
+    config = facts.raw.get("config")
+    return isinstance(config, dict) and isinstance(config.get("deepspeed"), str)
+
+
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the estimate without offloading ends well below the card, by the upper end of its interval."""
     run, offload = facts.run, facts.run.offload
@@ -98,6 +104,6 @@ def check(facts: Facts) -> Iterator[Hit]:
     yield Hit(
         f"{' and '.join(words[word] for word in moved)} are offloaded, but without that the run needs at most "
         f"{gib(high)} of {gib(budget)}",
-        at=f"offload.{moved[0]}",
+        at="config.deepspeed" if _names_file(facts) else f"offload.{moved[0]}",
         data={"peak_without": high, "budget": budget},
     )

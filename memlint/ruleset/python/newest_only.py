@@ -11,16 +11,9 @@ from typing import Any
 import memlint.memory.families.lookup as families
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
+from memlint.ruleset.release_reading import OLDER, is_stated, names
 from memlint.ruleset.rule import Hit
-from memlint.run import Run
 
-# The last transformers 4, TRL before its chunked losses, and LLaMA-Factory of that time.
-OLDER: Mapping[str, tuple[int, ...]] = {
-    "transformers": (4, 57),
-    "trl": (0, 28),
-    "peft": (0, 17),
-    "llamafactory": (0, 9, 4),
-}
 _CONFIG = """\
 model_name_or_path: Qwen/Qwen2.5-1.5B
 output_dir: out
@@ -67,7 +60,7 @@ def check(facts: Facts) -> Iterator[Hit]:
     if now is None or now.verdict != "fits" or now.device_high_bytes is None or facts.under is None:
         return
     # No release makes a run this much larger.
-    if not now.budget_bytes or 8 * now.device_high_bytes < now.budget_bytes or _is_stated(run):
+    if not now.budget_bytes or 8 * now.device_high_bytes < now.budget_bytes or is_stated(run):
         return
     if not families.of(run.model.architecture).code.include(OLDER["transformers"]):
         return
@@ -75,7 +68,7 @@ def check(facts: Facts) -> Iterator[Hit]:
     if older is None or older.verdict != "out_of_memory" or older.device_low_bytes is None:
         return
     gib = FUNCTIONS["gib"].call
-    newest, before = _names(run)
+    newest, before = names(run)
     yield Hit(
         f"fits with {newest}, the newest, as nothing says which versions are in use; with {before} it needs at least "
         f"{gib(older.device_low_bytes)} of {gib(older.budget_bytes)}: state them (`versions:` in memlint.yaml, "
@@ -83,22 +76,3 @@ def check(facts: Facts) -> Iterator[Hit]:
         at="batch.micro_batch_size",
         data={"high": now.device_high_bytes, "low_before": older.device_low_bytes, "budget": now.budget_bytes},
     )
-
-
-def _is_stated(run: Run) -> bool:
-    """Whether somebody or a key of the file told a version."""
-    names = ("stack.transformers", "stack.trl", "stack.framework_version")
-    return any(name in run.origins and run.origins[name].kind != "default" for name in names)
-
-
-def _names(run: Run) -> tuple[str, str]:
-    if run.stack.framework == "llamafactory":
-        return f"LLaMA-Factory {_dotted(run.stack.framework_version)}", "LLaMA-Factory 0.9.4 and transformers 4.57"
-    transformers = f"transformers {_dotted(run.stack.transformers)}"
-    if run.stack.framework == "trl":
-        return f"TRL {_dotted(run.stack.trl)} and {transformers}", "TRL 0.28 and transformers 4.57"
-    return transformers, "transformers 4.57"
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

@@ -1,0 +1,124 @@
+"""Who reads a Trainer file: HfArgumentParser or TrlParser, or a script that makes what it likes of the keys.
+
+Where a script reads the file by itself, its keys and values are the script's: an unknown key is none, `eval_steps` may
+well do something, and the dtype of the weights is whatever the script passes to `from_pretrained`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from memlint.formats.base import ConfigReader, Context, Issue
+from memlint.formats.fields import Fields
+from memlint.formats.schema.suggest import distance, normal
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
+from memlint.run import Reading
+from memlint.source.document import Document
+
+SEVERAL = 3  # keys that no argument class has: one is a slip, two may be
+_MOST_NAMED = 3
+_RENAMED = frozenset({"evaluation_strategy"})  # gone for so long that the schema does not list it
+REASON = "dtype of the weights not known"
+# open-instruct's options that other scripts have as well.
+_COMMON = frozenset({"use_flash_attn", "add_bos", "use_slow_tokenizer"})
+# Rules about figures, the model and the text of the file: they hold whoever reads it.
+_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
+
+
+def reader_of(document: Document, context: Context) -> ConfigReader:
+    """Who reads the file, as the repository shows it, else as its keys do; `kind` "" where neither tells."""
+    keys = _keys(document)
+    if document.syntax != "json":
+        found = context.config_reader(document.path, keys)
+        if found.kind:
+            return found
+    if (OPEN_INSTRUCT - _COMMON) & keys or len(foreign_keys(keys, context)) >= SEVERAL:
+        return ConfigReader("script")
+    return ConfigReader()
+
+
+def unjudged(document: Document, context: Context) -> Issue | None:
+    """The note on a file that a script reads by itself; None for a file that a framework's parser reads."""
+    found = reader_of(document, context)
+    if found.kind != "script":
+        return None
+    foreign = sorted(foreign_keys(_keys(document), context))
+    named = ", ".join(f"`{key}`" for key in foreign[:_MOST_NAMED])
+    if found.path:
+        who = f"{found.path} reads this file by itself"
+    elif len(foreign) >= SEVERAL:
+        who = (
+            f"{named} belong to no argument class of transformers, TRL or PEFT, so a script of its own reads this file"
+        )
+    else:
+        who = "open-instruct's own parser reads this file"
+    message = f"{who}: its keys are not judged, and the dtype of its weights is not presumed"
+    return Issue("own-reader", message, document.path, severity="info")
+
+
+def rule_applies(rule: str) -> bool:
+    """Whether `rule` holds of a file that a script reads by itself."""
+    return rule.startswith(_OF_ANY_READER)
+
+
+def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:
+    """The keys that belong to no known argument class, are no slip of one that does, and no dataclass here declares."""
+    known = compiled_schema(SCHEMA).schema["properties"]
+    unknown = [key for key in keys - _RENAMED if key not in known and not slip_of(key, known, keys)]
+    return frozenset(key for key in unknown if not context.field_annotations(key))
+
+
+def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:
+    """The other dtype that the weights may have, where a script reads the file and the file names none."""
+    origin = fields.origins.get("model.weights_dtype")
+    quantised = fields.get("model.quantization.method", "none") != "none"
+    if context.gpu is None or origin is None or origin.kind != "default" or quantised:
+        return
+    presumed = fields.get("model.weights_dtype")
+    if presumed not in _OTHER or reader_of(document, context).kind != "script":
+        return
+    other = _OTHER[presumed]
+    changes = [("model.weights_dtype", other)]
+    changes += [("precision.trainable_dtype", other)] if fields.get("precision.trainable_dtype") == presumed else []
+    changes += [("precision.compute", other)] if not fields.get("precision.autocast") else []
+    given = (("model.weights_dtype", presumed),)
+    yield Reading(REASON, f"with {other} weights", f"with {presumed} weights", tuple(changes), given)
+
+
+_OTHER = {"float32": "bfloat16", "bfloat16": "float32", "float16": "float32"}
+
+
+def _keys(document: Document) -> frozenset[str]:
+    value = document.value if isinstance(document.value, dict) else {}
+    return frozenset(key for key in value if isinstance(key, str))
+
+
+def slip_of(key: str, known: dict[str, Any], present: Collection[str]) -> str:
+    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
+    plain = normal(key)
+    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
+        return ""
+    allowed = 1 if len(plain) < 12 else 2
+    for candidate in known:
+        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
+            continue
+        if _is_other_word(plain, candidate):
+            continue
+        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
+            return "" if _numbered(plain, candidate) else candidate
+    return ""
+
+
+def _is_other_word(key: str, candidate: str) -> bool:
+    """`dataset` and `devices` are a script's words, whatever others call `datasets` and `device`; so is `log_dir`,
+    which is a folder in any script, beside `logdir`."""
+    if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
+        return True
+    return key.replace("_", "") == candidate.replace("_", "") and len(candidate) < 8
+
+
+def _numbered(key: str, candidate: str) -> bool:
+    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
+    return key.strip("0123456789_") == candidate.strip("0123456789_")

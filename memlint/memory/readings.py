@@ -1,0 +1,56 @@
+"""Estimates of a run that may be read in several ways: a verdict only where all of them agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from memlint.memory.values import Estimate, ReadingEstimate, UnknownField
+from memlint.run import Reading, Run, get, replace
+
+_GIB = 2**30
+Estimator = Callable[[Run], Estimate]
+
+
+def over_readings(run: Run, estimator: Estimator) -> Estimate:
+    """The estimate of `run` as it stands. Its verdict is `unknown` where another reading of the files has another one.
+
+    Readings are tried in their order, and no further than the first that disagrees.
+    """
+    found = estimator(run)
+    if not run.readings or found.device_bytes is None:
+        return found
+    read: list[ReadingEstimate] = []
+    for reading in _possible(run):
+        if reading.needs_less and found.verdict == "fits":
+            continue
+        other = estimator(replace(run, dict(reading.changes)))
+        read = read or [_figures(reading.itself, found)]
+        read.append(_figures(reading.label, other))
+        if other.verdict != found.verdict:
+            unknown = UnknownField(reading.given[0][0], f"{reading.reason}: {in_words(read)}")
+            return found._replace(verdict="unknown", readings=tuple(read), unknown=(*found.unknown, unknown))
+    return found._replace(readings=tuple(read))
+
+
+def _possible(run: Run) -> Iterator[Reading]:
+    return (one for one in run.readings if all(get(run, name) == value for name, value in one.given))
+
+
+def _figures(label: str, found: Estimate) -> ReadingEstimate:
+    sizes = found.device_bytes, found.device_low_bytes, found.device_high_bytes
+    return ReadingEstimate(label, *sizes, found.verdict)
+
+
+def in_words(readings: Iterable[ReadingEstimate]) -> str:
+    """ "12.9 GiB (12.3 - 14.0) sharded over 8 GPUs, 135 GiB (130 - 140) whole on each GPU": the smallest first."""
+    ordered = sorted(readings, key=lambda one: one.device_bytes or 0)
+    return ", ".join(f"{span(one)} {one.label}" for one in ordered)
+
+
+def span(one: ReadingEstimate) -> str:
+    """The figure of one reading with its interval, "12.9 GiB (12.3 - 14.0)", or that it is not modelled."""
+    sizes = (one.device_bytes, one.device_low_bytes, one.device_high_bytes)
+    if one.device_bytes is None:
+        return "not estimated"
+    figure, low, high = (f"{(size or 0) / _GIB:.1f}" for size in sizes)
+    return f"{figure} GiB ({low} - {high})"

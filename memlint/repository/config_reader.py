@@ -1,0 +1,118 @@
+"""Who reads a config: an argument parser of transformers or TRL, or a script of the repository by itself.
+
+Read from text alone, never executed. A script counts where it can be tied to the config: a command names both, the
+script names the file or its folder, or it reads most of the file's keys one by one. Commands outweigh names, names
+outweigh keys.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from memlint.formats.base import ConfigReader, Launch
+from memlint.repository.python_arguments import Script
+
+MOST_COMMANDS = 200  # on pages that name one config
+_CONTINUED = re.compile(r"\\\r?\n")
+_SCRIPT = re.compile(r"[\w./-]+\.py\b|(?<=-m )[\w.]+")
+_QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
+_LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
+_OPEN = re.compile(r"[{*%]")
+_LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
+_FEWEST_KEYS = 3  # of one config that a script reads before they are its own
+
+
+def reader_of(
+    config: str,
+    keys: Collection[str],
+    launches: Sequence[Launch],
+    pages: Iterable[str],
+    scripts: Sequence[Script],
+    resolve: Callable[[str], Collection[str]],
+) -> ConfigReader:
+    """Who reads the file `config` (relative to the root) with these `keys`; `ConfigReader()` where nothing tells.
+
+    `launches`: the commands that launch it. `pages`: texts with commands that may name it. `scripts`: the repository's
+    Python files that parse arguments or load YAML. `resolve`: the tracked files that a word of a page may name.
+    """
+    by_path = {script.path: script for script in scripts}
+    if any(launch.launcher == "trl" for launch in launches):
+        return ConfigReader("framework", parsers=frozenset({"TrlParser"}))
+    for line in _commands(config, pages):
+        named = [path for word in _SCRIPT.findall(line) for path in resolve(_as_path(word))]
+        found = _of_scripts((by_path[path] for path in named if path in by_path), keys, scripts)
+        if found.kind:
+            return found
+        if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
+            return ConfigReader("framework")
+    for ties in (_names_file, _names_folder):
+        found = _of_scripts((script for script in scripts if ties(script, config)), keys, scripts)
+        if found.kind:
+            return found
+    return _of_keys(keys, scripts)
+
+
+def _as_path(word: str) -> str:
+    return word if word.endswith(".py") else word.replace(".", "/") + ".py"
+
+
+def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
+    """Lines that name the config, each with its continuation lines."""
+    name = posixpath.basename(config)
+    lines = (line for page in pages if name in page for line in _CONTINUED.sub(" ", page).splitlines())
+    found = 0
+    for line in lines:
+        if name in line and _SCRIPT.search(line):
+            yield line
+            found += 1
+            if found >= MOST_COMMANDS:
+                return
+
+
+def _of_scripts(tied: Iterable[Script], keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:
+    """What scripts that are tied to the config make of it: an argument parser in one of them outweighs the others."""
+    found = list(tied)
+    for script in found:
+        if script.parsers:
+            return ConfigReader("framework", script.path, script.parsers)
+    loads = any(script.reads_yaml and not script.parsers for script in scripts)
+    for script in found:
+        if script.reads_yaml or (loads and len(_keys_read(script, keys)) >= _FEWEST_KEYS):
+            return ConfigReader("script", script.path)
+    return ConfigReader()
+
+
+def _names_file(script: Script, config: str) -> bool:
+    name = posixpath.basename(config).encode()
+    return any(posixpath.basename(word) == name for word in _QUOTED.findall(script.text))
+
+
+def _names_folder(script: Script, config: str) -> bool:
+    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file."""
+    folder = posixpath.dirname(config)
+    if not folder:
+        return False
+    for word in _QUOTED.findall(script.text):
+        text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
+        if text == folder or (text.startswith(f"{folder}/") and _OPEN.search(text)):
+            return True
+    return False
+
+
+def _of_keys(keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:
+    """The script that reads most of the file's keys one by one."""
+    fewest = max(_FEWEST_KEYS, (len(keys) + 1) // 2)
+    for script in scripts:
+        if script.reads_yaml and not script.parsers and len(_keys_read(script, keys)) >= fewest:
+            return ConfigReader("script", script.path)
+    return ConfigReader()
+
+
+def _keys_read(script: Script, keys: Collection[str]) -> set[bytes]:
+    """The keys that the script looks up: `config["key"]`, `config.get("key")`, `config.key`."""
+    words = b"|".join(re.escape(key.encode("utf-8", "replace")) for key in keys)
+    if not words:
+        return set()
+    return {one or other for one, other in re.findall(_LOOKED_UP % (words, words), script.text)}

@@ -1,0 +1,87 @@
+"""What a run is if a launcher that nobody named divides its model over the GPUs.
+
+`accelerate launch` turns on DeepSpeed or FSDP from a file of its own, of which a Trainer config says nothing.
+LLaMA-Factory and Axolotl start plain data parallelism by themselves (LLaMA-Factory v0.9.5 launcher.py:66-118, torchrun;
+Axolotl 0.19.0 cli/utils/train.py, `accelerate launch` with its defaults): there the model is whole on each GPU, unless
+the repository shows an accelerate file or a command that shards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from memlint.formats.base import Context, Launch, MissingFile, Parsed
+from memlint.run import LAUNCH, Reading, Run, differences
+from memlint.source import load
+from memlint.source.document import Document
+
+REASON = "launcher not known"
+_SHARDING = frozenset({"DEEPSPEED", "FSDP"})
+_MOST_FILES = 20
+_SUPPOSED_GPUS = 8  # where nobody says how many there are: one machine
+_SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
+_OFFLOADED = "  offload_optimizer_device: cpu\n  offload_param_device: cpu\n"
+
+
+def with_launcher_readings(
+    parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
+) -> Parsed:
+    """The same runs; those whose launcher nobody knows have the readings in which it shards the model."""
+    runs = tuple(
+        run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
+        if _is_open(run, document, context)
+        else run
+        for index, run in enumerate(parsed.runs)
+    )
+    return parsed._replace(runs=runs)
+
+
+def _is_open(run: Run, document: Document, context: Context) -> bool:
+    """Whether somebody may launch the run with an engine that no file here names."""
+    engine, world = run.origins.get("parallelism.engine"), run.parallelism.world_size
+    if engine is None or engine.kind != "inferred" or run.parallelism.engine not in ("single", "ddp"):
+        return False
+    if context.gpu is None or world == 1 or LAUNCH in run.origins or context.companions:
+        return False
+    if run.format == "trainer":
+        return True
+    return isinstance(world, int) and _repository_shards(document, context)
+
+
+def _repository_shards(document: Document, context: Context) -> bool:
+    """Whether commands that name the config may shard the model; without such commands, whether a launch file would."""
+    commands = context.launch_commands(document.path)
+    if commands:
+        return any(map(_may_shard, commands))
+    return any(_shards(context, name, document.path) for name in context.launch_files(document.path)[:_MOST_FILES])
+
+
+def _may_shard(launch: Launch) -> bool:
+    """Whether the command is more than one process a GPU."""
+    from memlint.repository.launch.words import TRAIN_COMMANDS  # patterns: where a command names the config
+
+    return bool(launch.files) or (launch.launcher != "torchrun" and launch.launcher not in TRAIN_COMMANDS)
+
+
+def _shards(context: Context, name: str, path: str) -> bool:
+    found = context.read(name, path)
+    if isinstance(found, MissingFile) or not isinstance(found.value, dict):
+        return False
+    return str(found.value.get("distributed_type")).upper() in _SHARDING
+
+
+def _readings(
+    run: Run, index: int, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
+) -> Iterator[Reading]:
+    """The run under ZeRO-3, and with all offloaded that ZeRO-3 can: the least that a launcher leaves."""
+    world = run.parallelism.world_size
+    gpus = world if isinstance(world, int) else _SUPPOSED_GPUS
+    itself = f"whole on each of the {gpus} GPUs" if isinstance(world, int) else "whole on each GPU"
+    for label, options in (("sharded", ""), ("sharded and offloaded", _OFFLOADED)):
+        launcher = f"distributed_type: DEEPSPEED\nnum_processes: {gpus}\ndeepspeed_config:\n  zero_stage: 3\n{options}"
+        companion = load(launcher.encode(), "launcher", "yaml")[0]
+        runs = parse(document, context._replace(companions=(companion,))).runs
+        if len(runs) > index and runs[index].parallelism.engine == "deepspeed":
+            changes = differences(run, runs[index], _SECTIONS)
+            given = (("parallelism.engine", run.parallelism.engine),)
+            yield Reading(REASON, f"{label} over {gpus} GPUs", itself, changes, given, needs_less=True)

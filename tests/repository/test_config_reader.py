@@ -1,0 +1,99 @@
+"""Who reads a config: a parser of the framework, or a script by itself."""
+
+import pytest
+
+from memlint.hardware import find
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.shipped import shipped
+
+CONFIG = """model_name_or_path: Qwen/Qwen2.5-1.5B
+output_dir: out
+per_device_train_batch_size: 1
+learning_rate: 2e-5
+eval_steps: 100
+max_length: 512
+"""
+OWN = """import yaml, argparse
+cfg = yaml.safe_load(open(args.config))
+model = load(cfg["model_name_or_path"])
+train(float(cfg["learning_rate"]), cfg["eval_steps"], cfg.get("output_dir"))
+"""
+READER = OWN.split("model = ")[0]
+LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
+PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
+TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
+JUDGED = ["CFG007", "EVA004"]
+
+
+def analysed(config: str = CONFIG, gpu: bool = False, **files: str) -> Analysis:
+    named = {key.replace("__", "/").replace("_py", ".py").replace("_sh", ".sh"): text for key, text in files.items()}
+    workspace = in_memory({"configs/sft.yaml": config, **named})
+    context = workspace.context(gpu=find("A100-80GB"), gpus=1) if gpu else workspace.context()
+    return Engine(tuple(shipped())).analyse(workspace.documents("configs/sft.yaml")[0], context)
+
+
+def rules(found: Analysis) -> list[str]:
+    return sorted(one.rule for one in found.findings if one.rule in ("CFG007", "CFG013", "EVA004"))
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, JUDGED),
+        ({"labels_py": LABELS}, JUDGED),  # of another file in the same folder
+        ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
+        ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": READER}, JUDGED),  # reads some YAML
+        ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
+        ({"train_py": 'for name in glob("configs/*.yaml"): yaml.safe_load(open(name))'}, ["CFG013"]),
+        ({"src__train_py": OWN, "run_sh": "python -m src.train --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": OWN, "run_sh": "accelerate launch other.py configs/sft.yaml"}, JUDGED),
+        ({"train_py": PARSER, "labels_py": LABELS}, JUDGED),
+        ({"train_py": PARSER, "own_py": OWN, "run_sh": "torchrun train.py \\\n  configs/sft.yaml"}, JUDGED),
+        ({"train_py": OWN, "run_sh": "trl sft --config configs/sft.yaml"}, ["EVA004"]),  # TrlParser makes numbers
+        ({"train_py": TRL_PARSER, "own_py": OWN, "run_sh": "python train.py --config configs/sft.yaml"}, ["EVA004"]),
+    ],
+)
+def test_what_is_judged_hangs_on_who_reads_the_file(files: dict[str, str], found: list[str]) -> None:
+    assert rules(analysed(**files)) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [({}, "warning"), ({"train_py": PARSER, "run_sh": "python train.py configs/sft.yaml"}, "error")],
+)
+def test_what_is_text_is_an_error_where_the_parser_is_known(files: dict[str, str], severity: str) -> None:
+    (finding,) = (one for one in analysed(**files).findings if one.rule == "CFG007")
+    assert finding.severity == severity
+
+
+FOREIGN = CONFIG.replace("2e-5", "2.0e-5") + "data_prep_workers_x: 2\nmy_own_switch: true\nteacher_decay_y: 0.1\n"
+
+
+def test_several_keys_of_no_argument_class_are_a_script_s() -> None:
+    found = analysed(FOREIGN)
+
+    assert rules(found) == ["CFG013"]
+    assert "`data_prep_workers_x`, `my_own_switch`, `teacher_decay_y` belong to no" in found.findings[0].message
+    assert rules(analysed(FOREIGN.replace("my_own_switch: true\n", ""))) == ["EVA004"]
+    declared = "@dataclass\nclass Arguments:\n    my_own_switch: bool = True\n"
+    assert rules(analysed(FOREIGN, run_py=declared)) == ["EVA004"]
+    assert rules(analysed(FOREIGN, run_sh="trl sft --config configs/sft.yaml")) == ["EVA004"]
+
+
+def test_the_dtype_of_a_script_s_model_is_not_presumed() -> None:
+    config = FOREIGN.replace("Qwen/Qwen2.5-1.5B", "meta-llama/Meta-Llama-3-8B").replace("eval_steps: 100\n", "")
+    (estimate,) = analysed(config, gpu=True).estimates
+
+    assert estimate.verdict == "unknown"
+    assert [one.label for one in estimate.readings] == ["with bfloat16 weights", "with float32 weights"]
+    assert not analysed(config + "torch_dtype: bfloat16\n", gpu=True).estimates[0].readings
+
+
+def test_no_fix_of_a_script_s_file_is_safe() -> None:
+    config = FOREIGN.replace("per_device_train_batch_size: 1", "per_device_train_batch_size: 512")
+    found = analysed(config + "torch_dtype: bfloat16\nbf16: true\n", gpu=True)
+
+    assert found.is_unjudged
+    assert not any(fix.safe for finding in found.findings for fix in finding.fixes)

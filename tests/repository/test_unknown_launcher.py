@@ -1,0 +1,79 @@
+"""Runs on several GPUs whose launcher nobody names."""
+
+import pytest
+
+from memlint.hardware import find
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
+
+TRAINER = """model_name_or_path: meta-llama/Meta-Llama-3-8B
+output_dir: out
+learning_rate: 1.0e-5
+max_length: 2048
+per_device_train_batch_size: 1
+dataset_text_field: text
+bf16: true
+"""
+LLAMAFACTORY = """model_name_or_path: meta-llama/Meta-Llama-3-8B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca_en_demo
+template: llama3
+cutoff_len: 2048
+bf16: true
+output_dir: out
+"""
+AXOLOTL = """base_model: meta-llama/Meta-Llama-3-8B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 2048
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+num_epochs: 1
+optimizer: adamw_torch
+learning_rate: 0.0001
+bf16: true
+output_dir: out
+"""
+FSDP = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n"
+DDP = "distributed_type: MULTI_GPU\nnum_processes: 8\n"
+ACCELERATE = "accelerate launch --config_file $CONFIG src/train.py {}\n"
+
+
+def analysed(name: str, text: str, gpus: int | None = 8, **files: str) -> Analysis:
+    named = {
+        key.replace("__", "/").replace("_yaml", ".yaml").replace("_md", ".md"): text for key, text in files.items()
+    }
+    workspace = in_memory({name: text, **named})
+    facts = {} if gpus is None else {"gpus": gpus}
+    context = workspace.context(gpu=find("A100-80GB"), **facts)
+    return Engine(()).analyse(workspace.documents(name)[0], context)
+
+
+@pytest.mark.parametrize("gpus", [4, 8, None])
+def test_a_trainer_s_launcher_may_shard(gpus: int | None) -> None:
+    (estimate,) = analysed("sft.yaml", TRAINER, gpus).estimates
+
+    assert estimate.verdict == "unknown"
+    assert estimate.unknown[-1].reason.startswith("launcher not known: ")
+    assert [one.verdict for one in estimate.readings] == ["out_of_memory", "fits"]
+    assert estimate.readings[0].device_bytes == estimate.device_bytes
+
+
+def test_one_gpu_leaves_no_doubt() -> None:
+    assert analysed("sft.yaml", TRAINER, 1).estimates[0].verdict == "out_of_memory"
+
+
+@pytest.mark.parametrize("text", [LLAMAFACTORY, AXOLOTL])
+def test_frameworks_that_start_data_parallelism_by_themselves(text: str) -> None:
+    assert analysed("sft.yaml", text).estimates[0].verdict == "out_of_memory"
+    assert analysed("sft.yaml", text, acc__ddp_yaml=DDP).estimates[0].verdict == "out_of_memory"
+    assert analysed("sft.yaml", text, acc__fsdp_yaml=FSDP).estimates[0].verdict == "unknown"
+    assert analysed("sft.yaml", text, README_md=ACCELERATE.format("sft.yaml")).estimates[0].verdict == "unknown"
+
+
+def test_a_command_of_the_framework_itself_outweighs_a_launch_file() -> None:
+    command = "llamafactory-cli train sft.yaml\n"
+    found = analysed("sft.yaml", LLAMAFACTORY, acc__fsdp_yaml=FSDP, README_md=command)
+
+    assert found.estimates[0].verdict == "out_of_memory"

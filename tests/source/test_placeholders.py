@@ -1,0 +1,60 @@
+"""Templates: files that something else fills in."""
+
+import pytest
+
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.ruleset.shipped import shipped
+from memlint.source import load
+from memlint.source.placeholders import is_placeholder, template_placeholders
+
+CONFIG = """model_name_or_path: Qwen/Qwen2.5-1.5B
+stage: sft
+finetuning_type: lora
+template: qwen
+dataset: alpaca_en_demo
+output_dir: out
+"""
+
+
+@pytest.mark.parametrize(
+    "text", ["$lr", "${LR}", "{{ lr }}", "<lr>", "{lr}", "__LR__", "@LR@", "X", "XXX", "CHANGE_ME"]
+)
+def test_whole_values_that_something_fills_in(text: str) -> None:
+    assert is_placeholder(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["out/$NAME", "5e-5", "qwen", "all", "", "{{ a }}/{{ b }}x", "<|im_end|> more", 3, None]
+)
+def test_other_values(text: object) -> None:
+    assert not is_placeholder(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("learning_rate: $lr\n", True),
+        ("learning_rate: !!float $lr\ndeepspeed: X\n", True),
+        ('learning_rate: "{{ lr }}"\nper_device_train_batch_size: "<batch>"\n', True),
+        ("learning_rate: {{ lr }}\n", True),
+        ("learning_rate: ${lr}\ncutoff_len: ${length}\n", True),
+        ("learning_rate: ${lr}\n", False),
+        ("cutoff_len: 512\nmax_length: ${cutoff_len}\nmax_samples: ${cutoff_len}\n", False),
+        ("run_name: $NAME\ndeepspeed: $DEEPSPEED\n", False),
+        ('chat_template: "{% for message in messages %}x{% endfor %} "\n', False),
+    ],
+)
+def test_one_note_on_a_template_and_nothing_else(more: str, told: bool) -> None:
+    workspace = in_memory({"train.yaml": CONFIG + more})
+    document = workspace.documents("train.yaml")[0]
+    found = [
+        (one.rule, one.severity) for one in Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    ]
+
+    assert found == [("SRC006", "info")] if told else ("SRC006", "info") not in found
+
+
+def test_a_file_of_placeholders_alone() -> None:
+    (document,) = load(b"output_dir: $out\nmodel_name_or_path: $model\n", "a.yaml")
+    assert len(template_placeholders(document)) == 2
