@@ -29,11 +29,12 @@ def load(folder: str) -> tuple[Measurement, ...]:
         return tuple(_measurement(row) for row in rows)
     except FileNotFoundError:
         return ()
-    except (json.JSONDecodeError, TypeError, KeyError, UnicodeDecodeError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path}: not a list of measurements ({error})") from error
 
 
 def _measurement(row: dict[str, object]) -> Measurement:
-    return Measurement(
-        str(row["stack"]), str(row["metric"]), int(str(row["measured"])), int(str(row["predicted"])), str(row["path"])
-    )
+    measured, predicted = int(str(row["measured"])), int(str(row["predicted"]))
+    if measured <= 0 or predicted <= 0:
+        raise ValueError("a measurement and its prediction must be positive")
+    return Measurement(str(row["stack"]), str(row["metric"]), measured, predicted, str(row["path"]))
