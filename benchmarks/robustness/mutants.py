@@ -60,7 +60,7 @@ ROOMS = {
     "suppressions": Room(
         ("memlint/suppressions/apply.py", "memlint/suppressions/directives.py"),
         (
-            "tests/suppressions/test_suppressions.py",
+            "tests/suppressions/test_*.py",
             "tests/laws/test_suppression_laws.py",
             "tests/commands/test_check.py",
         ),

@@ -1,3 +1,5 @@
+"""What comments and waivers in settings suppress, what they leave, and what is said of those that suppress nothing."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,9 +10,8 @@ from memlint.findings import Finding
 from memlint.ruleset.places import location
 from memlint.run import Origin
 from memlint.settings import FileSettings
-from memlint.source import Document, comments, load
+from memlint.source import Document, load
 from memlint.suppressions.apply import SuppressionResult, apply, mend, waiver_findings
-from memlint.suppressions.directives import directives
 from memlint.suppressions.waiver import Waiver
 
 TODAY = "2026-11-21"
@@ -151,36 +152,18 @@ def test_an_unused_suppression_is_found_unless_the_rule_did_not_run() -> None:
     assert outcome(text, in_force=KNOWN[1:]).extra == ()
 
 
+def test_a_rule_that_does_not_exist_is_said_to_be_none() -> None:
+    (issue,) = outcome("a: 1\nb: 2 # memlint: ignore[MEM009]\n").extra
+
+    assert (issue.rule, issue.location.line, issue.location.column) == ("SUP004", 2, 6)
+    assert "did you mean MEM00" in issue.message
+
+
 def test_a_reason_can_be_required() -> None:
     strict = FileSettings(require_reason=True)
 
     assert rules(outcome("a: 1 # memlint: ignore[MEM001]\n", ("MEM001", "a"), settings=strict).extra) == ["SUP003"]
     assert outcome("a: 1 # memlint: ignore[MEM001] x\n", ("MEM001", "a"), settings=strict).extra == ()
-
-
-@pytest.mark.parametrize(
-    ("comment", "part"),
-    [
-        ("ingore[MEM001]", "did you mean `ignore`"),
-        ("ignore MEM001", "square brackets"),
-        ("ignore[]", "names no rule"),
-        ("ignore[mem_001]", "names no rule"),
-        ("ignore[MEM009]", "did you mean MEM00"),
-        ("ignore[MEM001] until=tomorrow", "YYYY-MM-DD"),
-        ("gup=H100", "did you mean `gpu`"),
-        ("gpus=many", "whole number"),
-        ("gpus=0", "whole number"),
-        ("gpus=", "no value"),
-        ("gpu", "did you mean `gpu`"),
-        ("some words", "means nothing"),
-        ("", "nothing behind"),
-    ],
-)
-def test_a_malformed_comment_is_located(comment: str, part: str) -> None:
-    (issue,) = outcome(f"a: 1\nb: 2 # memlint: {comment}\n").extra
-
-    assert (issue.rule, issue.location.line, issue.location.column) == ("SUP004", 2, 6)
-    assert part in issue.message
 
 
 @pytest.mark.parametrize(
@@ -200,19 +183,6 @@ def test_mending_removes_what_is_not_needed(text: str, mended: str) -> None:
     assert mend(text, found.extra) == mended
     assert all(0 <= item.data["start"] < item.data["end"] <= len(text) for item in found.extra)
     assert [item for item in outcome(mended, ("ATT001", "b")).extra if "text" in item.data] == []
-
-
-def test_facts() -> None:
-    text = "# memlint: gpu=A100-80GB gpus=8 with=a.yaml\na: 1  # memlint: with='b c.yaml' model=org/name\n"
-    said = directives(comments(document(text)), "a.yaml")
-
-    assert {name: value for name, (value, _) in said.facts.items() if name != "with"} == {
-        "gpu": "A100-80GB",
-        "gpus": "8",
-        "model": "org/name",
-    }
-    assert [(value, span.line) for value, span in said.companions] == [("a.yaml", 1), ("b c.yaml", 2)]
-    assert said.issues == ()
 
 
 def waiver(pointer: tuple[str, ...] = (), until: str = "", reason: str = "known") -> Waiver:
@@ -239,35 +209,6 @@ def test_waivers_that_are_unused_expired_or_without_reason() -> None:
     assert {(item.location.path, item.location.line) for item in found} == {("memlint.yaml", 3)}
     read = document("a: 1\n")
     assert apply([at(read, "a")], read, FileSettings(waivers=(expired,)), TODAY).suppressed == ()
-
-
-@pytest.mark.parametrize(
-    ("said", "issue"),
-    [
-        ("gpus=1234567", ""),
-        ("gpus=1", ""),
-        ("transformers=4", ""),
-        ("transformers=4.57.1", ""),
-        ("transformers=new", "wants a version"),
-        ("transformers=4.", "wants a version"),
-        ("torch=1.2.3.4.5.6", ""),
-        ("torch=1.2.3.4.5.6.7", "wants a version"),
-        ("ignore-file[all]", ""),
-        ("ignore-file", "square brackets"),
-        ("gpus=12345678", "whole number"),
-        ("gpus=0", "whole number"),
-        ("gpus=-1", "whole number"),
-        ("ignore[MEM001] until=2026-12-31", ""),
-        ("ignore[MEM001] until=2026-13-31", "no date"),
-        ("ignore[MEM001] until=20261231", "no date"),
-        ("ignore[MEM001] until=2026-12-31x", "no date"),
-        ("ignore[MEM001] until=abcdefghij", "no date"),
-    ],
-)
-def test_the_bounds_of_what_a_comment_may_say(said: str, issue: str) -> None:
-    text = f"# memlint: {said}\na: 1\n"
-    found = directives(comments(document(text)), "a.yaml").issues
-    assert [issue in item.message for item in found] == ([True] if issue else [])
 
 
 def test_a_comment_covers_a_block_to_its_last_line_and_no_further() -> None:

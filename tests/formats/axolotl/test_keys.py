@@ -14,8 +14,8 @@ from memlint.formats.axolotl.releases import SCHEMA
 from memlint.formats.keys import KINDS, Key
 from memlint.formats.schema.validate import compiled_schema
 from memlint.run import get
-from tests.formats.axolotl.test_axolotl_edits import ADAPTER, CHECKPOINTED, DOUBLE, EVALUATES, TOWERS, applied
 from tests.formats.axolotl.test_axolotl_runs import DPO, FSDP2, LORA, PLAIN, parsed_of
+from tests.formats.axolotl.test_edits import ADAPTER, CHECKPOINTED, DOUBLE, EVALUATES, TOWERS, applied
 from tests.formats.frameworks import run_of
 
 SCHEMAS = Path(__file__).parents[3] / "schemas"

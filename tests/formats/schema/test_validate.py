@@ -6,10 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memlint.formats.schema.suggest import distance, nearest
 from memlint.formats.schema.validate import compiled_schema, is_valid, schema_issues
 from memlint.formats.schema.violations import MAX_NODES
 from memlint.source.tree import MAX_DEPTH
@@ -111,18 +108,6 @@ def test_a_tree_that_is_shared_many_times_is_cut_off() -> None:
 
 def test_many_errors_are_limited() -> None:
     assert len(schema_issues({f"zzz{number}": 1 for number in range(500)}, "f", V0)) == 50
-
-
-@given(st.text("abc_", max_size=8), st.text("abc_", max_size=8))
-def test_the_distance_is_symmetric_and_zero_for_equal_words(left: str, right: str) -> None:
-    assert distance(left, right, 99) == distance(right, left, 99)
-    assert (distance(left, right, 99) == 0) == (left == right)
-
-
-def test_suggestions_have_a_limit() -> None:
-    assert nearest("lora_rnak", ["lora_rank", "lora_alpha"]) == "lora_rank"
-    assert nearest("completely_else", ["lora_rank"]) == ""
-    assert nearest("x" * 10_000, ["lora_rank"]) == ""
 
 
 def test_the_schema_itself_is_valid() -> None:

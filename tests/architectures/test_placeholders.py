@@ -1,0 +1,50 @@
+"""Which names stand for a name that nobody has written yet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memlint.architectures import catalog, datafile, resolve
+from memlint.architectures.placeholders import is_placeholder
+
+PLACEHOLDERS = [
+    *("", "  ", ".", "./", "/", "none", "NULL", "TODO", "model", "model_path", "base_model", "xxx", "XXXXXX"),
+    *("path/to/model", "/path/to/Llama-3-8B", "path_to_model", "PATH-TO-MODEL", "pathto/model", "my/path/to/it"),
+    *("${BASE_MODEL}", "models/${size}", "{{ model }}", "<your model>", "<MODEL>"),
+    *("your-model", "your_org/your_model", "/your/model", "Your Model"),
+]
+NAMES = [
+    "xxl",
+    "google/flan-t5-xxl",
+    "gpt2",
+    "models/llama",
+    "a<b",
+    "yourself/model",
+    "path/total",
+    "/data/path/Qwen2.5-7B",
+]
+
+
+@pytest.mark.parametrize("name", PLACEHOLDERS)
+def test_a_placeholder_resolves_to_nothing_and_is_called_one(name: str) -> None:
+    assert is_placeholder(name)
+    resolution = resolve(name)
+    assert resolution.architecture is None and "placeholder" in resolution.reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_none(name: str) -> None:
+    assert not is_placeholder(name)
+
+
+def test_no_listed_model_is_one() -> None:
+    names = [identifier for line in datafile.text(catalog.FILE).strip().splitlines() for identifier in _ids(line)]
+    assert len(names) > 400
+    assert [name for name in names if is_placeholder(name)] == []
+
+
+def _ids(line: bytes) -> list[str]:
+    ids: list[str] = json.loads(line)["ids"]
+    return ids
