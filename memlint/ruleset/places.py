@@ -77,11 +77,12 @@ class Finder:
         document = self.documents.get(origin.path)
         if document is None:
             return None
-        if origin.pointer in document.places:
+        is_key = origin.kind != "directive"  # a comment belongs to none
+        if is_key and origin.pointer in document.places:
             return location(document, origin.pointer)
         return _line(document, origin.line, origin.column) if origin.line else None
 
 
 def _line(document: Document, line: int, column: int) -> Location:
-    """The place of a `# memlint:` comment."""
+    """A place without a key of its own: that of a `# memlint:` comment."""
     return Location(document.path, line, max(1, column), line, max(1, column))
