@@ -27,8 +27,15 @@ _NAMED: dict[str, tuple[str, str, str]] = {
 }
 _SYNTAX = ("SRC001", "syntax", "The framework cannot read the file.")
 
-# (id, name, why) of every rule of this file.
-RULES = tuple(dict.fromkeys((rule, f"source/{slug}", why) for rule, slug, why in (_SYNTAX, *_NAMED.values())))
+
+def _rules() -> tuple[tuple[str, str, str], ...]:
+    whys: dict[tuple[str, str], str] = {}
+    for rule, slug, why in (_SYNTAX, *_NAMED.values()):
+        whys.setdefault((rule, f"source/{slug}"), why)
+    return tuple((rule, name, why) for (rule, name), why in whys.items())
+
+
+RULES = _rules()  # (id, name, why) of every rule of this file; of two codes with one name, the reason of the first
 
 
 def template_finding(document: Document) -> Finding | None:
