@@ -20,7 +20,13 @@ _LINE = re.compile(
     rf"[ \t]*(?:(?P<many>\[)?\[[ \t]*(?P<table>{_DOTTED})[ \t]*\]|(?P<key>{_DOTTED})[ \t]*=[ \t]*(?P<value>[^\r\n]*))"
 )
 _NAMES = re.compile(_NAME)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'|#.*")
+_QUOTED = re.compile(  # strings and comments; `opened`: a string that does not end on its line
+    r'"""(?:[^\\]|\\.)*?"""|'
+    + r"'''.*?'''|"
+    + r"""(?P<opened>\"{3}|'{3}).*|"""
+    + r'"(?:[^"\\]|\\.)*"|'
+    + r"'[^']*'|#.*"
+)
 _ERROR_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
 _SECTION = ("tool", "memlint")
 
@@ -121,9 +127,9 @@ def _numbered(table: Path, counts: dict[Path, int]) -> Path:
 def _continues(line: str, until: str, depth: int) -> tuple[str, int]:
     """Whether a value continues on the next line: (the quotes that will end its string, number of open brackets)."""
     if until:
-        return ("", depth) if until in line else (until, depth)
-    for quotes in ('"""', "'''"):
-        if line.count(quotes) % 2:
-            return quotes, depth
+        _, closed, line = line.partition(until)
+        if not closed:
+            return until, depth
+    opened = next((found["opened"] for found in _QUOTED.finditer(line) if found["opened"]), "")
     bare = _QUOTED.sub("", line)
-    return "", max(0, depth + bare.count("[") + bare.count("{") - bare.count("]") - bare.count("}"))
+    return opened, max(0, depth + bare.count("[") + bare.count("{") - bare.count("]") - bare.count("}"))
