@@ -30,7 +30,7 @@ def test_a_key_has_its_effect_alone() -> None:
 
 def test_the_largest_effect_comes_first() -> None:
     before = stated(run(), "batch.micro_batch_size", "sequence.length", "optimizer.name")
-    after = replace(before, {"batch.micro_batch_size": 3, "sequence.length": 8_192, "optimizer.name": "adamw_hf"})
+    after = replace(before, {"batch.micro_batch_size": 32, "sequence.length": 257, "optimizer.name": "adamw_hf"})
     effects = [abs(change.own_effect or 0) for change in changes(before, after)]
 
     assert len(effects) == 3 and effects == sorted(effects, reverse=True) and effects[0] > effects[1]
