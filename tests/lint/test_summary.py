@@ -18,6 +18,7 @@ def summary(one: Run) -> str:
     ("changes", "line"),
     [
         ({}, "sft, full, pure bfloat16, 2 x 256 tokens"),
+        ({"precision__master_weights": True}, "sft, full, bfloat16, 2 x 256 tokens"),
         ({"precision__autocast": True}, "sft, full, bfloat16, 2 x 256 tokens"),
         ({"precision__compute": "float32"}, "sft, full, float32, 2 x 256 tokens"),
         ({"precision__compute": UNKNOWN}, "sft, full, 2 x 256 tokens"),
