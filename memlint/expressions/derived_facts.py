@@ -79,8 +79,8 @@ def _parts(facts: Facts) -> Any:
     return UNKNOWN
 
 
-def _is_certain(facts: Facts) -> Any:
-    """Whether no launcher that nobody named may divide the model."""
+def _is_parallelism_known(facts: Facts) -> Any:
+    """Whether the parallelism is known: no launcher that nobody named may shard the model."""
     if facts.run.origins.get("parallelism.engine") is None:
         return UNKNOWN
     return not any(one.given[0][0] == "parallelism.engine" for one in facts.run.readings)
@@ -206,7 +206,7 @@ HARDWARE: dict[str, Reader] = {
     "hardware.capability": _feature(lambda gpu: gpu.capability if gpu.capability[0] else UNKNOWN),
 }
 PARALLELISM: dict[str, Reader] = {
-    "parallelism.is_certain": _is_certain,
+    "parallelism.is_certain": _is_parallelism_known,
     "parallelism.launch": _launch,
     "parallelism.launch_file": lambda facts: facts.advice().file or UNKNOWN,
     "parallelism.launch_advice": lambda facts: facts.advice().text or UNKNOWN,

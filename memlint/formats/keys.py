@@ -1,4 +1,4 @@
-"""A framework's keys, each written once: how it is written_value, read, written back, defaulted and described.
+"""A framework's keys, each defined once: its name, kind, default and description, how it is read and written back.
 
 A format has one table of them (`formats/<framework>/keys.py`). Reading a file, editing it, the schema's descriptions
 and the page of keys in the documentation all come from that table. It does not know what kind of file the values stood

@@ -64,7 +64,7 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     from memlint.lint.packed_reports import PackedSequence  # many files
 
     order: dict[str, None] = {}
-    shared: set[str] = set()  # files that share a finding's place with another
+    shared: set[str] = set()  # files with findings in other files, those other files, and files reported twice
     packed = PackedSequence[FileReport]()
     for report in reports:
         pointed = {item.location.path for item in report.findings} - {report.path}

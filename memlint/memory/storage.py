@@ -20,6 +20,9 @@ BYTES = {
 }
 ALIGNMENT = 512  # kMinBlockSize, c10/cuda/CUDACachingAllocator.cpp, torch 2.13
 _BLOCK_4BIT = 64  # default `blocksize`, bitsandbytes 0.50.2 functional.py:917
+_FP8_BLOCK = (
+    128 * 128
+)  # weights per float32 scale: `weight_block_size` in config.json of DeepSeek-V3, Qwen3-FP8 and others
 _BLOCK_ABSMAX = 256  # second level of `compress_statistics`, functional.py:940
 # Frameworks' quantisers replace nn.Linear modules and skip the head: `get_keys_to_not_convert`,
 # transformers 5.23 quantizers/base.py:259.
@@ -102,7 +105,8 @@ def _grouped_bytes(shape: tuple[int, ...], count: int, quantization: Quantizatio
     packed = int(count * quantization.bits) // 8
     method = quantization.method
     if method in ("fp8", "eetq", "quanto", "int8"):
-        return rounded(packed) + rounded(4 * (shape[0] if method != "fp8" else -(-count // 16384)))
+        scales = -(-count // _FP8_BLOCK) if method == "fp8" else shape[0]  # else one per row
+        return rounded(packed) + rounded(4 * scales)
     if method == "mxfp4":
         return rounded(packed) + rounded(count // 32)  # one 8-bit exponent per 32 values
     if method == "nvfp4":

@@ -219,6 +219,7 @@ _EVERYWHERE = frozenset(
         *("lora_target_modules", "lora_target_linear", "flash_attention", "gradient_checkpointing_kwargs"),
     }
 )
+# Values that most runs have.
 _COMMON = frozenset(
     {
         *(("field", "method.kind", "lora"), ("field", "checkpointing.mode", "full"), ("field", "method.stage", "sft")),

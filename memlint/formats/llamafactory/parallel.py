@@ -16,7 +16,7 @@ from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
 from memlint.source.document import Document, Path
 
-_STAND_IN = "stand-in"  # a companion without a file: nothing in it can be edited
+_STAND_IN = "stand-in"  # name of a companion that stands for an absent file: nothing in it can be edited
 
 
 class Companion(NamedTuple):
@@ -35,7 +35,10 @@ def _is_launch_file(document: Document) -> bool:
 
 
 def read_world(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """No key but `ray_num_workers` says how many GPUs train: the launcher takes all it sees (launcher.py:66)."""
+    """Put the number of GPUs: from a launch file, else from `ray_num_workers`, else unknown.
+
+    No other key gives it: llamafactory-cli takes all GPUs that it sees (launcher.py:66).
+    """
     for document in config.context.companions:
         if _is_launch_file(document):
             from memlint.formats.engine_files import launch_file
@@ -74,20 +77,20 @@ def apply_launch_files(fields: Fields, config: LlamaFactoryConfig) -> tuple[Comp
             found.append(Companion("accelerate", document, document.value))
             if named is not None:
                 found.append(Companion("deepspeed", named.document, named.value, named.pointer))
-            _fsdp2(fields)
+            _no_reentrant_under_fsdp2(fields)
         elif deepspeed_file.recognise(document).confidence != "no" and not config.hf.get("deepspeed"):
             companion = Companion("deepspeed", document, document.value)
-            found.extend(apply_companion(fields, config, companion, config.hf))
+            found.extend(apply_deepspeed_companion(fields, config, companion, config.hf))
     return tuple(found)
 
 
-def _fsdp2(fields: Fields) -> None:
-    """model_utils/checkpointing.py:181: not reentrant under FSDP2."""
+def _no_reentrant_under_fsdp2(fields: Fields) -> None:
+    """Put non-reentrant checkpointing for a run on FSDP2 (model/model_utils/checkpointing.py:181)."""
     if fields.get("parallelism.engine") == "fsdp" and fields.get("parallelism.fsdp.version") == 2:
         fields.infer("checkpointing.reentrant", False, "LLaMA-Factory switches it off under FSDP2")
 
 
-def _fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
+def _apply_fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     """`fsdp: full_shard auto_wrap` with `fsdp_config` (transformers TrainingArguments._process_fsdp_args)."""
     from memlint.formats.engine_files import fsdp
 
@@ -104,7 +107,7 @@ def _fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     transformers = config.versions["transformers"]
     source = f"transformers {'.'.join(map(str, transformers))} TrainingArguments"
     fsdp.apply_fsdp(fields, fsdp.trainer_options(section, words, transformers, source), config.hf.origin("fsdp"))
-    _fsdp2(fields)
+    _no_reentrant_under_fsdp2(fields)
     return found
 
 
@@ -114,15 +117,15 @@ def apply_engine(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion,
         return ()
     if config.hf.get("deepspeed"):
         found = deepspeed_companion(fields, config.section, config.context.read, ("deepspeed",))
-        return apply_companion(fields, config, found, config.hf)
+        return apply_deepspeed_companion(fields, config, found, config.hf)
     if config.hf.get("fsdp"):
-        return _fsdp(fields, config)
+        return _apply_fsdp(fields, config)
     if "deepspeed" in config.unresolved:
         fields.unknown("parallelism.zero.stage", "`deepspeed` is an interpolation")
     return ()
 
 
-def apply_companion(
+def apply_deepspeed_companion(
     fields: Fields, config: LlamaFactoryConfig, found: Companion | None, arguments: Arguments
 ) -> tuple[Companion, ...]:
     """Put the fields of a DeepSpeed configuration; without one the ZeRO stage is unknown."""
@@ -150,11 +153,11 @@ def deepspeed_companion(fields: Fields, section: Section, read: Any, keys: tuple
     if not isinstance(value, str):
         return None
     if value.lstrip().startswith("{"):
-        return _inline(section, value, pointer)
-    return _file(fields, section, value, read, pointer)
+        return _from_json_text(section, value, pointer)
+    return _from_file(fields, section, value, read, pointer)
 
 
-def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
+def _from_json_text(section: Section, text: str, pointer: Path) -> Companion | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -162,10 +165,10 @@ def _inline(section: Section, text: str, pointer: Path) -> Companion | None:
     return Companion("deepspeed", section.document, value, pointer) if isinstance(value, dict) else None
 
 
-def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
+def _from_file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
     found = read(name, section.document.path)
     if isinstance(found, MissingFile):
-        return _shipped(fields, section, name, reference_issue(found, section.document.path, pointer))
+        return _from_shipped_file(fields, section, name, reference_issue(found, section.document.path, pointer))
     from memlint.formats.engine_files import deepspeed_file
 
     if not isinstance(found.value, dict) or deepspeed_file.recognise(found).confidence == "no":
@@ -175,7 +178,7 @@ def _file(fields: Fields, section: Section, name: str, read: Any, pointer: Path)
     return Companion("deepspeed", found, root(found, "companion").value)
 
 
-def _shipped(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:
+def _from_shipped_file(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:
     """The file that LLaMA-Factory ships under this name, in place of one that is absent."""
     import memlint.formats.llamafactory.shipped_deepspeed as shipped
 
@@ -198,7 +201,11 @@ _MEGATRON_DEGREES = (
 
 
 def on_megatron(config: LlamaFactoryConfig) -> bool:
-    """USE_MCA and USE_MEGATRON_BRIDGE are environment variables; the degrees are keys of those parsers alone."""
+    """Whether a key shows that Megatron trains the model.
+
+    Megatron is switched on by environment variables (USE_MCA, USE_MEGATRON_BRIDGE), which no config has. Its degrees of
+    parallelism are keys of its own parsers, so a config that has one is for Megatron.
+    """
     return bool(_megatron_key(config))
 
 
@@ -247,8 +254,8 @@ def _model_ranks(fields: Fields) -> int:
     return math.prod(degree if isinstance(degree, int) else 0 for degree in degrees)
 
 
-def apply_rest(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """What follows from the world size: DDP or a single GPU, ranks that share data, the allocator's setting."""
+def apply_launcher(fields: Fields, config: LlamaFactoryConfig) -> None:
+    """Put what the launcher decides: DDP or one process, the data-parallel size, and expandable segments."""
     world = fields.get("parallelism.world_size")
     many = isinstance(world, int) and world > 1
     if "parallelism.engine" not in fields.values:

@@ -16,7 +16,7 @@ from memlint.formats.llamafactory.parallel import (
     Companion,
     apply_engine,
     apply_launch_files,
-    apply_rest,
+    apply_launcher,
     apply_unused_parameters,
 )
 from memlint.formats.llamafactory.recognise import is_v1
@@ -41,7 +41,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     companions = apply_launch_files(fields, view)
     ENGINE_KEYS.read(fields, view, view)
     companions += apply_engine(fields, view)
-    apply_rest(fields, view)
+    apply_launcher(fields, view)
     if not view.training:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)

@@ -15,8 +15,8 @@ from memlint.formats.llamafactory.keys_v1 import KEYS, V1Config
 from memlint.formats.llamafactory.model import find_model
 from memlint.formats.llamafactory.parallel import (
     Companion,
-    apply_companion,
-    apply_rest,
+    apply_deepspeed_companion,
+    apply_launcher,
     apply_unused_parameters,
     deepspeed_companion,
     read_world,
@@ -40,7 +40,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
     read_world(fields, view)
     apply_unused_parameters(fields, view)
     companions = _companions(fields, layout)
-    apply_rest(fields, view)
+    apply_launcher(fields, view)
     _accumulation(fields, view)
     related = tuple(c.document.path for c in companions if c.document is not document)
     run = fields.run(NAME, document.path, related, PURPOSES[role])
@@ -93,7 +93,7 @@ def _companions(fields: Fields, layout: V1Config) -> tuple[Companion, ...]:
     view = layout.config
     if layout.word("dist_config.name") == "deepspeed":
         found = deepspeed_companion(fields, view.section, view.context.read, ("dist_config", "config_file"))
-        return apply_companion(fields, view, found, _deepspeed_arguments(view))
+        return apply_deepspeed_companion(fields, view, found, _deepspeed_arguments(view))
     if not view.training:
         return ()
     launched = [d for d in view.context.companions if recognise_accelerate(d).confidence != "no"]
