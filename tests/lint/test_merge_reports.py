@@ -1,10 +1,9 @@
-"""Reports of many files are packed: the same words in every format, each file once, and little memory."""
+"""Reports of many files: each finding once, and the same words in every format whether they are packed or not."""
 
 from __future__ import annotations
 
 import json
 import random
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from memlint.findings import Finding, Location
 from memlint.lint import merge_reports as merging
 from memlint.lint import packed_reports as packed
 from memlint.lint.merge_reports import MANY, merge_reports
-from memlint.lint.packed_reports import BLOCK, PackedSequence
 from memlint.report.model import FileReport
 from memlint.report.outputs import OUTPUTS
 
@@ -24,27 +22,6 @@ ZERO = '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none
 
 def finding(path: str, line: int, message: str = "x", **more: object) -> Finding:
     return Finding("MEM001", "memory/x", "error", message, Location(path, line, 1, line, 2), **more)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("number", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
-def test_what_was_packed_comes_back(number: int) -> None:
-    items = PackedSequence(range(number))
-
-    assert list(items) == list(items) == list(range(number))
-    assert len(items) == number
-    for index in {0, BLOCK - 1, BLOCK, number - 1, -1, -number} & set(range(-number, number)):
-        assert items[index] == range(number)[index]
-    assert items[1:-1] == list(range(number))[1:-1]
-    for beyond in (number, -number - 1):
-        with pytest.raises(IndexError):
-            items[beyond]
-
-
-def test_what_cannot_be_pickled_is_kept_as_it_is() -> None:
-    things = [(index, lambda: None) for index in range(2 * BLOCK + 1)]
-
-    assert list(PackedSequence(things)) == things
-    assert PackedSequence(things)[BLOCK] is things[BLOCK]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -111,22 +88,3 @@ def test_json_is_what_the_standard_library_writes(many: Path, capsys: pytest.Cap
         main([*verb, "--format", "json"])
         text = capsys.readouterr().out
         assert text == json.dumps(json.loads(text), indent=2) + "\n"
-
-
-def test_a_packed_report_takes_little_memory() -> None:
-    """The bar of benchmarks/speed/cold_start.py, held here without the time it takes: 1 KiB a report."""
-    text = BASE * 8
-    number = 40 * BLOCK
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        kept = PackedSequence(
-            FileReport(
-                f"f{i}", "trainer", (finding(f"f{i}", i % 9, f"{i} GiB needed"),), texts={f"f{i}": f"# {i}\n{text}"}
-            )
-            for i in range(number)
-        )
-        assert len(kept) == number
-        assert (tracemalloc.get_traced_memory()[0] - before) / number < 1024
-    finally:
-        tracemalloc.stop()
