@@ -65,9 +65,8 @@ class ModelConfig:
 
     def number(self, name: str, otherwise: float = 0.0) -> float:
         value = self.get(name, otherwise)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        return otherwise
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return float(value) if is_number and abs(value) <= LARGEST_EXTENT else otherwise  # no NaN, no infinity
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
         value = self.get(name, otherwise)

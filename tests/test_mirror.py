@@ -1,0 +1,203 @@
+"""Tests lie as the code lies: a module of some size has a test file named after it, or is listed with what covers it.
+
+`memlint/formats/schema/refs.py` is tested in `tests/formats/schema/test_refs.py`, a package's `__init__.py` in
+`test_<package>.py` beside the package's folder. What stands in `COVERED` is reached through something larger: a
+framework's whole reader, a step of the estimator beside the real one, a command, a law over every row of a table.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "memlint"
+SMALL = 40  # lines of code, without docstrings and comments
+# Lines of the tokenizer that hold no code.
+LAYOUT = frozenset(
+    (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+)
+# Test file -> the modules that it covers, by their names below memlint.
+COVERED = {
+    "tests/test_record.py": ("_record_constructors",),
+    "tests/commands/test_refusals.py": ("cli", "commands.options"),
+    # One reader per framework: a config goes in, the run comes out.
+    "tests/formats/axolotl/test_axolotl_runs.py": (
+        *("formats.axolotl.config", "formats.axolotl.format", "formats.axolotl.issues", "formats.axolotl.loss"),
+        *("formats.axolotl.method", "formats.axolotl.model", "formats.axolotl.parallel", "formats.axolotl.releases"),
+        *("formats.axolotl.training", "formats.axolotl.unmodelled"),
+    ),
+    "tests/formats/llamafactory/test_semantics.py": (
+        *("formats.llamafactory.config", "formats.llamafactory.issues", "formats.llamafactory.keys_v1"),
+        *("formats.llamafactory.loss", "formats.llamafactory.method", "formats.llamafactory.model"),
+        *("formats.llamafactory.parallel", "formats.llamafactory.releases", "formats.llamafactory.training"),
+        *("formats.llamafactory.v0", "formats.llamafactory.v1"),
+    ),
+    "tests/formats/llamafactory/test_keys.py": ("formats.llamafactory.precision",),
+    "tests/formats/trainer/test_trainer_runs.py": (
+        *("formats.trainer.format", "formats.trainer.issues", "formats.trainer.loss", "formats.trainer.method"),
+        *("formats.trainer.model", "formats.trainer.parallel", "formats.trainer.quantized"),
+        *("formats.trainer.recognise", "formats.trainer.training", "formats.training_arguments.arguments"),
+        *("formats.accelerate.fsdp", "formats.base", "formats.keys"),
+    ),
+    "tests/formats/deepspeed/test_deepspeed.py": (
+        *("formats.deepspeed.batch", "formats.deepspeed.format", "formats.deepspeed.optimizer"),
+        *("formats.deepspeed.precision", "formats.deepspeed.zero"),
+    ),
+    "tests/formats/deepspeed/test_keys.py": ("formats.deepspeed.edits",),
+    "tests/formats/accelerate/test_accelerate.py": ("formats.accelerate.parallel",),
+    "tests/formats/test_training_arguments.py": ("formats.training_arguments.keys",),
+    # Every tensor of every family by name and shape, beside the classes of transformers.
+    "tests/architectures/test_families.py": (
+        *("architectures.assemble", "architectures.blocks", "architectures.towers", "architectures.families.dense"),
+        *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
+        *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),
+        *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
+        *("architectures.families.pre_llama", "architectures.families.qwen_vision", "architectures.model"),
+    ),
+    "tests/architectures/test_catalog.py": ("architectures.families.trust_remote_code",),
+    # Bytes of a step, beside the same step on fake tensors or worked out by hand.
+    "tests/memory/test_estimate.py": (
+        *("memory.step", "memory.loss", "memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
+        *("memory.autograd.tape", "memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
+        *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),
+        *("memory.layers.kernel_config", "memory.families.lookup", "memory.sharding.unsharded"),
+    ),
+    "tests/memory/test_simulated_cases.py": (
+        *("memory.layers.decoder_layer", "memory.layers.latent_attention", "memory.layers.mlp", "memory.layers.norm"),
+        *("memory.layers.projection", "memory.layers.rotary", "memory.families.dense", "memory.families.gemma"),
+        *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
+    ),
+    "tests/memory/test_axolotl.py": ("memory.layers.fused_adapter",),
+    "tests/memory/test_parameters.py": ("memory.storage",),
+    "tests/memory/card/test_device.py": ("memory.card.interval",),
+    "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),
+    "tests/memory/layers/test_packed_experts.py": ("memory.layers.moe",),
+    "tests/memory/layers/test_every_expert.py": ("memory.layers.moe_loop",),
+    "tests/memory/sharding/test_fsdp.py": (
+        *("memory.sharding.fsdp.plan", "memory.sharding.fsdp.state", "memory.sharding.fsdp.version1"),
+        "memory.sharding.fsdp.version2",
+    ),
+    "tests/memory/sharding/test_zero.py": (
+        *("memory.sharding.zero.layout", "memory.sharding.zero.stage3", "memory.sharding.zero.stages12"),
+        "memory.sharding.zero.trace",
+    ),
+    "tests/memory/vision/test_towers.py": (
+        *("memory.families.image_text", "memory.vision.patches", "memory.vision.projector", "memory.vision.tower_ends"),
+    ),
+    "tests/simulation/test_step.py": (
+        *("simulation.attention", "simulation.build", "simulation.checkpoints", "simulation.from_run"),
+        *("simulation.fused_adapters", "simulation.liger", "simulation.losses", "simulation.optimizers"),
+        *("simulation.precision", "simulation.quantized", "simulation.replay", "simulation.sharding"),
+        "simulation.tracker",
+    ),
+    # The rule language and the rules.
+    "tests/expressions/test_expression.py": ("expressions.build", "expressions.check"),
+    "tests/expressions/test_vocabulary.py": ("expressions.derived_facts", "run"),
+    "tests/ruleset/test_rule_file.py": ("expressions.vocabulary_schema",),
+    "tests/ruleset/test_engine.py": ("formats.issues", "ruleset.format_findings", "ruleset.rule", "ruleset.rule_fixes"),
+    "tests/ruleset/test_shipped_rules.py": (
+        *("ruleset.examples", "ruleset.python.fragmentation", "ruleset.python.needless_offload"),
+        *("ruleset.python.newest_only", "ruleset.python.unfilled_auto"),
+    ),
+    # Fixes: what is offered, and that what is written says it.
+    "tests/fixes/test_attach.py": ("fixes.consequences",),
+    "tests/fixes/test_attempt.py": ("fixes.apply",),
+    "tests/fixes/test_edits.py": ("fixes.edits.apply", "fixes.edits.json", "fixes.edits.scalars", "fixes.edits.yaml"),
+    "tests/fixes/test_second_opinion.py": ("fixes.edits.second_opinion",),
+    "tests/fixes/test_moves.py": (
+        *("fixes.moves.catalog", "fixes.moves.hardware", "fixes.moves.host", "fixes.moves.vision"),
+    ),
+    # From the outside: a folder, a command, what it prints.
+    "tests/commands/test_check.py": (
+        *(
+            "lint.analyse_file",
+            "lint.baseline",
+            "lint.context_facts",
+            "lint.linter",
+            "lint.report_file",
+            "lint.suppress",
+        ),
+    ),
+    "tests/lint/test_selection.py": ("lint.rule_catalog",),
+    "tests/commands/test_written_files.py": ("commands.output",),
+    "tests/commands/test_fix.py": ("commands.explain", "commands.new_rule", "commands.plan", "commands.test"),
+    "tests/commands/test_diff.py": (
+        *("report.comparison.json", "report.comparison.markdown", "report.comparison.model", "report.comparison.text"),
+        *("repository.commit", "repository.git", "revisions.file_change", "revisions.side"),
+    ),
+    "tests/commands/test_html.py": ("report.html",),
+    "tests/report/test_formats.py": (
+        *("findings", "report.json", "report.markdown", "report.model", "report.rdjson", "report.sarif"),
+        *("report.overview", "report.table", "report.text"),
+    ),
+    "tests/repository/test_discovery.py": ("repository.globs",),
+    "tests/repository/test_launches.py": (
+        *("repository.launch.pages", "repository.launch.parse", "repository.launch.words"),
+    ),
+    "tests/repository/test_launched.py": ("repository.launch.apply",),
+    "tests/settings/test_settings.py": ("settings.effective", "settings.files", "settings.model"),
+    "tests/source/test_spans.py": ("source.document", "source.layout"),
+    "tests/source/test_limits.py": ("source.load",),
+    "tests/test_plugins.py": ("plugins.calls",),
+}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module that is not small, by its name below memlint."""
+    paths = (path for path in sorted(PACKAGE.rglob("*.py")) if lines_of_code(path.read_text("utf-8")) > SMALL)
+    return {_name(path): path for path in paths}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def lines_of_code(source: str) -> int:
+    """Lines of a module that hold code: neither blank, nor comments, nor docstrings."""
+    held: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in LAYOUT:
+            held.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            held -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(held)
+
+
+def own_test(module: str) -> Path:
+    """Where the test file of a module lies: `formats.keys` in tests/formats/test_keys.py, `_record` in test_record.py."""
+    *folders, name = module.split(".")
+    return ROOT.joinpath("tests", *folders, f"test_{name.lstrip('_')}.py")
+
+
+def listed() -> list[str]:
+    return [module for names in COVERED.values() for module in names]
+
+
+def test_every_module_of_some_size_is_tested_by_its_name_or_listed() -> None:
+    alone = [name for name in modules() if not own_test(name).exists() and name not in listed()]
+
+    assert alone == [], "write the test file of its name, or list what covers it"
+
+
+def test_what_is_listed_is_there_and_has_no_file_of_its_own() -> None:
+    assert [path for path in COVERED if not (ROOT / path).is_file()] == []
+    assert [name for name in listed() if name not in modules()] == [], "gone, renamed or small by now"
+    assert [name for name in listed() if own_test(name).exists()] == [], "has a test file of its own"
+
+
+def test_each_module_is_listed_once() -> None:
+    assert len(listed()) == len(set(listed()))
+
+
+def test_lines_of_code_are_those_that_run() -> None:
+    source = '"""Doc.\n\nMore.\n"""\n\n# why\nx = (\n    1,\n)  # note\n\n\ndef f():\n    """Doc."""\n    return x\n'
+
+    assert lines_of_code(source) == 5
+    assert lines_of_code("") == 0
