@@ -171,7 +171,7 @@ def lines_of_code(source: str) -> int:
 
 
 def own_test(module: str) -> Path:
-    """Where the test file of a module lies: `formats.keys` in tests/formats/test_keys.py, `_record` in test_record.py."""
+    """Where the test file of a module lies: `formats.keys` in tests/formats/test_keys.py, `_lazy` in test_lazy.py."""
     *folders, name = module.split(".")
     return ROOT.joinpath("tests", *folders, f"test_{name.lstrip('_')}.py")
 
