@@ -17,7 +17,7 @@ from memlint.source import load
         (b"a: \xff\n", "SRC004", "error", 1),
         (b"a: 1\nb: !!python/none x\n", "SRC005", "error", 2),
         (b"a: !!int x\n", "SRC005", "error", 1),
-        (b"a: {% if b %}\n", "SRC001", "info", 1),
+        (b"a: {% if b %}\n", "SRC006", "info", 1),
     ],
 )
 def test_a_problem_is_a_finding(data: bytes, rule: str, severity: str, line: int) -> None:

@@ -179,7 +179,7 @@ def test_extends_comes_first_and_counts_from_its_own_folder(repository: Path) ->
         ("- gpus", "1:1", "mapping"),
         ("gpu: A100-81GB", "1:6", "unknown GPU"),
         ("select: [MEM001, mem_1]", "1:18", "names no rule"),
-        ("severity: {Mem: info}", "1:12", "names no rule"),
+        ("severity: {Mem_1: info}", "1:12", "names no rule"),
         ("severity: {MEM: fatal}", "1:17", "off, info, warning, error"),
         ("versions: {transformers: 4.57}", "1:26", "string"),
         ("versions: {transformers: latest}", "1:26", "no version"),

@@ -349,7 +349,9 @@ def test_llama_pro_adapts_its_expanded_blocks_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_json_configs_are_beyond_the_newest_version() -> None:
-    text = '{"model_name_or_path": "llama", "stage": "sft", "finetuning_type": "lora", "template": "x", "dataset": "d"}'
+    text = (
+        '{"model_name_or_path": "llama", "stage": "sft", "finetuning_type": "lora", "template": "qwen", "dataset": "d"}'
+    )
     given = document(text, "/repo/train.json")
     assert [issue.code for issue in llamafactory.parse(given, context()).issues] == ["unreadable-config"]
     assert not llamafactory.parse(given, context(versions={"llamafactory": (0, 9, 4)})).issues

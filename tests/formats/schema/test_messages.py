@@ -77,7 +77,7 @@ ENUMS = {"anyOf": [{"enum": ["a", "b"]}, {"enum": [1, 2]}]}
         ({"minItems": 2}, [1], "bad-value", "`key` has to have at least 2 items, got the list [1]"),
         ({"maxLength": 1}, "ab", "bad-value", "`key` has to have at most 1 character, got the string 'ab'"),
         ({"required": ["x"]}, {}, "missing-key", "`x` is missing"),
-        ({"enum": ["sft"]}, "stf", "bad-value", "`key` wants sft, got the string 'stf' (did you mean `sft`?)"),
+        ({"enum": ["sft"]}, "stf", "bad-value", "`key`: the string 'stf': did you mean `sft`? It takes sft"),
         (ENUMS, 7, "bad-value", "`key` wants one of a, b or one of 1, 2, got 7"),
         (ENUMS, "c", "wrong-type", "`key` wants one of a, b or one of 1, 2, got the string 'c'"),
     ],
