@@ -1,0 +1,721 @@
+"""Follows a script without running anything, and collects the programs that it would start.
+
+Variables, functions, branches, loops over known words, sourced files, here-documents and the plain text programs of
+`filters.py` are followed. A condition that nobody can decide is taken both ways; what the ways disagree on is either
+followed side by side (up to `MOST_WAYS`) or unknown from there on. A way that ends in `exit` is left out where another
+goes on: whoever starts the script gives it what it needs. Every loop, depth and text is bounded.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from memlint.source.shell import builtins, filters, patterns
+from memlint.source.shell.conditions import Conditions, negated
+from memlint.source.shell.expansion import Expander, WorkLimitReached
+from memlint.source.shell.invocation import Invocation, Surroundings
+from memlint.source.shell.state import ShellFunction, State, Truth, Variable, merged, path_in
+from memlint.source.shell.text import (
+    Text,
+    Where,
+    Word,
+    assumed,
+    joined,
+    known,
+    known_or_unset,
+    literal,
+    shown,
+    trimmed,
+    unknown,
+)
+from memlint.source.shell.tree import Source
+from memlint.source.shell.wrappers import Inner, inner
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MOST_STEPS = 6_000  # statements that are followed
+MOST_WAYS = 6  # side by side
+MOST_DEPTH = 40  # of nested statements, functions and scripts
+MOST_STARTS = 3
+MOST_ROUNDS = 16  # of one loop
+MOST_INVOCATIONS = 1_000
+States = list[State]
+
+
+class Interpreter:
+    """Follows one script. `path` is its file, absolute; findings point there."""
+
+    def __init__(self, path: str, surroundings: Surroundings) -> None:
+        self.path = path
+        self.surroundings = surroundings
+        self.invocations: list[Invocation] = []
+        defaults = {name: literal(value) for name, value in surroundings.variables.items()}
+        self.expander = Expander(self._printed, defaults)
+        self.conditions = Conditions(self.expander, self._exists)
+        self.asked_for_gpus = False  # whether the script asks how many GPUs the machine has
+        self._steps = 0
+        self._depth = 0
+        self._at = Where(path, 0, 0)  # the command of this file that is followed
+        self._rounds = 0
+        self._required: frozenset[str] = frozenset()
+
+    def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
+        """Follow the script from its start. `folder` is where it is started, absolute.
+
+        Where the script stops without a value that nobody gives, it is followed again with that value given.
+        """
+        source = source or Source.of_file(self.path, text)
+        for _ in range(MOST_STARTS):
+            self.invocations, self._steps, self._depth, self._rounds = [], 0, 0, 0
+            self.expander.start()
+            try:
+                self._script(source, State((Word(literal(self.path)), *arguments), folder))
+            except WorkLimitReached:
+                break
+            if self._required <= self.expander.given:
+                break
+            self.expander.given |= self._required
+
+    def _script(self, source: Source, state: State) -> States:
+        if source.tree is None:
+            return [state]
+        return self._row(source.tree.children, source, [state])
+
+    def _row(self, nodes: Sequence[Node], source: Source, states: States) -> States:
+        """Statements one after the other, in every state that is still going on."""
+        for node in nodes:
+            if not node.is_named or node.type == "comment":
+                continue
+            going, over = [one for one in states if _goes_on(one)], [one for one in states if not _goes_on(one)]
+            if not going:
+                break
+            ways = [way for one in going for way in self.statement(node, source, one)]
+            states = self._fewer(over + ways, node)
+        return states
+
+    def statement(self, node: Node, source: Source, state: State) -> States:
+        """One statement; the states that it may end in. `state` is used up."""
+        self._steps += 1
+        handler = _STATEMENTS.get(node.type)
+        if handler is None or self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
+            return [state]
+        before = self._at
+        here = source.where(*source.span(node))
+        if here is not None and here.path == self.path:
+            self._at = here
+        self._depth += 1
+        try:
+            return handler(self, node, source, state)
+        finally:
+            self._depth -= 1
+            self._at = before
+
+    def _fewer(self, states: States, node: Node) -> States:
+        """States that say the same are one; beyond `MOST_WAYS` what they disagree on is unknown."""
+        if len(states) == 1:
+            return states
+        alive = [one for one in states if not one.is_dead]
+        self.expander.spend(sum(10 + 5 * len(one.variables) for one in alive))
+        distinct = list({one.says(): one for one in reversed(alive)}.values())[::-1] if len(alive) > 1 else alive
+        if len(distinct) > MOST_WAYS:
+            return [merged(distinct, node.start_point[0] + 1)]
+        return distinct or states[:1]
+
+    def _block(self, node: Node, source: Source, state: State) -> States:
+        if source.of(node).startswith("(("):
+            state.status = self.conditions.number(node, source, state)
+            return [state]
+        return self._row(node.children, source, [state])
+
+    def _subshell(self, node: Node, source: Source, state: State) -> States:
+        """`( ... )`: what it changes is forgotten behind it."""
+        ended = self._row(node.children, source, [state.copy()])
+        state.output = ended[0].output
+        state.status = ended[0].status
+        return [state]
+
+    def _test(self, node: Node, source: Source, state: State) -> States:
+        state.status = self.conditions.test(node, source, state)
+        return [state]
+
+    def _negated(self, node: Node, source: Source, state: State) -> States:
+        states = self._row(node.children, source, [state])
+        for one in states:
+            one.status = negated(one.status)
+        return states
+
+    def _list(self, node: Node, source: Source, state: State) -> States:
+        """`a && b`, `a || b`. A program is taken to succeed."""
+        left, *middle = node.children[:-1]
+        right, is_or = node.children[-1], any(child.type == "||" for child in middle)
+        found: States = []
+        for one in self.statement(left, source, state):
+            if not _goes_on(one):
+                found.append(one)
+                continue
+            status = Truth(True) if one.status.is_command else one.status
+            found += self._ways(
+                one, negated(status) if is_or else status, lambda way: self.statement(right, source, way), _same, node
+            )
+        return self._fewer(found, node)
+
+    def _ways(
+        self,
+        state: State,
+        truth: Truth,
+        yes: Callable[[State], States],
+        no: Callable[[State], States],
+        node: Node,
+    ) -> States:
+        """What follows a condition: one way where it is known, both where it is not, the one that goes on where the
+        condition was only assumed."""
+        if truth.value is not None and not truth.assumed:
+            return yes(state) if truth.value else no(state)
+        if truth.value is not None:
+            first, second = (yes, no) if truth.value else (no, yes)
+            ended = first(state.copy())
+            if any(not one.is_dead for one in ended):
+                return ended
+            self._required |= truth.assumed
+            return second(state)
+        other = state.copy()
+        if truth.equals is not None:
+            state.set(truth.equals[0], literal(truth.equals[1]))
+        line = node.start_point[0] + 1
+        state.conditions += (line,)
+        other.conditions += (-line,)
+        return yes(state) + no(other)
+
+    def _if(self, node: Node, source: Source, state: State) -> States:
+        branches = _branches(node)
+
+        def from_branch(index: int, state: State) -> States:
+            if index == len(branches):
+                return [state]
+            condition, body = branches[index]
+            found: States = []
+            for one in self._row(condition, source, [state]):
+                if not _goes_on(one):
+                    found.append(one)
+                    continue
+                truth = Truth(None) if one.status.is_command else one.status
+                truth = Truth(True) if not condition else truth
+                found += self._ways(
+                    one,
+                    truth,
+                    lambda way: self._row(body, source, [way]),
+                    lambda way: from_branch(index + 1, way),
+                    node,
+                )
+            return found
+
+        return self._fewer(from_branch(0, state), node)
+
+    def _case(self, node: Node, source: Source, state: State) -> States:
+        value = self.expander.text(node.child_by_field_name("value"), source, state)
+        items = [child for child in node.children if child.type == "case_item"]
+        plain = known_or_unset(value)
+        chosen = (
+            None if plain is None else next((item for item in items if self._matches(item, plain, source, state)), None)
+        )
+        if plain is not None:
+            ended = self._row(_case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
+            if not assumed(value) or any(not one.is_dead for one in ended):
+                return self._fewer(ended, node)
+            self._required |= assumed(value)
+        found: States = []
+        for item in items:
+            way = state.copy()
+            way.conditions += (item.start_point[0] + 1,)
+            _bind(value, item, source, way)
+            if item is not chosen or plain is None:
+                found += self._row(_case_body(item), source, [way])
+        return self._fewer(found or [state], node)
+
+    def _matches(self, item: Node, value: str, source: Source, state: State) -> bool:
+        for pattern in item.children_by_field_name("value"):
+            text = known(self.expander.text(pattern, source, state))
+            try:
+                if text is not None and patterns.matches(text, value):
+                    return True
+            except patterns.CannotMatch:
+                continue
+        return False
+
+    def _for(self, node: Node, source: Source, state: State) -> States:
+        variable = node.child_by_field_name("variable")
+        body = node.child_by_field_name("body")
+        values = node.children_by_field_name("value")
+        if variable is None or body is None:
+            return [state]
+        name = source.of(variable)
+        words = self.expander.words(values, source, state) if values else state.arguments[1:]
+        states = [state]
+        for word in words[:MOST_ROUNDS]:
+            for one in states:
+                one.variables[name] = Variable((word,))
+            states = _without_left(self._looped(body, source, states), ("continue",))
+        return _without_left(states, ("break", "continue"))
+
+    def _looped(self, body: Node, source: Source, states: States) -> States:
+        self._rounds += 1
+        try:
+            return self._row(body.children, source, states)
+        finally:
+            self._rounds -= 1
+
+    def _for_counting(self, node: Node, source: Source, state: State) -> States:
+        """`for ((i=0; i<n; i++))`: once, with a counter that is not known."""
+        body = node.child_by_field_name("body")
+        for child in node.named_children:
+            if child.type in ("variable_assignment", "assignment_expression", "binary_expression"):
+                name = source.of(child).partition("=")[0].strip()
+                if name.isidentifier():
+                    state.set(name, unknown(f"${{{name}}}", "it counts a loop"))
+        return _without_left(
+            self._looped(body, source, [state]) if body is not None else [state], ("break", "continue")
+        )
+
+    def _while(self, node: Node, source: Source, state: State) -> States:
+        """A loop is followed once where its condition is not plainly false."""
+        body = node.child_by_field_name("body")
+        condition = node.children_by_field_name("condition")
+        found: States = []
+        for one in self._row(condition, source, [state]):
+            is_until = source.of(node).startswith("until")
+            truth = negated(one.status) if is_until and not one.status.is_command else one.status
+            if truth.value is False or body is None:
+                found.append(one)
+                continue
+            before = one.copy()
+            after = _without_left(self._looped(body, source, [one]), ("break", "continue"))
+            alive = [way for way in after if not way.is_dead]
+            certain = truth.value is True and not truth.assumed
+            found.append(merged(alive if certain and alive else [before, *alive], node.start_point[0] + 1))
+        return self._fewer(found, node)
+
+    def _function(self, node: Node, source: Source, state: State) -> States:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            state.functions[source.of(name)] = ShellFunction(body, source)
+        return [state]
+
+    def _pipeline(self, node: Node, source: Source, state: State) -> States:
+        """Each part reads what the one before printed."""
+        given: Text | None = state.input
+        parts = [child for child in node.children if child.is_named]
+        status = state.status
+        for child in parts:
+            one = state.copy()
+            one.input = given
+            one.output = ()
+            ended = self._row([child], source, [one])
+            given, status = ended[0].output, ended[0].status
+            for way in ended:
+                state.files.update(way.files)
+        state.print(given or ())
+        state.status = status
+        return [state]
+
+    def _redirected(self, node: Node, source: Source, state: State) -> States:
+        body = node.child_by_field_name("body")
+        redirects = [child for child in node.children if child.type.endswith("_redirect")]
+        given = next((self._given_text(one, source, state) for one in redirects if one.type != "file_redirect"), None)
+        target = self._written_file(redirects, source, state)
+        outer, before = state.output, state.input
+        if given is not None:
+            state.input = given
+        if target is not None:
+            state.output = ()
+        states = self._row([body], source, [state]) if body is not None else [state]
+        rest = [child for one in redirects for child in one.named_children if child.type in _STATEMENTS]
+        for one in states:
+            if target is not None:
+                path, adds = target
+                text = one.output or ()
+                one.files[path] = joined((one.files.get(path, ()), text)) if adds else text
+                one.output = outer
+            one.input = before
+        return self._row(rest, source, states) if rest else states
+
+    def _given_text(self, redirect: Node, source: Source, state: State) -> Text | None:
+        if redirect.type == "herestring_redirect":
+            return joined((self.expander.text(redirect.named_children[-1], source, state), literal("\n")))
+        body = next((child for child in redirect.children if child.type == "heredoc_body"), None)
+        start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
+        if body is None or start is None:
+            return None
+        return self.expander.heredoc(body, source, state, source.of(start)[:1] in "'\"\\")
+
+    def _written_file(self, redirects: Sequence[Node], source: Source, state: State) -> tuple[str, bool] | None:
+        for redirect in redirects:
+            found = self._file_redirect(redirect, source, state) if redirect.type == "file_redirect" else None
+            found = found or next(
+                (
+                    inside
+                    for child in redirect.children
+                    if child.type == "file_redirect" and (inside := self._file_redirect(child, source, state))
+                ),
+                None,
+            )
+            if found:
+                return found
+        return None
+
+    def _file_redirect(self, redirect: Node, source: Source, state: State) -> tuple[str, bool] | None:
+        operator = next((child.type for child in redirect.children if not child.is_named), "")
+        target = redirect.child_by_field_name("destination")
+        descriptor = redirect.child_by_field_name("descriptor")
+        if operator not in (">", ">>") or target is None or (descriptor is not None and source.of(descriptor) != "1"):
+            return None
+        path = path_in(state.folder, self.expander.text(target, source, state))
+        return (path, operator == ">>") if path and not path.startswith("/dev/") else None
+
+    def _assignment(self, node: Node, source: Source, state: State) -> States:
+        builtins.assign(self.expander, node, source, state)
+        state.status = Truth(True)
+        return [state]
+
+    def _assignments(self, node: Node, source: Source, state: State) -> States:
+        for child in node.named_children:
+            builtins.assign(self.expander, child, source, state)
+        return [state]
+
+    def _declaration(self, node: Node, source: Source, state: State) -> States:
+        builtins.declare(self.expander, node, source, state)
+        state.status = Truth(True)
+        return [state]
+
+    def _unset(self, node: Node, source: Source, state: State) -> States:
+        for word in self.expander.words(node.named_children, source, state):
+            state.variables.pop(word.text, None)
+        return [state]
+
+    def _command(self, node: Node, source: Source, state: State) -> States:
+        name = node.child_by_field_name("name")
+        arguments = node.children_by_field_name("argument")
+        assigned = [child for child in node.children if child.type == "variable_assignment"]
+        strings = [child for child in node.children if child.type == "herestring_redirect"]
+        if strings:
+            state.input = self._given_text(strings[0], source, state)
+        if name is None:
+            for child in assigned:
+                builtins.assign(self.expander, child, source, state)
+            return [state]
+        words = self.expander.words([name, *arguments], source, state)
+        alone = {}
+        for child in assigned:
+            variable, value = builtins.assigned(self.expander, child, source, state)
+            alone[variable] = value
+        states = self.command(words, alone, state)
+        for one in states if strings else ():
+            one.input = None
+        return states
+
+    def command(
+        self,
+        words: tuple[Word, ...],
+        alone: dict[str, Text],
+        state: State,
+        wrappers: tuple[tuple[Word, ...], ...] = (),
+        is_outside: bool = False,
+    ) -> States:
+        """A simple command of expanded words. `alone`: variables that are set for it alone."""
+        if not words:
+            return [state]
+        name = words[0].known or ""
+        if name in state.functions:
+            return self._called(name, words, alone, state)
+        handler = builtins.BUILTINS.get(name)
+        if handler is not None and not wrappers:
+            handler(self, words, state)
+            return [state]
+        if name in ("eval", "source", "."):
+            return self._evaluated(words, state) if name == "eval" else self._sourced(words, state)
+        if name in ("test", "["):
+            tested = words[1:-1] if name == "[" else words[1:]
+            state.status = self.conditions.words([word.pieces for word in tested], state)
+            return [state]
+        found = inner(words)
+        if found is not None and len(wrappers) < 8:
+            kept = (*wrappers, words[: len(words) - len(found.words)] if found.words else words[:1])
+            return self._wrapped(found, words, alone, state, kept, is_outside or found.is_outside)
+        self._program(words, alone, state, wrappers, is_outside)
+        return [state]
+
+    def _wrapped(
+        self,
+        found: Inner,
+        words: tuple[Word, ...],
+        alone: dict[str, Text],
+        state: State,
+        wrappers: tuple[tuple[Word, ...], ...],
+        is_outside: bool,
+    ) -> States:
+        for word in found.variables:
+            variable = word.text.partition("=")[0]
+            alone = {**alone, variable: word.after(len(variable) + 1).pieces}
+        if found.script is None:
+            return self.command(found.words, alone, state, wrappers, is_outside)
+        one = state.copy()
+        one.exported |= frozenset(alone)
+        for variable, text in alone.items():
+            one.set(variable, text)
+        if found.is_file:
+            self._other_script(found.script, found.arguments, one)
+        else:
+            one.arguments = found.arguments or one.arguments
+            self._text(found.script.pieces, one)
+        state.status = Truth(True, is_command=True)
+        return [state]
+
+    def _text(self, text: Text, state: State) -> States:
+        """Commands that a word holds: parts of it that are unknown stay so."""
+        if shown(text).count("\n") > 2_000 or self._depth > MOST_DEPTH // 2:
+            return [state]
+        parts: list[Text] = []
+        for index, piece in enumerate(text):
+            if piece.unknown:
+                name = f"__unknown_{index}"
+                state.set(name, (piece,))
+                parts.append(literal(f"${{{name}}}"))
+            else:
+                parts.append((piece._replace(quoted=False),))
+        self._depth += 1
+        try:
+            return self._script(Source(joined(parts)), state)
+        finally:
+            self._depth -= 1
+
+    def _evaluated(self, words: tuple[Word, ...], state: State) -> States:
+        parts = [part for index, word in enumerate(words[1:]) for part in (literal(" ") if index else (), word.pieces)]
+        return self._text(joined(parts), state)
+
+    def _sourced(self, words: tuple[Word, ...], state: State) -> States:
+        path = path_in(state.folder, words[1].pieces) if len(words) > 1 else None
+        source = self._file(path)
+        if source is None:
+            return [state]
+        before, script = state.arguments, state.script
+        state.script = path or script
+        if len(words) > 2:
+            state.arguments = (before[0], *words[2:])
+        self._depth += 3
+        states = _without_left(self._script(source, state), ("return",))
+        self._depth -= 3
+        for one in states:
+            one.script = script
+            one.arguments = before if len(words) > 2 else one.arguments
+        return states
+
+    def _other_script(self, script: Word, arguments: tuple[Word, ...], state: State) -> None:
+        """`bash other.sh a b`: with these arguments and the exported variables."""
+        path = path_in(state.folder, script.pieces)
+        source = self._file(path)
+        if source is None or path is None:
+            self._record((Word(literal("bash")), script, *arguments), {}, state, (), False)
+            return
+        one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
+        one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}
+        one.exported, one.files = state.exported, dict(state.files)
+        self._depth += 3
+        self._script(source, one)
+        self._depth -= 3
+
+    def _file(self, path: str | None) -> Source | None:
+        """A script of the repository, to be followed; None where there is none, or where scripts call each other."""
+        if path is None or self._depth > MOST_DEPTH - 12:
+            return None
+        real = self.surroundings.find(path, "file")
+        text = self.surroundings.read(real) if real else None
+        return None if text is None or real is None else Source.of_file(real, text)
+
+    def _called(self, name: str, words: tuple[Word, ...], alone: dict[str, Text], state: State) -> States:
+        function = state.functions[name]
+        arguments, takes_more, local = state.arguments, state.takes_more, state.local
+        state.arguments, state.takes_more, state.local = (arguments[0], *words[1:]), False, {}
+        for variable, value in alone.items():
+            builtins.make_local(variable, state)
+            state.set(variable, value)
+        self._depth += 2
+        states = self.statement(function.body, function.source, state)
+        self._depth -= 2
+        for one in _without_left(states, ("return",)):
+            for variable, before in (one.local or {}).items():
+                one.variables.pop(variable, None)
+                if before is not None:
+                    one.variables[variable] = before
+            one.arguments, one.takes_more, one.local = arguments, takes_more, local
+        return states
+
+    def _program(
+        self,
+        words: tuple[Word, ...],
+        alone: dict[str, Text],
+        state: State,
+        wrappers: tuple[tuple[Word, ...], ...],
+        is_outside: bool,
+    ) -> None:
+        """A program: what it prints where that is known, and a record of it."""
+        name = posixpath.basename(words[0].known or "")
+        state.status = Truth(None, is_command=True)
+        path = path_in(state.folder, words[0].pieces)
+        if name.endswith((".sh", ".bash", ".slurm", ".sbatch")) and path:
+            self._other_script(words[0], words[1:], state)
+            return
+        if state.output is not None:
+            state.print(self._output(name, words, state))
+        self._record(words, alone, state, wrappers, is_outside)
+
+    def _output(self, name: str, words: tuple[Word, ...], state: State) -> Text:
+        gpus = self._gpus(name, words)
+        if gpus is not None:
+            return gpus
+        if name == "cat" and len(words) == 2 and (path := path_in(state.folder, words[1].pieces)) in state.files:
+            return state.files[path or ""]
+        if name == "cat" and len(words) == 1 and state.input is not None:
+            return state.input
+        found = filters.printed(name, [word.pieces for word in words[1:]], state.input)
+        if found is None:
+            return unknown(f"$({name})", f"what `{name or words[0].text[:40]}` prints is not known")
+        if name in ("realpath", "readlink") and known(found) is not None and (full := path_in(state.folder, found)):
+            return literal(full)
+        return found
+
+    def _gpus(self, name: str, words: tuple[Word, ...]) -> Text | None:
+        """Programs that tell the machine's GPUs: a line for each, or their number."""
+        lists = name == "nvidia-smi" and any(
+            word.text in ("-L", "--list-gpus") or word.text.startswith("--query-gpu") for word in words
+        )
+        counts = name.startswith("python") and any("device_count" in word.text for word in words)
+        if not lists and not counts:
+            return None
+        self.asked_for_gpus = True
+        number = self.surroundings.gpus
+        if number is None:
+            return unknown("${GPUS}", NUMBER_OF_GPUS)
+        return literal("GPU\n" * number if lists else f"{number}\n")
+
+    def _record(
+        self,
+        words: tuple[Word, ...],
+        alone: dict[str, Text],
+        state: State,
+        wrappers: tuple[tuple[Word, ...], ...],
+        is_outside: bool,
+    ) -> None:
+        if len(self.invocations) >= MOST_INVOCATIONS:
+            return
+        variables = {**state.environment(), **alone}
+        self.invocations.append(
+            Invocation(
+                words,
+                self._at,
+                variables,
+                state.folder,
+                wrappers,
+                dict(state.files),
+                state.conditions,
+                is_outside,
+                self._rounds > 0,
+            )
+        )
+
+    def _printed(self, node: Node, source: Source, state: State) -> Text:
+        """What the commands of `$( ... )` print."""
+        one = state.copy()
+        one.output = ()
+        one.left = ""
+        self._depth += 1
+        number = len(self.invocations)
+        try:
+            ended = self._row(node.children, source, [one]) if self._depth < MOST_DEPTH else [one]
+        finally:
+            self._depth -= 1
+        del self.invocations[number:]
+        texts = {shown(way.output or ()): way.output or () for way in ended}
+        if len(texts) != 1:
+            return unknown("${...}", f"it depends on the condition in line {node.start_point[0] + 1}")
+        return trimmed(next(iter(texts.values())))
+
+    def _exists(self, path: str, kind: str) -> bool | None:
+        """None for a path that must exist although the repository has none: without it the script stops."""
+        return None if path in self.expander.given else self.surroundings.find(path, kind) == path
+
+
+NUMBER_OF_GPUS = "it depends on the number of GPUs"
+
+
+def _goes_on(state: State) -> bool:
+    return not state.is_dead and not state.left
+
+
+def _same(state: State) -> States:
+    return [state]
+
+
+def _without_left(states: States, words: tuple[str, ...]) -> States:
+    for one in states:
+        if one.left in words:
+            one.left = ""
+    return states
+
+
+def _branches(node: Node) -> list[tuple[list[Node], list[Node]]]:
+    """(condition, body) of each branch of an `if`; the condition of `else` is empty."""
+    found: list[tuple[list[Node], list[Node]]] = [([], [])]
+    in_body = False
+    for child in node.children:
+        if child.type == "elif_clause":
+            found += _branches(child)
+        elif child.type == "else_clause":
+            found.append(([], [one for one in child.children if one.is_named]))
+        elif child.type == "then":
+            in_body = True
+        elif child.is_named:
+            found[0][in_body].append(child)
+    return found
+
+
+def _bind(value: Text, item: Node, source: Source, state: State) -> None:
+    """In the branch `train)` of `case "$MODE"` the variable has that value."""
+    patterns_ = item.children_by_field_name("value")
+    name = value[0].text[2:-1] if len(value) == 1 and value[0].unknown else ""
+    text = source.of(patterns_[0]) if len(patterns_) == 1 else "*"
+    if name.isidentifier() and re.fullmatch(r"[\w.-]+", text):
+        state.set(name, literal(text))
+
+
+def _case_body(item: Node | None) -> list[Node]:
+    if item is None:
+        return []
+    values = {one.id for one in item.children_by_field_name("value")}
+    return [child for child in item.children if child.is_named and child.id not in values]
+
+
+_STATEMENTS: dict[str, Callable[[Interpreter, Node, Source, State], States]] = {
+    "command": Interpreter._command,
+    "variable_assignment": Interpreter._assignment,
+    "variable_assignments": Interpreter._assignments,
+    "declaration_command": Interpreter._declaration,
+    "unset_command": Interpreter._unset,
+    "redirected_statement": Interpreter._redirected,
+    "pipeline": Interpreter._pipeline,
+    "list": Interpreter._list,
+    "if_statement": Interpreter._if,
+    "case_statement": Interpreter._case,
+    "for_statement": Interpreter._for,
+    "c_style_for_statement": Interpreter._for_counting,
+    "while_statement": Interpreter._while,
+    "function_definition": Interpreter._function,
+    "compound_statement": Interpreter._block,
+    "do_group": Interpreter._block,
+    "subshell": Interpreter._subshell,
+    "test_command": Interpreter._test,
+    "negated_command": Interpreter._negated,
+    "ERROR": Interpreter._block,
+}

@@ -1,0 +1,82 @@
+"""The shell's patterns (`*.sh`, `[a-c]?`) as regular expressions."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+MOST_LETTERS = 200  # of a pattern
+MOST_TEXT = (4_096, 2_048, 256)  # with no star, one and two: each star may try every place. More stars are refused
+
+
+class CannotMatch(ValueError):
+    """The pattern, or the text, is too long to be tried."""
+
+
+@lru_cache(maxsize=256)
+def expression(pattern: str, greedy: bool = True) -> re.Pattern[str]:
+    """The regular expression of a pattern. Raises CannotMatch."""
+    if len(pattern) > MOST_LETTERS:
+        raise CannotMatch(pattern)
+    try:
+        return re.compile("".join(_pieces(pattern, greedy)), re.DOTALL)
+    except re.error:
+        raise CannotMatch(pattern) from None
+
+
+def matches(pattern: str, text: str) -> bool:
+    return expression(pattern).fullmatch(_checked(pattern, text)) is not None
+
+
+def without_start(pattern: str, text: str, longest: bool) -> str:
+    """`${X#pattern}`, and `${X##pattern}` for the longest."""
+    found = expression(pattern, longest).match(_checked(pattern, text))
+    return text[found.end() :] if found else text
+
+
+def without_end(pattern: str, text: str, longest: bool) -> str:
+    """`${X%pattern}`, and `${X%%pattern}` for the longest."""
+    one = expression(pattern)
+    places = range(len(_checked(pattern, text)) + 1)
+    for start in places if longest else reversed(places):
+        if one.fullmatch(text, start):
+            return text[:start]
+    return text
+
+
+def replaced(pattern: str, by: str, text: str, every: bool) -> str:
+    """`${X/pattern/by}`, and `${X//pattern/by}` for every match. Starts with `#` or `%` to stand at an end."""
+    if pattern[:1] == "#":
+        return by + text[len(pattern) - 1 :] if text.startswith(pattern[1:]) else text
+    return expression(pattern).sub(lambda found: by if found[0] else "", _checked(pattern, text), 0 if every else 1)
+
+
+def _checked(pattern: str, text: str) -> str:
+    stars = pattern.replace("**", "*").count("*")
+    if stars >= len(MOST_TEXT) or len(text) > MOST_TEXT[stars]:
+        raise CannotMatch(text[:20])
+    return text
+
+
+def _pieces(pattern: str, greedy: bool) -> list[str]:
+    found: list[str] = []
+    index = 0
+    while index < len(pattern):
+        letter = pattern[index]
+        end = pattern.find("]", index + 2) if letter == "[" else -1
+        if letter == "*":
+            if not found or found[-1] not in (".*", ".*?"):
+                found.append(".*" if greedy else ".*?")
+        elif letter == "?":
+            found.append(".")
+        elif letter == "\\" and index + 1 < len(pattern):
+            index += 1
+            found.append(re.escape(pattern[index]))
+        elif end > 0:
+            inside = pattern[index + 1 : end].replace("\\", "\\\\")
+            found.append(f"[{'^' + inside[1:] if inside[:1] in ('!', '^') else inside}]")
+            index = end
+        else:
+            found.append(re.escape(letter))
+        index += 1
+    return found

@@ -1,0 +1,118 @@
+"""Scripts as syntax trees: tree-sitter's grammar of bash, which reads broken scripts too."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from memlint.source.shell.text import Piece, Text, Where, part
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MOST_LETTERS = 262_144  # of one script
+MOST_PARSE_STEPS = 4_000  # of tree-sitter's progress reports
+# The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
+_MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class Source:
+    """A text that holds commands: a file, or what `eval` and `bash -c` are given.
+
+    `pieces` say where each part of the text is written. `tree` is None where the text cannot be parsed within bounds.
+    """
+
+    __slots__ = ("_bytes", "_offsets", "_starts", "pieces", "text", "tree")
+
+    def __init__(self, pieces: Text) -> None:
+        self.pieces = pieces = tuple(part for piece in pieces for part in _readable(piece))
+        self.text = "".join(piece.text for piece in pieces)
+        self._bytes = self.text.encode("utf-8", "replace")
+        self._offsets: list[int] | None = None
+        self._starts = [0, *accumulate(len(piece.text) for piece in pieces)]
+        self.tree = self._parsed()
+
+    @classmethod
+    def of_file(cls, path: str, text: str) -> Source:
+        return cls((Piece(text, Where(path, 0, len(text))),))
+
+    def _parsed(self) -> Node | None:
+        if len(self.text) > MOST_LETTERS or "\0" in self.text:
+            return None
+        steps = 0
+
+        def progress(offset: int, has_error: bool) -> bool:
+            nonlocal steps
+            steps += 1
+            return steps > MOST_PARSE_STEPS
+
+        def read(offset: int, point: object) -> bytes:
+            return self._bytes[offset : offset + 4_096]
+
+        parser: Any = _parser()
+        try:
+            tree = parser.parse(read, progress_callback=progress)
+        except ValueError:  # cancelled
+            parser.reset()
+            return None
+        found: Node | None = tree.root_node
+        return found
+
+    def offset(self, byte: int) -> int:
+        """The letter that a byte of the UTF-8 text belongs to."""
+        if len(self._bytes) == len(self.text):
+            return byte
+        if self._offsets is None:
+            self._offsets = [0, *accumulate(len(letter.encode("utf-8", "replace")) for letter in self.text)]
+        return bisect_right(self._offsets, byte) - 1
+
+    def span(self, node: Node) -> tuple[int, int]:
+        return self.offset(node.start_byte), self.offset(node.end_byte)
+
+    def of(self, node: Node) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def piece(self, start: int, end: int) -> Text:
+        """The text [start, end) with its places."""
+        found: list[Piece] = []
+        index = max(0, bisect_right(self._starts, start) - 1)
+        while index < len(self.pieces) and self._starts[index] < end:
+            base, piece = self._starts[index], self.pieces[index]
+            first, last = max(start - base, 0), min(end - base, len(piece.text))
+            if last > first:
+                found.append(part(piece, first, last))
+            index += 1
+        return tuple(found)
+
+    def where(self, start: int, end: int) -> Where | None:
+        """The place of [start, end) in a file: None where it is put together from several."""
+        pieces = self.piece(start, end)
+        if not pieces or pieces[0].at is None or pieces[-1].at is None or pieces[0].at.path != pieces[-1].at.path:
+            return None
+        return Where(pieces[0].at.path, pieces[0].at.start, pieces[-1].at.end)
+
+
+def _readable(piece: Piece) -> Iterator[Piece]:
+    """The piece with braces around the variables that the grammar would misread."""
+    position = 0
+    for match in _MISREAD.finditer(piece.text) if "$" in piece.text else ():
+        if match.start() > position:
+            yield part(piece, position, match.start())
+        whole = part(piece, match.start(), match.end())
+        yield whole._replace(text=f"${{{match[1]}}}")
+        position = match.end()
+    if position < len(piece.text) or not position:
+        yield part(piece, position, len(piece.text))

@@ -1,0 +1,211 @@
+"""What following a script gives: the words of each program, with places and with reasons for what is unknown."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.source.shell.interpreter import MOST_WAYS, Interpreter
+from memlint.source.shell.invocation import Invocation, Surroundings
+
+PATH = "/repo/scripts/run.sh"
+
+
+def followed(text: str, files: Mapping[str, str] | None = None, gpus: int | None = None) -> list[Invocation]:
+    named = dict(files or {})
+    folders = {name[:index] for name in (*named, PATH) for index, letter in enumerate(name) if letter == "/"}
+
+    def find(path: str, kind: str) -> str | None:
+        there = {"file": path in named, "folder": path in folders}.get(kind, path in named or path in folders)
+        return path if there else None
+
+    shell = Interpreter(PATH, Surroundings(named.get, find, {}, gpus))
+    shell.follow(text, "/repo")
+    return shell.invocations
+
+
+def words(text: str, files: Mapping[str, str] | None = None, gpus: int | None = None) -> list[str]:
+    """The words of the one program that is called `p`."""
+    found = [one for one in followed(text, files, gpus) if one.words[0].text == "p"]
+    assert len(found) == 1
+    return [word.text for word in found[0].words[1:]]
+
+
+KNOWN = {
+    "plain words": ("p a 'b c' \"d e\"", ["a", "b c", "d e"]),
+    "continued lines": ("p a \\\n  --b \\\n  c", ["a", "--b", "c"]),
+    "a variable": ('A=4\np --x $A ${A}_y "$A"z', ["--x", "4", "4_y", "4z"]),
+    "two variables in a word": ("A=x\nB=y\np r/$A-$B/c", ["r/x-y/c"]),
+    "a split variable": ("A='--x 1  --y 2'\np $A \"$A\"", ["--x", "1", "--y", "2", "--x 1  --y 2"]),
+    "a default": ("p ${V:-8} ${1:-m} ${V-9}", ["8", "m", "9"]),
+    "a default of a default": ("B=${A:-${C:-3}}\np $B", ["3"]),
+    "an alternative": ("A=1\np ${A:+yes} ${V:+no}", ["yes"]),
+    "an assigned default": (': "${A:=5}"\np $A', ["5"]),
+    "cuts": ("A=a/b/c.tar.gz\np ${A##*/} ${A%.*} ${A%%.*} ${A#a/}", ["c.tar.gz", "a/b/c.tar", "a/b/c", "b/c.tar.gz"]),
+    "replacements": ("A=a/b/c\np ${A//\\//-} ${A/b/x}", ["a-b-c", "a/x/c"]),
+    "cases and parts": ("A=AbC\np ${A,,} ${A^^} ${A:1} ${A:0:2} ${#A}", ["abc", "ABC", "bC", "Ab", "3"]),
+    "an array": ('A=(--x "a b")\nA+=(--y)\np "${A[@]}" ${#A[@]} ${A[1]}', ["--x", "a b", "--y", "3", "a", "b"]),
+    "an empty array": ('A=()\np "${A[@]}" z', ["z"]),
+    "an array, if it is set": ('A=(1 2)\np ${A[@]+"${A[@]}"}', ["1", "2"]),
+    "keys": ("declare -A M=([a]=x [b]=y)\np ${M[a]} ${M[b]}", ["x", "y"]),
+    "arithmetic": ("A=6\np $((A * 2 + 1)) $(( (A-2)/4 )) $((A > 3 ? 1 : 0)) $((2**3))", ["13", "1", "1", "8"]),
+    "export": ("export A=1 B=2\np $A$B", ["12"]),
+    "an if": ("A=x\nif [ $A = x ]; then B=1; else B=2; fi\np $B", ["1"]),
+    "an elif": ("A=3\nif [ $A -gt 5 ]; then B=1; elif [[ $A == [0-4] ]]; then B=2; fi\np $B", ["2"]),
+    "an unset variable": ('if [ -z "$A" ]; then A=d; fi\np $A', ["d"]),
+    "a case": ("A=lora\ncase $A in full|ft) B=1;; lo*) B=2;; *) B=3;; esac\np $B", ["2"]),
+    "a usage that stops": ("if [ $# -lt 1 ]; then echo usage; exit 1; fi\np ${2:-x}", ["x"]),
+    "arguments that are parsed": (
+        "A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\np $A",
+        ["1"],
+    ),
+    "a function": ('f() { local A=$1; p "$A" "${@:2}" $B; }\nB=z\nf x', ["x", "z"]),
+    "what a function prints": ("f() { echo $(($1 * 2)); }\np $(f 4)", ["8"]),
+    "names of paths": ("A=a/b.sh\np $(dirname $A) $(basename $A .sh)", ["a", "b"]),
+    "the script's folder": ('D="$(cd "$(dirname "$0")/.." && pwd)"\np $D/x', ["/repo/x"]),
+    "counted devices": ("D=0,1,2,3\np $(echo $D | tr ',' '\\n' | wc -l) $(awk -F, '{print NF}' <<< $D)", ["4", "4"]),
+    "a list that is read": ("IFS=, read -ra A <<< 1,2,3\np ${#A[@]}", ["3"]),
+    "braces": ("p a{1,2}.yaml", ["a1.yaml", "a2.yaml"]),
+    "eval": ('C="p --x 1"\neval $C', ["--x", "1"]),
+    "a here-document that is read": ("A=$(cat <<EOF\nx\nEOF\n)\np $A", ["x"]),
+    "a false condition": ("false && A=1\np ${A:-2}", ["2"]),
+    "an indirect name": ("A=B\nB=3\np ${!A}", ["3"]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_words_are_what_a_shell_makes(name: str) -> None:
+    text, wanted = KNOWN[name]
+
+    assert words(text) == wanted
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_bash_agrees(name: str) -> None:
+    """The table above is true: each script is this file's own."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    text, wanted = KNOWN[name]
+    stub = 'p() { printf "%s\\n" "$@"; }\n'
+    if 'dirname "$0"' in text:
+        pytest.skip("the folder is this machine's")
+
+    done = subprocess.run([bash, "-c", stub + text], capture_output=True, text=True, check=False)
+
+    assert [line for line in done.stdout.splitlines() if line != "usage"] == (wanted if "usage" not in text else [])
+
+
+UNKNOWN = {
+    "an argument": ("p $1", "argument $1"),
+    "a variable of the environment": ("p $FOO", "nobody sets `FOO`"),
+    "a date": ("p x_$(date)", "`date`"),
+    "arithmetic on it": ("p $((FOO + 1))", "nobody sets `FOO`"),
+    "the number of GPUs": ("p $(nvidia-smi -L | wc -l)", "number of GPUs"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_nobody_can_know_says_why(name: str) -> None:
+    text, reason = UNKNOWN[name]
+    found = [one.words[1] for one in followed(text) if one.words[0].text == "p"]
+
+    assert all(reason in one.unknown for one in found)
+    assert any(one.unknown for one in found)
+
+
+def test_the_number_of_gpus_is_what_is_asked_about() -> None:
+    assert words("N=$(nvidia-smi -L | wc -l)\np $((16 / N))", gpus=4) == ["4"]
+
+
+def test_a_condition_that_nobody_can_decide_is_taken_both_ways() -> None:
+    found = followed("if foo; then A=1; else A=2; fi\np $A")
+
+    assert [one.words[1].text for one in found if one.words[0].text == "p"] == ["1", "2"]
+
+
+def test_many_conditions_make_a_value_unknown() -> None:
+    text = "".join(f"if foo{number}; then A{number}=1; else A{number}=2; fi\n" for number in range(MOST_WAYS)) + "p $A0"
+
+    assert any(one.words[1].unknown for one in followed(text) if one.words[0].text == "p")
+
+
+def test_a_loop_over_words_makes_each() -> None:
+    found = followed("for lr in 1 2; do p $lr; done")
+
+    assert [one.words[1].text for one in found] == ["1", "2"]
+
+
+def test_a_value_knows_where_it_is_assigned() -> None:
+    text = "BATCH=${B:-16}\np --batch $BATCH"
+    found = next(one for one in followed(text) if one.words[0].text == "p").words[2]
+
+    assert found.source is not None and text[found.source.start : found.source.end] == "16"
+    assert found.at is not None and text[found.at.start : found.at.end] == "$BATCH"
+
+
+def test_sourced_files_and_scripts_that_are_called_are_followed() -> None:
+    files = {"/repo/env.sh": "A=7\n", "/repo/other.sh": "p $A $1\n", "/repo/scripts/run.sh": ""}
+
+    assert words("source env.sh\nexport A\nbash other.sh b", files) == ["7", "b"]
+    assert words("source env.sh\nbash other.sh b", files) == ["${A}", "b"]
+
+
+def test_scripts_that_call_each_other_end() -> None:
+    files = {"/repo/a.sh": "source b.sh\nbash a.sh\n", "/repo/b.sh": "source a.sh\n"}
+
+    assert words("source a.sh\np 1", files) == ["1"]
+
+
+def test_wrappers_start_what_stands_behind_them() -> None:
+    for start in ("srun -N 2 --ntasks=4", "nohup", "env A=1", "uv run --with x", "conda run -n e", "timeout 10m"):
+        assert words(f"{start} p a") == ["a"], start
+    for start in ("bash -lc", "docker run --rm --gpus all -v a:b image bash -c", "srun bash -c"):
+        assert words(f"{start} 'p a'") == ["a"], start
+
+
+def test_what_a_script_writes_is_kept() -> None:
+    found = followed('N=2\ncat > c/ds.json <<EOF\n{"stage": $N}\nEOF\np')[-1]
+
+    assert "".join(piece.text for piece in found.files["/repo/c/ds.json"]) == '{"stage": 2}\n'
+
+
+NAMES = st.sampled_from(["A", "B", "C"])
+TEXTS = st.text("abc/._-= ", max_size=6)
+STATEMENTS = st.one_of(
+    st.builds(lambda name, text: f"{name}='{text}'", NAMES, TEXTS),
+    st.builds(lambda name, other: f'{name}="${{{other}}}x"', NAMES, NAMES),
+    st.builds(lambda name, other, text: f"{name}=${{{other}:-'{text}'}}", NAMES, NAMES, TEXTS),
+    st.builds(lambda name, other: f'if [ "${name}" = "${other}" ]; then {name}=1; else {other}=2; fi', NAMES, NAMES),
+    st.builds(lambda name, other: f"for {name} in a b; do {other}=${{{other}}}${name}; done", NAMES, NAMES),
+    st.builds(lambda name: f'case "${name}" in a*) {name}=y;; *) {name}+=n;; esac', NAMES),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STATEMENTS, max_size=6))
+def test_bash_makes_the_same_words_of_generated_scripts(statements: list[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    body = "\n".join(["A=; B=; C=", *statements, 'p "$A" "$B" "$C"'])
+
+    done = subprocess.run(
+        [bash, "-c", 'p() { printf "%s|" "$@"; }\n' + body], capture_output=True, text=True, check=False
+    )
+
+    assert "".join(f"{one}|" for one in words(body)) == done.stdout
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text("ab$(){}[]\"'`\\|&;<>#=+*?! \n12-", max_size=60))
+def test_no_text_makes_it_fail(text: str) -> None:
+    for one in followed(text + "\np a\n"):
+        for each in one.words:
+            if each.source is not None and each.source.path == PATH:
+                assert 0 <= each.source.start <= each.source.end <= len(text) + 5
