@@ -76,7 +76,8 @@ def check_finding(tried: Attempt, analysis: Analysis, finding: Finding) -> Attem
 
 def _documents(analysis: Analysis) -> dict[str, Document]:
     parts = analysis.parsed.documents if analysis.parsed else ()
-    return {document.path: document for document in (analysis.document, *parts)}
+    # The launcher's options in a script are a document of the same path: the program's arguments come first.
+    return {document.path: document for document in (*reversed(parts), analysis.document)}
 
 
 def _edits_by_path(edits: tuple[Edit, ...]) -> dict[str, list[Edit]]:

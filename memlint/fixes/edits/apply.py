@@ -40,6 +40,10 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
 
 
 def _placed(document: Document, edit: Edit) -> Patch:
+    if document.syntax == "shell":
+        from memlint.fixes.edits import shell as shell_edits  # scripts are few
+
+        return shell_edits.place(document, edit)
     return json_edits.place(document, edit) if document.syntax == "json" else yaml_edits.place(document, edit)
 
 
@@ -126,7 +130,7 @@ def apply(text: str, found: Iterable[Patch]) -> str:
 def _refuse_unsafe(document: Document, edit: Edit) -> None:
     if any(problem.fatal for problem in document.problems):
         raise CannotEdit("the file does not parse")
-    if document.documents > 1:
+    if document.documents > 1 and document.syntax != "shell":
         raise CannotEdit("the file holds several documents")
     if any(problem.code == "duplicate-key" for problem in document.problems):
         raise CannotEdit("the file has duplicate keys")

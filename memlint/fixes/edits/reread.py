@@ -20,5 +20,14 @@ def encode(document: Document, text: str) -> bytes:
 
 def reread(document: Document, text: str) -> Document | None:
     """`text` in place of the document's, read the same way; None where it is no longer one document."""
+    if document.start is not None:
+        return _launch(document, text)
     documents = _load(encode(document, text), document.path, document.syntax, document.dialect)
     return documents[0] if len(documents) == 1 else None
+
+
+def _launch(document: Document, text: str) -> Document | None:
+    """The same launch of the changed script; None where the script has other launches now, or other broken places."""
+    reread_script = document.start.reread if document.start is not None else None
+    found = reread_script(text) if reread_script is not None else ()
+    return found[document.index] if len(found) == document.documents else None

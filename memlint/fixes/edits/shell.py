@@ -1,0 +1,203 @@
+"""One edit of a command's arguments as one patch of its script.
+
+A value is changed where it is assigned (`BATCH=4`, `${BATCH:-4}`) if nothing else depends on it, else at its flag. A
+new flag stands behind another one, on a line of its own where the others do. Nothing is said to be safe here: whoever
+places an edit reads the script again (fixes/edits/apply.py) and compares every value of the launch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+from memlint.findings import Edit, Patch
+from memlint.fixes.edits.scalars import same
+from memlint.fixes.edits.text import CannotEdit, indent_of, line_start
+from memlint.source.document import Document, Path, Place, Start
+
+_BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
+_PLAIN = re.compile(r"[\w./:,=+@%-]+")
+# Options of accelerate itself: they stand in front of the program, not among its arguments.
+_LAUNCHERS_OWN = frozenset(
+    ("distributed_type", "compute_environment", "num_processes", "num_machines", "mixed_precision", "deepspeed_config")
+)
+
+
+def place(document: Document, edit: Edit) -> Patch:
+    """The patch of one edit. Raises CannotEdit with the reason where there is none."""
+    start = document.start
+    if start is None or not edit.pointer:
+        raise CannotEdit("the whole command cannot be replaced")
+    if edit.pointer[0] in _LAUNCHERS_OWN or (edit.pointer[0] == "fsdp_config" and edit.pointer not in document.places):
+        raise CannotEdit("the launcher's options say it")
+    if edit.action == "rename":
+        return _rename(document, edit)
+    here = document.places.get(edit.pointer) if edit.pointer in document.places else None
+    if edit.action == "remove":
+        return _removed(document, edit, _own_place(document, here))
+    if here is None or _is_default(document, here):
+        return _added(document, start, edit)
+    return _set(document, start, edit, here)
+
+
+def _is_default(document: Document, here: Place) -> bool:
+    """Whether the value stands for a default of the program: its place is the whole command."""
+    whole = document.places[()].value
+    return (here.value.start, here.value.end) == (whole.start, whole.end)
+
+
+def _own_place(document: Document, here: Place | None) -> Place:
+    if here is None or here.key is None or _is_default(document, here):
+        raise CannotEdit("no flag says it")
+    return here
+
+
+def _set(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
+    if _is_bare(here):
+        return _set_bare(document, start, edit, here)
+    for place_of in (_at_source, _at_flag):
+        patch = place_of(document, start, edit, here)
+        if patch is not None and _reads_as(document, start, edit, patch):
+            return patch
+    raise CannotEdit("the value comes from a place that also says other things")
+
+
+def _at_source(document: Document, start: Start, edit: Edit, here: Place) -> Patch | None:
+    """The value where a variable is assigned; None where it is not written there, or needs quotes of its own."""
+    if edit.pointer not in start.sources:
+        return None
+    first, last = start.sources[edit.pointer]
+    text = _words(edit.value, document.text[first:last])
+    return Patch(edit.path, first, last, text) if _PLAIN.fullmatch(text) else None
+
+
+def _at_flag(document: Document, start: Start, edit: Edit, here: Place) -> Patch | None:
+    first, last = here.value.start, here.value.end
+    return Patch(edit.path, first, last, _words(edit.value, document.text[first:last]))
+
+
+def _reads_as(document: Document, start: Start, edit: Edit, patch: Patch) -> bool:
+    """Whether the patched script gives the launch that value, and every other value of every launch as it was."""
+    text = document.text[: patch.start] + patch.text + document.text[patch.end :]
+    found = start.reread(text) if start.reread is not None else ()
+    before = start.reread(document.text) if start.reread is not None else ()
+    if len(found) != len(before) or len(found) != document.documents:
+        return False
+    others = (same(new.value, old.value) for new, old in zip(found, before) if new.index != document.index)
+    wanted = _with(document.value, edit.pointer, edit.value)
+    return all(others) and same(found[document.index].value, wanted)
+
+
+def _with(value: Any, pointer: Path, new: Any) -> Any:
+    head, *rest = pointer
+    inner = value.get(head) if isinstance(value, dict) else None
+    return {**(value or {}), head: _with(inner, tuple(rest), new) if rest else _plain(new)}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_bare(here: Place) -> bool:
+    return here.key is not None and (here.key.start, here.key.end) == (here.value.start, here.value.end)
+
+
+def _set_bare(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
+    """`--bf16` alone means true; a switch of argparse takes no value, so false is its absence."""
+    if edit.pointer[-1] in start.switches:
+        if edit.value is False:
+            return _removed(document, edit, here)
+        raise CannotEdit("the flag takes no value")
+    end = here.value.end
+    return Patch(edit.path, end, end, " " + _words(edit.value, ""))
+
+
+def _removed(document: Document, edit: Edit, here: Place) -> Patch:
+    """Flag and value, with the spaces and the continued line in front of them."""
+    key = here.key
+    if key is None:
+        raise CannotEdit("no flag says it")
+    before = _BREAK.search(document.text, 0, key.start)
+    first = before.start() if before is not None else key.start
+    if document.text[first : key.start] == "":
+        raise CannotEdit("the flag is part of another word")
+    return Patch(edit.path, first, max(key.end, here.value.end), "")
+
+
+def _added(document: Document, start: Start, edit: Edit) -> Patch:
+    if len(edit.pointer) != 1 or not isinstance(edit.pointer[0], str):
+        raise CannotEdit("a part of a value cannot be added")
+    name = start.names.get(edit.pointer[0], edit.pointer[0])
+    if start.is_own and name not in start.defined:
+        raise CannotEdit(f"`{start.entry}` has no flag for `{name}`")
+    neighbour = _neighbour(document, edit.near)
+    assert neighbour.key is not None
+    text = document.text
+    dashed = "-" in text[neighbour.key.start + 2 : neighbour.key.end]
+    flag = "--" + (name.replace("_", "-") if dashed else name)
+    switch = name in start.switches and edit.value is True
+    if name in start.switches and edit.value is False:
+        raise CannotEdit("the flag takes no value")
+    words = flag if switch else f"{flag} {_words(edit.value, '')}"
+    end = max(neighbour.key.end, neighbour.value.end)
+    return Patch(edit.path, end, end, _between(document, neighbour) + words)
+
+
+def _neighbour(document: Document, near: str) -> Place:
+    """The flag that a new one is placed behind: `near`, else the last one of the command."""
+    found = [document.places[(key,)] for key in document.value if isinstance(key, str)]
+    own = [one for one in found if one.key is not None and not _is_default(document, one)]
+    flags = [one for one in own if one.key is not None and document.text.startswith("--", one.key.start)]
+    if not flags:
+        raise CannotEdit("the command has no flag that a new one could stand behind")
+    if (near,) in document.places and document.places[(near,)] in flags:
+        return document.places[(near,)]
+    return max(flags, key=lambda one: max(one.value.end, one.key.end if one.key else 0))
+
+
+def _between(document: Document, neighbour: Place) -> str:
+    """What stands between two flags: a continued line with the same indentation, a line of an array, or a space."""
+    key = neighbour.key
+    assert key is not None
+    text = document.text
+    start = line_start(text, key.start)
+    if text[start : key.start].strip() or start == 0:
+        return " "
+    before = text[: start - 1].removesuffix("\r")
+    indent = indent_of(text, key.start)
+    return f" \\{document.newline}{indent}" if before.endswith("\\") else f"{document.newline}{indent}"
+
+
+def _rename(document: Document, edit: Edit) -> Patch:
+    here = _own_place(document, document.places.get(edit.pointer) if edit.pointer in document.places else None)
+    key = here.key
+    if key is None or (*edit.pointer[:-1], edit.value) in document.places:
+        raise CannotEdit(f"`{edit.value}` is set as well")
+    old = document.text[key.start : key.end]
+    new = str(edit.value).replace("_", "-") if "-" in old[2:] else str(edit.value)
+    return Patch(edit.path, key.start, key.end, f"--{new}")
+
+
+def _words(value: Any, old: str) -> str:
+    """A value as words of a shell. `old`: the text that it replaces, whose quotes and spelling of truth are kept."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(_word(one, "") for one in value)
+    if isinstance(value, dict):
+        return shlex.quote(json.dumps(value))
+    return _word(value, old)
+
+
+def _word(value: Any, old: str) -> str:
+    if value is None:
+        raise CannotEdit("a flag cannot say null")
+    if isinstance(value, bool):
+        text = str(value)
+        text = text.lower() if old.strip("'\"")[:1].islower() else text
+    else:
+        text = repr(value) if isinstance(value, float) else str(value)
+    quote = old[:1]
+    if quote and quote in "'\"" and old[-1:] == quote and _PLAIN.fullmatch(text):
+        return f"{quote}{text}{quote}"
+    return shlex.quote(text)
