@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.run import UNKNOWN, Origin, Run
+from memlint.source.document import Document
 
 KINDS = ("flag", "whole", "number", "word", "text", "words", "any")
 INVALID = ("unknown", "default", "ignored")
@@ -272,6 +273,17 @@ class Keys:
             if written is not None:
                 return written
         return None
+
+
+def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
+    """What a command leaves open: keys whose value nobody can know (`--bf16 $1`), a model that its program changes."""
+    start = document.start
+    if start is not None and start.unmodelled:
+        fields.infer("stack.unmodelled", start.unmodelled, "the program that the command starts")
+    for path, reason in start.unknown.items() if start is not None else ():
+        for table in tables:
+            for field in table[str(path[0])].fields if str(path[0]) in table else ():
+                fields.unknown(field, reason)
 
 
 def _read_plainly(row: Key, fields: Fields, values: KeyValues) -> None:

@@ -10,7 +10,8 @@ import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.repository.globs import THIRD_PARTY_FOLDERS, Glob, compile_globs, match_decision
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just")
+_MAKEFILES = frozenset(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"))
 # Data files, often of megabytes: those of tokenizers and checkpoints (transformers
 # 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and npm's lock file.
 _DATA_FILES = frozenset(
@@ -107,7 +108,7 @@ def _walk(root: str, excluded: _IgnoreFile, gitignore: bool) -> Iterator[FoundFi
 
 
 def _may_be_config(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(SUFFIXES) and entry.name not in _DATA_FILES
+    return (entry.name.endswith(SUFFIXES) and entry.name not in _DATA_FILES) or entry.name in _MAKEFILES
 
 
 def _with_folder_contents(current: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:

@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, Any
 import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
-from memlint.formats.base import ConfigReader, Context, Launch
+from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
 from memlint.formats.references import Files, reader
 from memlint.repository.pins import FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.source import load
 from memlint.source.document import Document
-from memlint.source.encoding import MAX_BYTES
+from memlint.source.encoding import MAX_BYTES, decode
 
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just")
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
+# Keys of SkyPilot tasks, Kubernetes manifests and GitHub workflows, at their root.
+_COMMAND_KEYS = (("run", "resources"), ("run", "setup"), ("jobs", "on"), ("jobs", True), ("kind", "spec"))
+MOST_STEPS = 12  # of an author's path that are looked up
 MAX_CACHED = 64  # files whose documents are cached: the one being checked, and companions that many files share
 
 if TYPE_CHECKING:
@@ -84,11 +89,60 @@ class Workspace:
         """The documents of a file on the command line or found by discovery; their path is `path`. Raises OSError."""
         found = self._documents.pop(path, None)
         if found is None:
-            found = load(self._load_bytes(self._absolute(path)), path)
+            found = self._load(path)
             if len(self._documents) >= MAX_CACHED:
                 del self._documents[next(iter(self._documents))]  # the least recently used
         self._documents[path] = found
         return found
+
+    def _load(self, path: str) -> tuple[Document, ...]:
+        absolute = self._absolute(path)
+        data = self._load_bytes(absolute)
+        if not path.endswith(SCRIPTS) and posixpath.basename(path) not in MAKEFILES:
+            found = load(data, path)
+            if not path.endswith((".yaml", ".yml")) or not _holds_commands(found[0]):
+                return found
+        from memlint.repository.scripts.read import Repository, documents  # where a script is read
+
+        repository = Repository(
+            self.root, self._script_text, partial(self._find, posixpath.dirname(absolute)), self._named
+        )
+        launches = documents(absolute, decode(data).text, repository, path)
+        return launches or (found if path.endswith((".yaml", ".yml")) else ())
+
+    def _script_text(self, path: str) -> str | None:
+        """A file's text by absolute path; None for what cannot be read or lies outside of the root."""
+        try:
+            return decode(self._tracked_bytes(path)).text
+        except OSError:
+            return None
+
+    def _find(self, folder: str, path: str, kind: str) -> str | None:
+        """The file or folder that an absolute path of a script in `folder` stands for: itself, else what ends alike
+        below the script's folder and those around it. Scripts hold paths of their authors' machines."""
+        if self._is_inside(f"{path}/"):
+            return path if self._is_there(path, kind) else None
+        parts = path.strip("/").split("/")[-MOST_STEPS:]
+        bases = [folder]
+        while bases[-1] != self.root and self._is_inside(bases[-1]):
+            bases.append(posixpath.dirname(bases[-1]))
+        for start in range(len(parts)):
+            for base in reversed(bases):
+                place = posixpath.join(base, *parts[start:])
+                if self._is_there(place, kind):
+                    return place
+        return self.root if kind == "folder" and parts[-1] == posixpath.basename(self.root) else None
+
+    def _is_there(self, path: str, kind: str) -> bool:
+        real = self._files.realpath(path)
+        if not self._is_inside(f"{real}/"):
+            return False
+        is_file = kind != "folder" and self._files.is_file(real)
+        return is_file if kind == "file" else is_file or self._files.exists(real)
+
+    def _named(self, reference: str, folder: str) -> Document | None:
+        found = self.context().read(reference, posixpath.join(folder, "-"))
+        return None if isinstance(found, MissingFile) else found
 
     def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
         """The same files, with other bytes in those that `contents` names (by the path of their documents).
@@ -247,7 +301,8 @@ class Workspace:
         return real.startswith(self.root.rstrip("/") + "/")
 
     def _referenced(self, real: str) -> Document:
-        return self.documents(self.display_path(real))[0]
+        name = self.display_path(real)
+        return load(self._load_bytes(real), name)[0] if name.endswith(SCRIPTS) else self.documents(name)[0]
 
     def display_path(self, path: str) -> str:
         """`path` as messages show it: relative to the working directory where it is below that."""
@@ -290,7 +345,8 @@ def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = No
             raise FileNotFoundError(path)
         return names[path].encode("utf-8", "surrogatepass")
 
-    files = Files(names.__contains__, names.__contains__, posixpath.normpath, _unset)
+    folders = {name[:index] for name in names for index, letter in enumerate(name) if letter == "/"}
+    files = Files(names.__contains__, {*names, *folders}.__contains__, posixpath.normpath, _unset)
     python = [name for name in names if name.endswith(".py")]
     tracked = [name[1:] for name in names]
     return Workspace("/", "/", files, read, models, python=python.copy, tracked=tracked.copy)
@@ -302,3 +358,9 @@ def _realpath(path: str) -> str:
 
 def _unset(path: str) -> Document:
     raise NotImplementedError  # a Workspace reads through its own cache
+
+
+def _holds_commands(document: Document) -> bool:
+    """Whether a YAML file is a task, a job or a workflow, whose commands may train."""
+    value = document.value
+    return isinstance(value, dict) and any(all(key in value for key in keys) for keys in _COMMAND_KEYS)

@@ -19,7 +19,7 @@ from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
-from memlint.repository.launch.apply import advice, is_in_config, with_launch_command, with_launch_origin
+from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
@@ -90,6 +90,7 @@ class Engine:
             return Analysis(document, None, None, None, (), (found,))
 
     def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
+        document = at_gpus(document, context)
         recognised = _recognise(document, format_name)
         template = template_finding(document) if recognised or document.problems else None
         if recognised is None:
@@ -217,6 +218,10 @@ def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> 
 def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
     if any(problem.fatal for problem in document.problems):
         return None
+    if document.start is not None:
+        format_name = document.start.format
+        if not format_name:
+            return None  # a program that trains in a way of its own
     if format_name:
         for format_ in every():
             if format_name == format_.NAME:

@@ -41,7 +41,9 @@ class Finder:
     """Finds the places that rules name, for one run of a parsed file."""
 
     def __init__(self, parsed: Parsed, run: Run) -> None:
-        self.documents = {document.path: document for document in parsed.documents}
+        self.documents = {
+            document.path: document for document in reversed(parsed.documents)
+        }  # the first of a path counts
         self.main = parsed.documents[0]
         self.parsed = parsed
         self.run = run

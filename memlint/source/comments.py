@@ -15,6 +15,8 @@ MAX_COMMENTS = 20_000
 
 _REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 _HEADER = r"[|>][^\r\n\x85\u2028\u2029]*"  # text, to be compiled where there is a block scalar
+# A `#` in a quoted text of several words counts as a comment.
+_SHELL_COMMENT = r"(?m)(?:^|(?<=[ \t]))#[^\r\n]*"
 
 
 def comments(document: Document) -> tuple[Comment, ...]:
@@ -36,6 +38,9 @@ def comment_texts(document: Document) -> list[str]:
 def _marks(document: Document) -> Iterator[tuple[int, int]]:
     """Where each comment begins and ends."""
     text = document.text
+    if document.syntax == "shell":
+        yield from ((found.start(), found.end()) for found in re.finditer(_SHELL_COMMENT, text))
+        return
     mark = text.find("#") if document.syntax != "json" else -1
     if mark < 0:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -51,6 +51,45 @@ class Problem(NamedTuple):
     severity: str = "error"
 
 
+class Start(NamedTuple):
+    """How a script starts the program whose arguments a document holds.
+
+    `format`: the format whose keys they are. `launcher`: torchrun, accelerate, ...; `entry`: the program.
+    `gpus`: of all machines, and `gpus_per_node`: 0 where the script does not say; `gpus_at`: where it does.
+    `unknown`: why a value is not known, by path. `sources`: where a value is assigned, as offsets into the text, for
+    those that come from a variable. `named(reference)`: a file that the program is given by name, as a document, None
+    where there is none. `launch_file`: the launcher's own options as a file of accelerate's, a `Document`.
+    `asks_for_gpus`: the script asks how many GPUs there are, and `at_gpus(n)` gives the document for `n` of them.
+    `reread(text)`: the documents of the script after a change. `framework` and `task`: whose trainer it is ("trl",
+    "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
+    that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
+    those. `switches`: flags that take no value. `names`: the flag for a key, where it has another name. `unmodelled`:
+    what the program does to its model that no flag tells.
+    """
+
+    format: str
+    launcher: str
+    entry: str = ""
+    gpus: int = 0
+    gpus_per_node: int = 0
+    gpus_at: tuple[int, int] = (0, 0)
+    unknown: Mapping[Path, str] = {}
+    sources: Mapping[Path, tuple[int, int]] = {}
+    named: Callable[[str], Any] | None = None
+    launch_file: Any = None  # a Document
+    asks_for_gpus: bool = False
+    at_gpus: Callable[[int], Any] | None = None
+    reread: Callable[[str], tuple[Any, ...]] | None = None
+    framework: str = ""
+    task: str = ""
+    defined: frozenset[str] = frozenset()
+    is_closed: bool = False
+    is_own: bool = False
+    switches: frozenset[str] = frozenset()
+    names: Mapping[str, str] = {}
+    unmodelled: str = ""
+
+
 class Document(NamedTuple):
     """One document of a file.
 
@@ -61,7 +100,7 @@ class Document(NamedTuple):
 
     path: str
     text: str
-    syntax: str  # yaml, json
+    syntax: str  # yaml, json, shell (the arguments of one command of a script)
     dialect: str
     value: Any
     places: Mapping[Path, Place]
@@ -73,6 +112,7 @@ class Document(NamedTuple):
     newline: str = "\n"
     plain: Mapping[Path, str] = {}  # raw text of plain scalars, so that another dialect can read them
     aliases: tuple[Path, ...] = ()  # paths whose value is an alias of an anchor
+    start: Start | None = None  # of the arguments of a command
 
 
 def place(document: Document, path: Path) -> Place | None:

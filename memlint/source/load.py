@@ -28,7 +28,7 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
 
 def in_dialect(document: Document, dialect: str) -> Document:
     """The document as `load` would return it in `dialect`."""
-    if document.syntax == "json" or dialect == document.dialect:
+    if document.syntax != "yaml" or dialect == document.dialect:
         return document
     return _with_new_scalars(document, dialect) or _reloaded(document, dialect)
 

@@ -16,7 +16,8 @@ _V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Fact
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
-    unresolved = (_interpolation(view, key, document.value[key]) for key in sorted(view.unresolved))
+    placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
+    unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
     return (*_foreign_keys(view, kept), *unresolved, *template_issues(view))
 

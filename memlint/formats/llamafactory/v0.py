@@ -7,6 +7,7 @@ from typing import Any
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.keys import read_start
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
 from memlint.formats.llamafactory.issues import v0_issues
@@ -21,6 +22,7 @@ from memlint.formats.llamafactory.parallel import (
 )
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.training import answers_requests
+from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin
 from memlint.source.document import Document
@@ -45,6 +47,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
     if not view.training:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)
+    read_start(fields, document, KEYS, TRAINING_ARGUMENTS)
     return finish(fields, view, companions, v0_issues(view, document))
 
 

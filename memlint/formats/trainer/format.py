@@ -13,6 +13,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.keys import read_start
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
@@ -67,7 +68,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:
     """The file's configuration. `launcher_precision`: accelerate's, which is in force where the file has none."""
-    stated, for_trl = context.versions, is_trl(section.value)
+    stated, for_trl = context.versions, _is_for_trl(section)
     versions, origins = trainer_versions(section, SCHEMA, stated, for_trl)
     context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
     transformers = tuple(versions.get("transformers", (5, 23)))
@@ -82,6 +83,12 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
     config = TrainerConfig(section, args, context, trl, transformers, stated=stated)
     return config._replace(stage=stage_of(config)[0])
+
+
+def _is_for_trl(section: Section) -> bool:
+    """Whether TRL's trainers read it: as the program says that a command starts, else by the keys."""
+    start = section.document.start
+    return start.framework == "trl" if start is not None and start.framework else is_trl(section.value)
 
 
 def _architecture(config: TrainerConfig) -> Any:
@@ -104,6 +111,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     sections = apply_engine(fields, config, companions)
     apply_preparation(fields, config)
     _under_zero3(fields, config)
+    read_start(fields, config.section.document, KEYS)
     _data_parallel_size(fields)
     if only_evaluates(config):
         _apply_evaluation(fields, config.is_on("do_predict"))

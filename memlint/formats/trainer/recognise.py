@@ -103,6 +103,15 @@ def recognise(document: Document) -> Recognition:
     return Recognition("likely" if known >= 5 or keys & _MODEL else "unsure", reason=reason)
 
 
+def is_training_arguments(keys: set[str]) -> bool:
+    """Whether these names, of flags of a program that nobody has, are mostly arguments of transformers or TRL."""
+    return (
+        len(keys & _CORE) >= 2
+        and len(keys & (_ARGUMENTS | _TRL)) >= 3
+        and not any(len(keys & marks) >= 2 for marks in _OTHERS)
+    )
+
+
 def _mostly_arguments(keys: set[str]) -> bool:
     """Two thirds of the keys are arguments of transformers or TRL: model and folder come from the command line."""
     return 3 * len(keys & compiled_schema(SCHEMA).schema["properties"].keys()) >= 2 * len(keys)

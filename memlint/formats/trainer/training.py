@@ -41,7 +41,9 @@ _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`."""
-    value = config.section.value
+    value, start = config.section.value, config.section.document.start
+    if start is not None and start.task:
+        return start.task, Origin("inferred", detail=f"`{start.entry}` trains that way")
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
         if isinstance(word, str) and word.lower() in _TASKS:

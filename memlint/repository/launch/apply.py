@@ -16,7 +16,8 @@ from memlint.findings import Finding
 from memlint.formats.base import Context, Launch, MissingFile, Parsed
 from memlint.formats.fields import as_int
 from memlint.run import LAUNCH, Origin, Run
-from memlint.source.document import Document
+from memlint.source.document import Document, Start
+from memlint.source.lines import Lines
 
 FORMATS = ("trainer", "llamafactory", "axolotl")
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
@@ -33,6 +34,8 @@ class LaunchContext(NamedTuple):
 def with_launch_command(document: Document, format_name: str, context: Context) -> LaunchContext:
     """The context, with the engine's files and the number of GPUs from the repository's launch commands."""
     value = document.value
+    if document.start is not None:
+        return LaunchContext(_started(document, document.start, context))
     if format_name not in FORMATS or context.companions or not isinstance(value, dict):
         return LaunchContext(context)
     gpus_known, sharded = isinstance(context.gpus, int), any(value.get(key) for key in _ENGINES)
@@ -46,6 +49,33 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
         return LaunchContext(context)
     context = context._replace(companions=files)
     return LaunchContext(context if gpus_known or not launch.gpus else _with_gpu_count(context, launch), launch)
+
+
+def at_gpus(document: Document, context: Context) -> Document:
+    """The document with the values that depend on the number of GPUs, where that number is known."""
+    start = document.start
+    if start is None or not start.asks_for_gpus or start.at_gpus is None or not isinstance(context.gpus, int):
+        return document
+    found = start.at_gpus(context.gpus_per_node if isinstance(context.gpus_per_node, int) else context.gpus)
+    return document if found is None else found
+
+
+def _started(document: Document, start: Start, context: Context) -> Context:
+    """The context of the arguments of a command: its GPUs, its launch file, the files that it names."""
+    read = context.read
+
+    def named(reference: str, path: str) -> Document | MissingFile:
+        found = start.named(reference) if path == document.path and start.named is not None else None
+        return read(reference, path) if found is None else found
+
+    context = context._replace(read=named)
+    if start.gpus and not isinstance(context.gpus, int):
+        position = Lines(document.text).span(*start.gpus_at)
+        origin = Origin("file", document.path, position.line, position.column, detail=f"{start.launcher} starts it")
+        context = context._replace(gpus=start.gpus, gpus_per_node=start.gpus_per_node or start.gpus, gpus_origin=origin)
+    if start.launch_file is not None and not context.companions:
+        context = context._replace(companions=(start.launch_file,))
+    return context
 
 
 def agreed_launch(launches: Sequence[Launch], gpus_known: bool) -> Launch | None:

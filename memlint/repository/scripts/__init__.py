@@ -1,0 +1,1 @@
+"""Training launches in scripts: commands as documents that the formats read like any other file."""

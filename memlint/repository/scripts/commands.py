@@ -1,0 +1,148 @@
+"""Commands that start a training program: which launcher, which program, which arguments.
+
+`accelerate launch --config_file zero3.yaml train.py --bf16 True` is the launcher accelerate with one option, the
+program train.py and its arguments. Options were read in torch 2.13 distributed/run.py, accelerate 1.15
+commands/launch.py and deepspeed 0.19 launcher/runner.py.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+
+from memlint._record import NamedTuple
+from memlint.source.shell.text import Word
+
+# Options of launchers without a value; every other option takes the next word, unless it has a `=`.
+_SWITCHES: Mapping[str, frozenset[str]] = {
+    "torchrun": frozenset(("standalone", "no_python", "run_path", "use_env", "dry_run", "m", "module")),
+    "accelerate": frozenset(
+        {
+            *("cpu", "multi_gpu", "tpu", "ipex", "use_xpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "debug"),
+            *("quiet", "q", "use_mps_device", "same_network", "module", "m", "no_python", "enable_cpu_affinity"),
+            *("use_parallelism_config", "downcast_bf16", "tpu_cluster", "no_tpu_cluster", "dynamo_use_fullgraph"),
+            *("dynamo_use_dynamic", "use_cpu", "main_training_function_only", "tpu_use_sudo"),
+        }
+    ),
+    "deepspeed": frozenset(
+        ("no_python", "no_local_rank", "no_ssh_check", "force_multi", "save_pid", "module", "enable_each_rank_log_none")
+        + ("elastic_training", "bind_cores_to_rank", "no_ssh")
+    ),
+    "python": frozenset(("u", "O", "OO", "B", "s", "S", "E", "I", "i", "v", "q", "b", "d", "x")),
+}
+MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+# Programs that train by a word of their own, and the words.
+PROGRAMS: Mapping[str, frozenset[str]] = {
+    "trl": frozenset(("sft", "dpo", "grpo", "kto", "reward", "rloo", "orpo", "cpo", "bco")),
+    "llamafactory-cli": frozenset(("train",)),
+    "lmf": frozenset(("train",)),
+    "swift": frozenset(("sft", "pt", "rlhf")),
+    "megatron": frozenset(("sft", "pt", "rlhf")),
+    "axolotl": frozenset(("train",)),
+}
+_PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
+_VALUE = re.compile(r"-\.?\d")  # a negative number is no option
+
+
+class Option(NamedTuple):
+    """`--name value`: `name` without dashes and with underscores, as argparse names it. `flag`: the word it stands in;
+    `values`: the words after it, or behind its `=`."""
+
+    name: str
+    flag: Word
+    values: tuple[Word, ...] = ()
+    is_joined: bool = False  # `--name=value`
+
+
+class LaunchCommand(NamedTuple):
+    """A launcher with its options, the program that it starts (`program`: file, module or `trl sft`), its arguments."""
+
+    launcher: str
+    options: tuple[Option, ...]
+    program: Word | None
+    is_module: bool
+    arguments: tuple[Word, ...]
+    task: str = ""  # sft of `trl sft`
+
+    def option(self, *names: str) -> Option | None:
+        """The last of the launcher's options that has one of these names."""
+        return next((one for one in reversed(self.options) if one.name in names), None)
+
+
+def command(words: Sequence[Word]) -> LaunchCommand | None:
+    """The launch that a command is; None where it is none."""
+    name = posixpath.basename(words[0].text) if words else ""
+    rest = tuple(words[1:])
+    second = rest[0].text if rest else ""
+    if name in PROGRAMS and second in PROGRAMS[name]:
+        return LaunchCommand(name, (), words[0], False, rest[1:], second)
+    if name == "accelerate-launch" or (name == "accelerate" and second == "launch"):
+        return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])
+    if name in ("torchrun", "deepspeed"):
+        return _launched(name, rest)
+    if name in ("deepspeed.sh", "python.exe"):
+        return None
+    return _python(rest) if _PYTHON.fullmatch(name) or "PYTHON" in name else None
+
+
+def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
+    found = _launched("python", words)
+    if found is None or found.program is None or not found.is_module:
+        return found
+    module = found.program.text
+    if module in MODULES:
+        return _launched(MODULES[module], found.arguments)
+    task = found.arguments[0].text if found.arguments else ""
+    if module in ("trl", "llamafactory.cli", "swift.cli.main") and task:
+        name = {"llamafactory.cli": "llamafactory-cli", "swift.cli.main": "swift"}.get(module, module)
+        return found._replace(launcher=name, task=task, arguments=found.arguments[1:])
+    return found
+
+
+def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:
+    """The launcher's options stand in front of the program's file or module."""
+    options: list[Option] = []
+    index, is_module, switches = 0, False, _SWITCHES[launcher]
+    while index < len(words) and words[index].text[:1] == "-" and words[index].text not in ("-", "--"):
+        word = words[index]
+        name, joined, _ = word.text.lstrip("-").partition("=")
+        name = name.replace("-", "_") if launcher != "python" else name
+        if launcher == "python" and name == "c":
+            return None
+        is_module = is_module or name in ("m", "module")
+        if joined:
+            options.append(Option(name, word, (word.after(word.text.index("=") + 1),), True))
+        elif name in switches or name in ("m", "module"):
+            options.append(Option(name, word))
+        elif index + 1 < len(words):
+            index += 1
+            options.append(Option(name, word, (words[index],)))
+        index += 1
+    rest = words[index:]
+    return LaunchCommand(launcher, tuple(options), rest[0], is_module, rest[1:]) if rest else None
+
+
+def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]]:
+    """The options of a program that argparse reads, and the words that belong to none (`config.yaml`, `key=value`).
+
+    An option takes every word up to the next one.
+    """
+    found: list[Option] = []
+    others: list[Word] = []
+    for word in words:
+        text = word.text
+        if text[:1] == "-" and len(text) > 1 and not _VALUE.match(text) and text != "--":
+            name, joined, _ = text.lstrip("-").partition("=")
+            values = (word.after(text.index("=") + 1),) if joined else ()
+            found.append(Option(name.replace("-", "_"), word, values, bool(joined)))
+        elif found and not found[-1].is_joined:
+            found[-1] = found[-1]._replace(values=(*found[-1].values, word))
+        else:
+            others.append(word)
+    return tuple(found), tuple(others)

@@ -1,0 +1,363 @@
+"""What a training program says of its own arguments: argparse's `add_argument` and the dataclasses of HfArgumentParser.
+
+The program and the modules of the repository that it imports are read as syntax trees, nothing is imported. Besides
+names, types and defaults this gives what a flag becomes, where the code says so plainly: `SFTConfig(
+per_device_train_batch_size=args.batch_size)` makes `--batch_size` that argument.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from memlint._record import NamedTuple
+
+MOST_FILES = 24  # that one program leads to
+MOST_BYTES = 512 * 1024
+Read = Callable[[str], "str | None"]
+
+# transformers 5.23 and trl 1.16: the classes whose fields the Trainer's keys are.
+KNOWN_CLASSES = frozenset(
+    {
+        *("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig"),
+        *("RewardConfig", "RLOOConfig", "ORPOConfig", "CPOConfig", "PPOConfig", "ModelConfig", "ScriptArguments"),
+        *("OnlineDPOConfig", "GKDConfig", "BCOConfig", "PRMConfig", "XPOConfig", "NashMDConfig", "AlignPropConfig"),
+    }
+)
+_PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+_TELLING = ("per_device_train_batch_size", "gradient_accumulation_steps")  # in `dict(...)`: arguments of such a class
+_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
+_MODEL_CLASSES: tuple[str, ...] = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ForSequenceClassification",
+    "AutoModel",
+    "LanguageModel",
+)
+_MODEL_CLASSES += (
+    "ForImageTextToText",
+    "ForVision2Seq",
+    "VLModel",
+    "FastModel",
+    "ForTokenClassification",
+    "ForSeq2SeqLM",
+)
+# Arguments of other classes, by the name that the Trainer's table has for them.
+_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "LoraConfig": {"r": "lora_r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout"}
+    | {"target_modules": "lora_target_modules"},
+    "BitsAndBytesConfig": {"load_in_4bit": "load_in_4bit", "load_in_8bit": "load_in_8bit"},
+}
+
+
+class Definition(NamedTuple):
+    """A flag of a program. `types`: as JSON Schema names them, none where the program does not say.
+
+    `default` is None where there is none, or where it is computed. `at`: file and line.
+    """
+
+    name: str
+    types: frozenset[str] = frozenset()
+    default: Any = None
+    at: str = ""
+    takes_many: bool = False
+    is_switch: bool = False  # takes no value
+
+
+class TrainingProgram(NamedTuple):
+    """What is known of a program.
+
+    `flags` by name with underscores. `classes`: TrainingArguments, SFTConfig and their like that it uses. `parses`: the
+    parser it makes: "dataclasses", "argparse" or "". `is_complete`: every class that it parses was found, and no
+    unknown argument is let through. `meanings`: what a flag becomes, by the name that the Trainer's table has for it.
+    `constants`: arguments that the program sets itself, whatever flags say, each with its file and line. `computed`:
+    those that it works out, with file and line. `unmodelled`: what it does to the model that no flag tells: a class
+    of its own, a classifier's head, frozen parameters.
+    """
+
+    flags: Mapping[str, Definition] = {}
+    classes: frozenset[str] = frozenset()
+    parses: str = ""
+    is_complete: bool = False
+    meanings: Mapping[str, str] = {}
+    constants: Mapping[str, tuple[Any, str]] = {}
+    computed: Mapping[str, str] = {}
+    unmodelled: str = ""
+
+
+class _Module(NamedTuple):
+    path: str
+    tree: ast.Module
+
+
+def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> TrainingProgram:
+    """What the program at `path` says. `read` and `exists` take absolute paths; `root` is the repository's."""
+    modules = tuple(_modules(path, read, exists, root))
+    if not modules:
+        return TrainingProgram()
+    classes = {
+        node.name: (node, module)
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    flags: dict[str, Definition] = {}
+    known: set[str] = set()
+    meanings: dict[str, str] = {}
+    constants: dict[str, tuple[Any, str]] = {}
+    computed: dict[str, str] = {}
+    parsed, lets_through, missing = "", False, False
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = _name(node.func)
+            if name == "add_argument":
+                for one in _argument(node, module.path):
+                    flags.setdefault(one.name, one)
+                parsed = parsed or "argparse"
+            elif name in _PARSERS:
+                parsed = "dataclasses"
+                found, complete = _dataclasses(node, classes)
+                missing = missing or not complete
+                for class_name in found:
+                    missing = not _collect(class_name, classes, flags, known) or missing
+            elif name in ("parse_known_args", "parse_known_intermixed_args") or any(
+                keyword.arg == "return_remaining_strings" for keyword in node.keywords
+            ):
+                lets_through = True
+            _meaning(node, name, _Passed(module.path, meanings, constants, computed), known)
+    complete = bool(parsed) and not lets_through and not missing
+    return TrainingProgram(
+        flags, frozenset(known), parsed, complete, meanings, constants, computed, _unmodelled(modules, classes)
+    )
+
+
+def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) -> Iterator[_Module]:
+    """The program, and modules of the repository that it imports, nearest first."""
+    pending, seen = [path], {path}
+    while pending and len(seen) <= MOST_FILES:
+        current = pending.pop(0)
+        text = read(current)
+        tree = _parsed(text) if text is not None else None
+        if tree is None:
+            continue
+        yield _Module(current, tree)
+        for name in _imported(tree, current, root):
+            for found in (f"{name}.py", f"{name}/__init__.py"):
+                if found not in seen and len(seen) < MOST_FILES and exists(found):
+                    seen.add(found)
+                    pending.append(found)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    if len(text) > MOST_BYTES:
+        return None
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _imported(tree: ast.Module, path: str, root: str) -> Iterator[str]:
+    """Where imported modules may be: beside the program, below the root and the folders between."""
+    folder = posixpath.dirname(path)
+    folders = [folder]
+    while folders[-1] != root and folders[-1].startswith(root):
+        folders.append(posixpath.dirname(folders[-1]))
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            module = (node.module or "").replace(".", "/")
+            if node.level:
+                base = folder
+                for _ in range(node.level - 1):
+                    base = posixpath.dirname(base)
+                yield posixpath.join(base, module) if module else base
+                yield from (posixpath.join(base, module, alias.name) for alias in node.names)
+                continue
+            names = [module, *(f"{module}/{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.replace(".", "/") for alias in node.names]
+        yield from (posixpath.join(base, name) for name in names for base in folders)
+
+
+def _name(node: ast.AST) -> str:
+    """`HfArgumentParser` of `transformers.HfArgumentParser`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _constant(node: ast.AST | None) -> Any:
+    """A number, a text, a boolean, or a list of those; None for all else."""
+    if node is None:
+        return None
+    try:
+        found = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if isinstance(found, (list, tuple)):
+        return list(found) if all(isinstance(one, (str, int, float)) for one in found) else None
+    return found if isinstance(found, (str, int, float)) else None
+
+
+def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
+    names = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    options = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    action = _constant(options.get("action"))
+    kind = options.get("type")
+    word = _TYPES.get(_name(kind), "") if kind is not None else ""
+    is_switch = action in ("store_true", "store_false", "store_const", "count")
+    default = _constant(options.get("default"))
+    types = frozenset(("boolean",)) if is_switch else frozenset((word,)) if word else frozenset()
+    if kind is not None and not word and "bool" in _name(kind).lower():
+        types = frozenset(("boolean",))
+    if not types and kind is None and not is_switch:
+        types = frozenset(("string",))
+    long = [name for name in names if name.startswith("--")]
+    many = "nargs" in options and _constant(options["nargs"]) != "?"
+    for name in long:
+        plain = name[2:].replace("-", "_")
+        yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch)
+
+
+def _dataclasses(call: ast.Call, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """The classes that a parser is made of."""
+    argument = (
+        call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "dataclass_types"), None)
+    )
+    items = argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument] if argument is not None else []
+    names = [_name(one) for one in items]
+    return [name for name in names if name], all(name in classes or name in KNOWN_CLASSES for name in names) and bool(
+        names
+    )
+
+
+def _collect(
+    name: str, classes: Mapping[str, Any], flags: dict[str, Definition], known: set[str], depth: int = 0
+) -> bool:
+    """The fields of a class and of those that it inherits from; whether all of them are known."""
+    if name in KNOWN_CLASSES and (name not in classes or depth > 0):
+        known.add(name)
+        if name not in classes:
+            return True
+    if name not in classes or depth > 5:
+        return name in KNOWN_CLASSES or name == "object"
+    node, module = classes[name]
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            one = _field(item, module.path)
+            flags.setdefault(one.name, one)
+    bases = [_name(base) for base in node.bases]
+    known.update(base for base in bases if base in KNOWN_CLASSES)
+    found = [_collect(base, classes, flags, known, depth + 1) for base in bases if base != name]
+    return all(found)
+
+
+def _field(item: ast.AnnAssign, path: str) -> Definition:
+    assert isinstance(item.target, ast.Name)
+    annotation = ast.unparse(item.annotation)
+    types = frozenset(kind for name, kind in _TYPES.items() if name in _words(annotation))
+    value = item.value
+    if isinstance(value, ast.Call) and _name(value.func) in ("field", "Field"):
+        value = next((one.value for one in value.keywords if one.arg == "default"), None)
+    many = "ist[" in annotation or "equence[" in annotation
+    return Definition(item.target.id, types, _constant(value), f"{path}:{item.lineno}", many)
+
+
+def _words(text: str) -> set[str]:
+    return set("".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split())
+
+
+class _Passed(NamedTuple):
+    """Where what is passed to a configuration's class is kept."""
+
+    path: str
+    meanings: dict[str, str]
+    constants: dict[str, tuple[Any, str]]
+    computed: dict[str, str]
+
+
+def _meaning(call: ast.Call, name: str, passed: _Passed, known: set[str]) -> None:
+    """What `TrainingArguments(...)`, `LoraConfig(...)` and `AutoModel.from_pretrained(...)` make of the flags."""
+    is_class = name in KNOWN_CLASSES and name not in ("ModelConfig", "ScriptArguments")
+    if is_class:
+        known.add(name)
+    collects = name == "dict" and any(keyword.arg in _TELLING for keyword in call.keywords)
+    if is_class or collects:
+        for keyword in call.keywords:
+            if keyword.arg:
+                _passes(keyword.value, keyword.arg, passed)
+    elif name in _ELSEWHERE:
+        for keyword in call.keywords:
+            key, flag = _ELSEWHERE[name].get(keyword.arg or ""), _flag(keyword.value)
+            if key and flag:
+                passed.meanings.setdefault(flag, key)
+    elif name == "from_pretrained" and isinstance(call.func, ast.Attribute):
+        owner = _name(call.func.value)
+        named = ("pretrained_model_name_or_path", "model_name")
+        first = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg in named), None)
+        flag = _flag(first) if first is not None else ""
+        if flag and "vision" not in flag and any(part in owner for part in _MODEL_CLASSES):
+            passed.meanings.setdefault(flag, "model_name_or_path")
+
+
+def _flag(value: ast.AST) -> str:
+    """`batch_size` of `args.batch_size`; "" for anything else."""
+    is_plain = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+    owner = value.value.id if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) else ""
+    return value.attr if is_plain and isinstance(value, ast.Attribute) and owner not in ("torch", "self") else ""
+
+
+def _passes(value: ast.AST, argument: str, passed: _Passed) -> None:
+    """`argument=args.flag` ties the flag to it, a constant sets it, anything else works it out."""
+    flag, constant = _flag(value), _constant(value)
+    at = f"{passed.path}:{getattr(value, 'lineno', 0)}"
+    if argument in passed.constants or argument in passed.computed or argument in passed.meanings.values():
+        return
+    if flag:
+        passed.meanings.setdefault(flag, argument)
+    elif constant is not None:
+        passed.constants[argument] = (constant, at)
+    elif not (isinstance(value, ast.Constant) and value.value is None):
+        passed.computed[argument] = at
+
+
+_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+
+
+def _unmodelled(modules: Sequence[_Module], classes: Mapping[str, Any]) -> str:
+    """What the program does to its model that is not told by flags, with file and line; "" where nothing is seen."""
+    for module in modules:
+        for node in ast.walk(module.tree):
+            what = _own_class(node, classes) or (_freezes(node) if module is modules[0] else "")
+            if what:
+                return f"{posixpath.basename(module.path)}:{getattr(node, 'lineno', 0)} {what}"
+    return ""
+
+
+def _own_class(node: ast.AST, classes: Mapping[str, Any]) -> str:
+    if (
+        not isinstance(node, ast.Call)
+        or _name(node.func) != "from_pretrained"
+        or not isinstance(node.func, ast.Attribute)
+    ):
+        return ""
+    owner = _name(node.func.value)
+    if owner in classes and any(part in owner for part in _MODEL_CLASSES):
+        return f"loads `{owner}`, a class of the repository"
+    return f"loads `{owner}`, a classifier" if owner.endswith(_CLASSIFIERS) else ""
+
+
+def _freezes(node: ast.AST) -> str:
+    """`model.requires_grad_(False)`, `p.requires_grad = False`; a reference model is frozen anyway."""
+    target: ast.AST | None = None
+    if isinstance(node, ast.Call) and _name(node.func) == "requires_grad_" and isinstance(node.func, ast.Attribute):
+        target = node.func.value if node.args and _constant(node.args[0]) is False else None
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+        is_off = node.targets[0].attr == "requires_grad" and _constant(node.value) is False
+        target = node.targets[0].value if is_off else None
+    if target is None or "ref" in ast.unparse(target):
+        return ""
+    return "freezes parameters of its own choice"

@@ -1,0 +1,182 @@
+"""A launch as a document: keys are flags without dashes, values have the places where the script says them.
+
+A format reads it with the same table as its YAML keys. What nobody can know is a placeholder, as it is in a YAML
+template, and `Start.unknown` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.formats.schema.refs import follow
+from memlint.formats.schema.validate import compiled_schema
+from memlint.repository.scripts.commands import LaunchCommand, Option, options
+from memlint.repository.scripts.definitions import TrainingProgram
+from memlint.repository.scripts.values import scalar, types_of, value_of
+from memlint.source.document import Document, Path, Start
+from memlint.source.layout import Entry, Places
+from memlint.source.lines import Lines
+from memlint.source.shell.text import Where, Word, why_unknown
+
+SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0"}
+MOST_DEPTH = 12  # of `a.b.c=value`
+
+
+class Placed(NamedTuple):
+    """A value for a key. `key` and `value_at` are where flag and value stand, `source` where the value is assigned."""
+
+    path: Path
+    value: Any
+    key: Where | None = None
+    at: Where | None = None
+    source: Where | None = None
+    unknown: str = ""
+
+
+class Values:
+    """Collects placed values into a document; the last one for a key counts, as it does for argparse."""
+
+    def __init__(self, path: str, command_at: Where) -> None:
+        self._path = path
+        self._command = (command_at.start, command_at.end)
+        self.value: dict[str, Any] = {}
+        self._below: dict[str, Any] = {}
+        self.unknown: dict[Path, str] = {}
+        self.sources: dict[Path, tuple[int, int]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.value
+
+    def put(self, one: Placed) -> None:
+        """Keep a value; a key that leads through a plain value is left out."""
+        value, below = self.value, self._below
+        key = self._span(one.key) or self._command
+        at = self._span(one.at) or key
+        for step in one.path[:-1]:
+            name = str(step)
+            if not isinstance(value.setdefault(name, {}), dict):
+                return
+            entry = below.get(name)
+            if entry is None or not isinstance(entry[5], dict):
+                entry = below[name] = (*key, *at, False, {})
+            value, below = value[name], entry[5]
+        last = str(one.path[-1])
+        value[last] = one.value
+        below[last] = (*key, *at, False, None)
+        for noted in (self.unknown, self.sources):
+            noted.pop(one.path, None)
+        if one.unknown:
+            self.unknown[one.path] = one.unknown
+        source = self._span(one.source)
+        if source is not None and not (at[0] <= source[0] and source[1] <= at[1]):
+            self.sources[one.path] = source
+
+    def _span(self, where: Where | None) -> tuple[int, int] | None:
+        """Offsets in the script; None for a place in another file."""
+        return (where.start, where.end) if where is not None and where.path == self._path else None
+
+    def document(self, path: str, text: str, start: Start) -> Document:
+        root: Entry = (-1, -1, *self._command, False, self._below)
+        return Document(
+            path,
+            text,
+            "shell",
+            "shell",
+            self.value,
+            Places(root, Lines(text)),
+            start=start._replace(unknown=self.unknown, sources=self.sources),
+        )
+
+
+def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) -> Iterable[Placed]:
+    """The command's flags as keys of a format, `key=value` words as keys with sections."""
+    named, others = options(command.arguments)
+    schema = _keys_of(format_name)
+    for option in named:
+        yield flag(option, program, schema)
+    for word in others:
+        name, joined, _ = word.text.partition("=")
+        path = tuple(name.lstrip("+~").split("."))
+        if joined and all(path) and len(path) <= MOST_DEPTH:
+            yield override(word, len(name), path)
+
+
+@cache
+def _keys_of(format_name: str) -> Mapping[str, Any]:
+    """The format's keys with their schemas, references followed; none where the format has no schema of flags."""
+    if format_name not in SCHEMAS:
+        return {}
+    compiled = compiled_schema(SCHEMAS[format_name])
+    return {key: _plain(one, compiled.root) for key, one in compiled.schema["properties"].items()}
+
+
+def _plain(schema: Any, root: Mapping[str, Any]) -> Any:
+    """A key's schema without references, down to its alternatives."""
+    schema = follow(schema, root)
+    if not isinstance(schema, dict) or "anyOf" not in schema:
+        return schema
+    return {**schema, "anyOf": [_plain(one, root) for one in schema["anyOf"]]}
+
+
+def flag(option: Option, program: TrainingProgram, schema: Mapping[str, Any]) -> Placed:
+    """One option under the name of the key that it becomes. `schema`: the format's keys."""
+    name, value = _whole_name(option.name, program, schema), None
+    defined = program.flags.get(name)
+    if (
+        defined is None
+        and name not in schema
+        and name[:3] == "no_"
+        and (name[3:] in program.flags or name[3:] in schema)
+    ):
+        name, value = name[3:], False  # HfArgumentParser adds `--no_x` for an `x` that is on by default
+    key = program.meanings.get(name, name)
+    types = types_of(schema.get(key)) or (defined.types if defined else frozenset())
+    words = option.values if defined is None or defined.takes_many or len(option.values) < 2 else option.values[:1]
+    if value is None:
+        value = value_of(words, types)
+    unknown = next((why_unknown(word.pieces) for word in words if word.unknown and not _has_known_name(word)), "")
+    source = words[0].source if len(words) == 1 else None
+    return Placed((key,), value, _flag_at(option), _range(words), source, unknown)
+
+
+def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:
+    """argparse takes the start of a flag for the flag where it is the start of one alone: `--max_step 50`."""
+    if name in program.flags or name in schema or len(name) < 4:
+        return name
+    found = {one for one in program.flags if one.startswith(name)}
+    if program.parses != "argparse":
+        found |= {one for one in schema if one.startswith(name)}
+    return found.pop() if len(found) == 1 else name
+
+
+def _flag_at(option: Option) -> Where | None:
+    """The flag alone, without the value behind its `=`."""
+    at, text = option.flag.at, option.flag.text
+    if at is None or not option.is_joined or at.end - at.start < len(text):
+        return at
+    return at._replace(end=at.start + text.index("="))
+
+
+def _has_known_name(word: Word) -> bool:
+    """`$ROOT/models/Qwen2.5-7B`: where it lies is not known, what it is called is."""
+    last = word.pieces[-1]
+    return not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
+
+
+def override(word: Word, name_length: int, path: Path) -> Placed:
+    """`a.b=value`, as Hydra and OmegaConf take it."""
+    value = word.after(name_length + 1)
+    at = word.at
+    key = Where(at.path, at.start, at.start + name_length) if at is not None else None
+    return Placed(path, scalar(value, frozenset()), key, value.at or at, value.source, value.unknown)
+
+
+def _range(words: tuple[Word, ...]) -> Where | None:
+    """From the first to the last word after a flag."""
+    places = [word.at for word in words if word.at is not None]
+    if not places or any(one.path != places[0].path for one in places):
+        return None
+    return Where(places[0].path, places[0].start, max(one.end for one in places))

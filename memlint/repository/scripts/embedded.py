@@ -1,0 +1,191 @@
+"""Commands inside other files: recipes of Makefiles and justfiles, `run: |` and `command: [...]` in YAML.
+
+Each gives parts: pieces of the file's text in the order in which a shell reads them, so that every word keeps its place
+in the file. Recipes of one target and steps of one job are one script.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.source.document import Document, Path
+from memlint.source.shell.text import Piece, Text, Where, literal
+
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".justfile")
+MOST_PARTS = 64
+_VARIABLE = re.compile(r"(?m)^(?:export +)?([A-Za-z_]\w*)[ \t]*(\?=|:=|::=|=)[ \t]*([^\n#]*)")
+_RECIPE = re.compile(r"(?m)^(?:\t| {2,4}(?=\S))((?:[^\n\\]|\\.|\\\n)*)\n?")
+_TARGET = re.compile(r"(?m)^[\w./%$(){}@-][^\n=]*:(?!=)[^\n]*\n")
+_REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)|\{\{ *([A-Za-z_]\w*) *\}\}")
+_GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+class Part(NamedTuple):
+    """A script inside a file. `gpus`: those that the file asks for around it, 0 where it does not; `nodes` of them."""
+
+    text: Text
+    gpus: int = 0
+    nodes: int = 1
+
+
+def recipes(path: str, text: str) -> Iterator[Part]:
+    """A script for each target of a Makefile or justfile, with the file's variables in front."""
+    variables = [part for match in _VARIABLE.finditer(text) for part in _assignment(path, match)]
+    targets = list(_TARGET.finditer(text))
+    for index, target in enumerate(targets[:MOST_PARTS]):
+        end = targets[index + 1].start() if index + 1 < len(targets) else len(text)
+        lines = [part for match in _RECIPE.finditer(text, target.end(), end) for part in _line(path, text, match)]
+        if lines:
+            yield Part((*variables, *lines))
+
+
+def _assignment(path: str, match: re.Match[str]) -> Text:
+    """`NAME ?= value` as a shell says it: the value may come from the environment."""
+    value = match[3].rstrip()
+    start = match.start(3)
+    parts = _pieces(path, value, start)
+    if match[2] == "?=":
+        return (*literal(f'{match[1]}="${{{match[1]}:-'), *parts, *literal('}"\n'))
+    quote = "" if value[:1] in "'\"" else '"'
+    return (*literal(f"{match[1]}={quote}"), *parts, *literal(f"{quote}\n"))
+
+
+def _line(path: str, text: str, match: re.Match[str]) -> Text:
+    """One line of a recipe without its `@` and `-`; each runs in a shell of its own, so that `cd` ends with it."""
+    line = match[1]
+    start = match.start(1) + len(line) - len(line.lstrip("@-+"))
+    return (*literal("("), *_pieces(path, line.lstrip("@-+"), start), *literal("\n)\n"))
+
+
+def _pieces(path: str, text: str, start: int) -> Text:
+    """The text with `$(NAME)` and `{{NAME}}` as `${NAME}`, and `$$` as `$`."""
+    found: list[Piece] = []
+    position = 0
+    for match in re.finditer(rf"{_REFERENCE.pattern}|\$\$", text):
+        found.append(Piece(text[position : match.start()], Where(path, start + position, start + match.start())))
+        name = match[1] or match[2]
+        found.append(Piece(f"${{{name}}}" if name else "$", Where(path, start + match.start(), start + match.end())))
+        position = match.end()
+    found.append(Piece(text[position:], Where(path, start + position, start + len(text))))
+    return tuple(piece for piece in found if piece.text)
+
+
+def commands_in_yaml(document: Document) -> Iterator[Part]:
+    """The scripts in SkyPilot tasks, Kubernetes jobs and GitHub workflows: `run:`, and `command:` with `args:`."""
+    yield from _in_yaml(document, document.value, (), {}, 0)
+
+
+def _in_yaml(document: Document, value: Any, path: Path, variables: Mapping[str, Any], depth: int) -> Iterator[Part]:
+    if depth > 16:
+        return
+    if isinstance(value, list):
+        for index, one in enumerate(value[:MOST_PARTS]):
+            yield from _in_yaml(document, one, (*path, index), variables, depth + 1)
+        return
+    if not isinstance(value, dict):
+        return
+    own = {**variables, **_environment(value.get("envs")), **_environment(value.get("env"))}
+    if isinstance(value.get("run"), str):
+        gpus, nodes = _sky_resources(value)
+        yield Part(_exported(own) + _block(document, (*path, "run"), value["run"]), gpus, nodes)
+    words = [*_words(document, path, "command", value), *_words(document, path, "args", value)]
+    if words:
+        yield Part(_exported(own) + tuple(piece for word in words for piece in word), _kubernetes_gpus(value))
+    for key, one in value.items():
+        if isinstance(one, (dict, list)) and isinstance(key, str):
+            yield from _in_yaml(document, one, (*path, key), own, depth + 1)
+
+
+def _environment(value: Any) -> dict[str, Any]:
+    """`env:` as a mapping, or as Kubernetes' list of names and values."""
+    if isinstance(value, dict):
+        return {key: one for key, one in value.items() if isinstance(key, str) and key.isidentifier()}
+    items = value if isinstance(value, list) else []
+    pairs = [one for one in items if isinstance(one, dict) and isinstance(one.get("name"), str)]
+    return {one["name"]: one.get("value") for one in pairs if one["name"].isidentifier()}
+
+
+def _exported(variables: Mapping[str, Any]) -> Text:
+    given = {
+        name: one for name, one in variables.items() if isinstance(one, (str, int, float)) and "${{" not in str(one)
+    }
+    return literal("".join(f"export {name}={shlex.quote(str(one))}\n" for name, one in given.items()))
+
+
+def _block(document: Document, path: Path, value: str) -> Text:
+    """The lines of a block scalar, each where the file has it."""
+    place = document.places.get(path) if path in document.places else None
+    if place is None:
+        return literal(value)
+    found: list[Piece] = []
+    position = place.value.start
+    for line in value.splitlines(keepends=True):
+        body = line.strip()
+        at = document.text.find(body, position, place.value.end) if body else -1
+        indent = line[: len(line) - len(line.lstrip())]
+        if at < 0:
+            found += literal(line)
+            continue
+        found += [
+            Piece(indent),
+            Piece(body, Where(document.path, at, at + len(body))),
+            Piece(line[len(indent) + len(body) :]),
+        ]
+        position = at + len(body)
+    return tuple(piece for piece in found if piece.text)
+
+
+def _words(document: Document, path: Path, key: str, value: Mapping[str, Any]) -> list[Text]:
+    """`command: [torchrun, train.py, ...]`, each item as a quoted word with its place."""
+    items = value.get(key)
+    if not isinstance(items, list) or not all(isinstance(one, (str, int, float)) for one in items):
+        return []
+    found: list[Text] = []
+    for index, item in enumerate(items):
+        text = str(item)
+        quoted = shlex.quote(text)
+        at_item = (*path, key, index)
+        place = document.places[at_item].value if at_item in document.places else None
+        raw = document.text[place.start : place.end] if place is not None else ""
+        inside = 1 if raw[1:-1] == text and raw[:1] in "'\"" else 0
+        at = None
+        if place is not None and raw[inside : len(raw) - inside] == text:
+            at = Where(document.path, place.start + inside, place.end - inside)
+        found.append((Piece(quoted, at if quoted == text else None), Piece(" ")))
+    return found
+
+
+def _sky_resources(value: Mapping[str, Any]) -> tuple[int, int]:
+    """SkyPilot's `resources: {accelerators: A100:8}` and `num_nodes: 2` (docs/source/reference/yaml-spec)."""
+    resources = value.get("resources")
+    asked = resources.get("accelerators") if isinstance(resources, dict) else None
+    if isinstance(asked, dict) and len(asked) == 1:
+        asked = f":{next(iter(asked.values()))}"
+    nodes = value.get("num_nodes")
+    count = re.fullmatch(r"[^:]*(?::(\d{1,3}))?", asked) if isinstance(asked, str) else None
+    return (int(count[1] or 1) if count else 0), nodes if isinstance(nodes, int) and nodes > 0 else 1
+
+
+def _kubernetes_gpus(value: Mapping[str, Any]) -> int:
+    """A container's `resources: {limits: {nvidia.com/gpu: 8}}`."""
+    resources = value.get("resources")
+    for kind in ("limits", "requests"):
+        asked = resources.get(kind) if isinstance(resources, dict) else None
+        for key in _GPU_KEYS:
+            count = asked.get(key) if isinstance(asked, dict) else None
+            if isinstance(count, (int, str)) and str(count).isdigit():
+                return int(count)
+    return 0
+
+
+def holds_recipes(path: str) -> bool:
+    return posixpath.basename(path) in MAKEFILES or path.endswith((".mk", ".just"))
+
+
+# Keys that a SkyPilot task, a Kubernetes manifest and a GitHub workflow have.
+MAY_HOLD_COMMANDS = re.compile(r"(?m)^\s*(?:- )?(?:run|command|args)\s*:")

@@ -1,0 +1,61 @@
+"""The options of `accelerate launch` as one of accelerate's launch files (accelerate 1.15 commands/launch.py:156-900).
+
+A file that `--config_file` names comes first; the command's own options win over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memlint.repository.scripts.commands import LaunchCommand, Option
+from memlint.repository.scripts.document import Placed, Values
+from memlint.repository.scripts.values import scalar
+from memlint.source.document import Document, Start
+from memlint.source.shell.text import Where
+
+_TYPES = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
+_PLAIN = frozenset(("num_processes", "num_machines", "mixed_precision", "gpu_ids", "machine_rank", "dynamo_backend"))
+_DEEPSPEED = frozenset(
+    ("zero_stage", "offload_optimizer_device", "offload_param_device", "deepspeed_config_file", "gradient_clipping")
+    + ("gradient_accumulation_steps", "zero3_init_flag", "zero3_save_16bit_model", "deepspeed_hostfile")
+)
+_NUMBERS = frozenset(("integer", "number", "boolean", "string"))
+
+
+def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: Callable[[str], Any]) -> Document | None:
+    """The launcher's options as a document, None where there are none that matter. `read` gives the named file."""
+    values = Values(path, at)
+    named = command.option("config_file")
+    file = read(named.values[0].text) if named is not None and named.values and not named.values[0].unknown else None
+    own = [one for option in command.options for one in _placed(option)]
+    if isinstance(file, Document) and isinstance(file.value, dict):
+        if not own:
+            return file
+        for key, value in file.value.items():
+            values.put(Placed((str(key),), value, named.flag.at if named else None))
+    for one in own:
+        values.put(one)
+    if not values.value:
+        return None
+    if "distributed_type" not in values:
+        several = values.value.get("num_processes", 1) != 1
+        values.put(Placed(("distributed_type",), "MULTI_GPU" if several else "NO"))
+    if "compute_environment" not in values:
+        values.put(Placed(("compute_environment",), "LOCAL_MACHINE"))
+    return values.document(path, text, Start("accelerate", "accelerate"))
+
+
+def _placed(option: Option) -> list[Placed]:
+    name, at = option.name, option.flag.at
+    if name in _TYPES:
+        return [Placed(("distributed_type",), _TYPES[name], at)]
+    if not option.values:
+        return []
+    word = option.values[0]
+    section = "deepspeed_config" if name in _DEEPSPEED else "fsdp_config" if name.startswith("fsdp_") else ""
+    if not section and name not in _PLAIN:
+        return []
+    value = scalar(word, _NUMBERS)
+    path = (section, name) if section else (name,)
+    return [Placed(path, value, at, word.at, word.source, word.unknown)]

@@ -1,0 +1,254 @@
+"""A script's launches as documents, one for each command that trains.
+
+    documents("train.sh", text, Repository(...))
+
+follows the script (source/shell), keeps the commands that start a training program (commands.py), asks the program for
+its own definitions (definitions.py) and gives each command's arguments as a document (document.py).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.repository.scripts import slurm
+from memlint.repository.scripts.commands import LaunchCommand, command
+from memlint.repository.scripts.definitions import TrainingProgram, program
+from memlint.repository.scripts.document import Values, flags
+from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
+from memlint.repository.scripts.launch_file import launch_file
+from memlint.repository.scripts.translate import completed, flag_names, format_of, task_of
+from memlint.repository.scripts.world import World, world
+from memlint.source import load
+from memlint.source.document import Document, Start
+from memlint.source.shell.interpreter import Interpreter
+from memlint.source.shell.invocation import Invocation, Surroundings
+from memlint.source.shell.text import Text, known, shown
+from memlint.source.shell.tree import Source
+
+MOST_DOCUMENTS = 32  # of one script
+MOST_LETTERS = 262_144
+# A cheap look: without one of these no command of a script trains.
+HINT = re.compile(
+    r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
+    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch_size|learning_rate|--lr\b"
+)
+STARTS = re.compile(r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON")
+
+
+class Repository(NamedTuple):
+    """What a script can see of the repository around it; paths are absolute.
+
+    `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
+    `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without
+    one.
+    """
+
+    root: str
+    read: Callable[[str], str | None]
+    find: Callable[[str, str], str | None]
+    load: Callable[[str, str], Document | None]
+
+
+def may_launch(text: str) -> bool:
+    """Whether a script is worth following."""
+    return len(text) <= MOST_LETTERS and HINT.search(text) is not None and STARTS.search(text) is not None
+
+
+def documents(
+    path: str, text: str, repository: Repository, display: str = "", gpus: int | None = None
+) -> tuple[Document, ...]:
+    """The launches of the script at `path` (absolute), in order; `display` is the path that they carry.
+
+    `gpus`: the number of GPUs of the machine that is asked about, for values that depend on it.
+    """
+    if not may_launch(text):
+        return ()
+    job = slurm.job(text)
+    visible = gpus or (job.gpus if job is not None and job.gpus else None)
+    variables = {**(job.variables if job else {}), "SLURM_SUBMIT_DIR": repository.root}
+    folder = _start_folder(path, text, repository)
+    found: list[Document] = []
+    for part in _parts(path, text):
+        asked = slurm.Job(part.nodes, part.gpus, part.nodes, 1) if part.gpus else job
+        around = Surroundings(repository.read, repository.find, variables, visible or part.gpus or None)
+        follower = Interpreter(path, around)
+        follower.follow(text, folder, source=None if part.text is None else Source(part.text))
+        reader = _Reader(path, text, repository, display or path, asked, follower.asked_for_gpus)
+        found += reader.all(follower.invocations)
+    count = len(found)
+    reread = partial(_reread, path=path, repository=repository, display=display, gpus=gpus)
+    at_gpus = partial(_at_gpus, path, text, repository, display)
+    return tuple(
+        document._replace(
+            index=index,
+            documents=count,
+            start=document.start._replace(reread=reread, at_gpus=partial(at_gpus, index)),
+        )
+        for index, document in enumerate(found)
+        if document.start is not None
+    )
+
+
+class _Whole(NamedTuple):
+    """A file that is one script."""
+
+    text: Text | None = None
+    gpus: int = 0
+    nodes: int = 1
+
+
+def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
+    """The scripts that a file holds: itself, or those in its recipes and steps."""
+    if holds_recipes(path):
+        return recipes(path, text)
+    if path.endswith((".yaml", ".yml")):
+        loaded = load(text.encode("utf-8", "replace"), path)
+        return [part for document in loaded for part in commands_in_yaml(document)]
+    return [_Whole()]
+
+
+def _reread(text: str, path: str, repository: Repository, display: str, gpus: int | None) -> tuple[Document, ...]:
+    return documents(path, text, repository, display, gpus)
+
+
+def _at_gpus(path: str, text: str, repository: Repository, display: str, index: int, gpus: int) -> Document | None:
+    found = documents(path, text, repository, display, gpus)
+    return found[index] if index < len(found) else None
+
+
+def _start_folder(path: str, text: str, repository: Repository) -> str:
+    """The folder that the script is started in: of the repository's and those down to the script's own, the one from
+    which most of the files that it names are there."""
+    folder = posixpath.dirname(path)
+    folders = [folder]
+    while folders[-1] != repository.root and folders[-1].startswith(repository.root):
+        folders.append(posixpath.dirname(folders[-1]))
+    names = set(re.findall(r"(?<![\w/$}.-])(?:\./|\.\./)*[\w-]+(?:/[\w.-]+)*\.(?:py|json|ya?ml|sh)\b", text)[:200])
+
+    def named(base: str) -> int:
+        places = (posixpath.normpath(posixpath.join(base, name)) for name in names)
+        return sum(repository.find(place, "file") == place for place in places)
+
+    return max(reversed(folders), key=named)
+
+
+class _Reader:
+    """Turns the programs that a script starts into documents."""
+
+    def __init__(
+        self, path: str, text: str, repository: Repository, display: str, job: slurm.Job | None, asks_for_gpus: bool
+    ) -> None:
+        self.asks_for_gpus = asks_for_gpus
+        self.path = path
+        self.text = text
+        self.repository = repository
+        self.display = display
+        self.job = job
+        self._programs: dict[str, TrainingProgram] = {}
+
+    def all(self, invocations: list[Invocation]) -> list[Document]:
+        found: dict[tuple[Any, ...], Document] = {}
+        for one in invocations:
+            for document in self.documents(one):
+                start = document.start
+                key = (document.places[()].value.start, repr(document.value), start and (start.gpus, start.entry))
+                found.setdefault(key, document)
+                if len(found) >= MOST_DOCUMENTS:
+                    return list(found.values())
+        return list(found.values())
+
+    def documents(self, invocation: Invocation) -> Iterator[Document]:
+        launched = command(invocation.words)
+        if launched is None or launched.program is None:
+            return
+        entry = self._entry(launched, invocation.folder)
+        definitions = self._program(entry) if entry else TrainingProgram()
+        format_name = format_of(launched, definitions, entry is not None)
+        if format_name is None:
+            return
+        values = Values(self.path, invocation.at)
+        for one in completed(launched, definitions, format_name, flags(launched, definitions, format_name)):
+            values.put(one)
+        size = world(launched, invocation.variables, invocation.wrappers, self.job)
+        read = partial(self._named, invocation.folder, dict(invocation.files))
+        file = (
+            launch_file(launched, self.display, self.text, invocation.at, read)
+            if launched.launcher == "accelerate"
+            else None
+        )
+        yield values.document(
+            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file)
+        )
+
+    def _start(
+        self,
+        launched: LaunchCommand,
+        definitions: TrainingProgram,
+        format_name: str,
+        invocation: Invocation,
+        size: World,
+        file: Document | None,
+    ) -> Start:
+        at = size.at if size.at is not None and size.at.path == self.path else invocation.at
+        framework, task = task_of(launched, definitions)
+        return Start(
+            format_name,
+            launched.launcher,
+            launched.program.text if launched.program else "",
+            size.gpus,
+            size.per_node,
+            (at.start, at.end),
+            named=partial(self._named, invocation.folder, dict(invocation.files)),
+            launch_file=file,
+            asks_for_gpus=self.asks_for_gpus,
+            framework=framework,
+            task=task,
+            defined=frozenset(definitions.flags),
+            is_closed=definitions.is_complete,
+            is_own=definitions.parses == "argparse",
+            switches=frozenset(name for name, one in definitions.flags.items() if one.is_switch),
+            unmodelled=definitions.unmodelled,
+            names=flag_names(launched, definitions),
+        )
+
+    def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
+        """A file that the command names: one that the script wrote before, else one of the repository."""
+        path = posixpath.normpath(posixpath.join(folder, reference))
+        if path in written:
+            return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
+        found = self.repository.find(path, "file")
+        return self.repository.load(found, folder) if found is not None else None
+
+    def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
+        """The program's file, absolute; None where the repository has none."""
+        word = launched.program
+        name = known(word.pieces) if word is not None else None
+        if name is None or not name or name.startswith("~"):
+            return self._by_suffix(word.text) if word is not None and word.text.endswith(".py") else None
+        places: tuple[str, ...] = (name,)
+        if launched.is_module:
+            places = (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__main__.py")
+        bases = (folder, posixpath.dirname(self.path), self.repository.root)
+        for place in places:
+            for base in bases:
+                found = self.repository.find(posixpath.normpath(posixpath.join(base, place)), "file")
+                if found is not None and found.endswith(".py"):
+                    return found
+        return None
+
+    def _by_suffix(self, text: str) -> str | None:
+        tail = text.rpartition("}")[2].lstrip("/")
+        return self.repository.find(posixpath.join("/", tail), "file") if tail else None
+
+    def _program(self, path: str) -> TrainingProgram:
+        if path not in self._programs:
+            self._programs[path] = program(path, self.repository.read, self._is_file, self.repository.root)
+        return self._programs[path]
+
+    def _is_file(self, path: str) -> bool:
+        return self.repository.find(path, "file") == path

@@ -1,0 +1,71 @@
+"""What a Slurm job asks for: `#SBATCH --gres=gpu:4 --nodes=2`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from memlint._record import NamedTuple
+
+_LINE = re.compile(r"(?m)^#SBATCH[ \t]+(\S.*)$")
+_OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:[= \t]\s*([^\s-]\S*))?")
+_COUNT = re.compile(r"(?:[\w.-]+:)*(\d{1,4})(?:\(.*\))?")
+_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus"}
+MOST_LETTERS = 16_384  # of a script: directives stand at its start
+
+
+class Job(NamedTuple):
+    """A job's request. 0 where the header does not say; `gpus` are those of one node."""
+
+    nodes: int = 0
+    gpus: int = 0
+    tasks: int = 0  # of all nodes
+    tasks_per_node: int = 0
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What Slurm sets for the job (sbatch's manual, "output environment variables")."""
+        named = {
+            "SLURM_NNODES": self.nodes,
+            "SLURM_JOB_NUM_NODES": self.nodes,
+            "SLURM_NTASKS": self.tasks,
+            "SLURM_NPROCS": self.tasks,
+            "SLURM_NTASKS_PER_NODE": self.tasks_per_node,
+            "SLURM_GPUS_ON_NODE": self.gpus,
+            "SLURM_GPUS_PER_NODE": self.gpus,
+        }
+        return {name: str(number) for name, number in named.items() if number}
+
+
+def job(text: str) -> Job | None:
+    """The request in a script's header; None where it has none."""
+    options = dict(pair for line in _LINE.findall(text[:MOST_LETTERS]) for pair in _options(line))
+    if not options and not _LINE.search(text[:MOST_LETTERS]):
+        return None
+    nodes = _number(options.get("--nodes", "")) or 1
+    per_node = _number(options.get("--ntasks-per-node", ""))
+    tasks = _number(options.get("--ntasks", "")) or per_node * nodes or nodes
+    return Job(nodes, _gpus(options, nodes, tasks, per_node), tasks, per_node or max(1, tasks // nodes))
+
+
+def _options(line: str) -> list[tuple[str, str]]:
+    line = line.partition(" #")[0]
+    return [(_SHORT.get(name, name), value) for name, value in _OPTION.findall(line)]
+
+
+def _gpus(options: Mapping[str, str], nodes: int, tasks: int, per_node: int) -> int:
+    """GPUs of one node, by whichever option asks for them."""
+    for resources in (options.get("--gres", ""), options.get("--gpus-per-node", "")):
+        for one in resources.split(","):
+            if one and (resources is not options.get("--gres") or one.startswith("gpu")):
+                return 1 if one == "gpu" else _number(one)
+    if options.get("--gpus"):
+        return _number(options["--gpus"]) // nodes
+    each = _number(options.get("--gpus-per-task", ""))
+    return each * (per_node or max(1, tasks // nodes))
+
+
+def _number(text: str) -> int:
+    """The number at the end of `gpu:a100:4`, `4` and `2-4` (its least)."""
+    match = _COUNT.fullmatch(text.partition("-")[0] if text[:1].isdigit() else text)
+    return int(match[1]) if match else 0

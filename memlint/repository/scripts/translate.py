@@ -1,0 +1,168 @@
+"""Whose arguments a command's flags are, and what the program adds to them before a format's table reads them.
+
+Three kinds of programs have names of their own for what the Trainer's table calls otherwise: scripts (by what their
+code does with a flag, else by names that the field shares), ms-swift, and programs that set arguments themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from memlint.formats.trainer.keys import KEYS
+from memlint.formats.trainer.recognise import is_training_arguments
+from memlint.repository.scripts.commands import LaunchCommand, options
+from memlint.repository.scripts.definitions import TrainingProgram
+from memlint.repository.scripts.document import Placed
+from memlint.repository.scripts.swift import FLAGS as SWIFT_FLAGS
+from memlint.repository.scripts.swift import translated
+
+TRL_TASKS = {
+    "SFTConfig": "sft",
+    "DPOConfig": "dpo",
+    "GRPOConfig": "grpo",
+    "KTOConfig": "kto",
+    "RewardConfig": "rm",
+    "ORPOConfig": "orpo",
+    "CPOConfig": "cpo",
+    "PPOConfig": "ppo",
+    "RLOOConfig": "grpo",
+}
+_TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
+_LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
+
+# Names that scripts share for the same thing, likeliest first. `batch_size` is none: one script means a GPU's, another
+# all GPUs'.
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "model_name_or_path": (
+        *("model_path", "base_model", "base_model_name_or_path", "model_id", "pretrained_model_name_or_path"),
+        *("pretrained_model", "base_model_path", "llm_path", "pretrain", "model"),
+    ),
+    "per_device_train_batch_size": ("per_device_batch_size", "micro_batch_size", "per_gpu_batch_size"),
+    "gradient_accumulation_steps": (
+        "grad_accum",
+        "gradient_accumulation",
+        "grad_accumulation_steps",
+        "grad_accum_steps",
+    )
+    + ("accum_steps", "accumulation_steps", "grad_steps"),
+    "max_length": ("max_sequence_length", "max_seq_len", "sequence_length", "context_length", "seq_len", "max_len"),
+    "gradient_checkpointing": ("grad_checkpointing", "use_gradient_checkpointing", "grad_checkpoint"),
+    "lora_r": ("lora_rank", "lora_dim"),
+}
+_BATCHES = ("batch_size", "train_batch_size", "global_batch_size", "total_batch_size")
+
+
+def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) -> str | None:
+    """The format whose keys the flags are; "" for a program with a training loop of its own, None where none trains."""
+    if command.launcher in ("llamafactory-cli", "lmf"):
+        return "llamafactory"
+    if command.launcher in ("trl", "swift"):
+        return "trainer"
+    if command.launcher in ("megatron", "axolotl"):
+        return ""
+    names = {one.name for one in options(command.arguments)[0]}
+    if len(names & _LLAMAFACTORY) >= 2 and ("model_name_or_path" in names or "do_train" in names):
+        return "llamafactory"
+    if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
+        return "trainer"
+    return "" if _trains(names, command) else None
+
+
+def _trains(names: set[str], command: LaunchCommand) -> bool:
+    """Whether a program that no format reads trains: by the name of its file and flags."""
+    text = command.program.text.lower() if command.program is not None else ""
+    named = any(word in text for word in ("train", "sft", "dpo", "grpo", "ppo", "finetun", "fine_tun", "rlvr", "dapo"))
+    learns = bool(names & {"learning_rate", "lr", "num_train_epochs", "epochs", "max_steps", "train_iters"}) or any(
+        word.text.startswith(("data.train_files=", "actor_rollout_ref.")) for word in command.arguments
+    )
+    learns = learns or bool(names & {"gradient_accumulation_steps", "per_device_train_batch_size"})
+    starts_many = command.launcher in ("torchrun", "accelerate", "deepspeed")
+    return (learns and (named or starts_many or len(names) >= 8 or not names)) or (
+        starts_many and named and len(names) >= 4
+    )
+
+
+def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]:
+    """(framework, task): "trl", "transformers" or "swift", and which trainer, each "" where only the keys can tell."""
+    if command.launcher == "trl":
+        return "trl", _TRL_WORDS.get(command.task, command.task)
+    if command.launcher == "swift":
+        return "swift", _swift_task(command)
+    tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
+    if tasks:
+        return "trl", tasks.pop() if len(tasks) == 1 else ""
+    return ("transformers", "") if program.classes else ("", "")
+
+
+def flag_names(command: LaunchCommand, program: TrainingProgram) -> dict[str, str]:
+    """The flag that sets a key, where it is not called like the key."""
+    found = {key: flag for flag, key in program.meanings.items() if flag != key and flag in program.flags}
+    if command.launcher == "swift":
+        found |= SWIFT_FLAGS
+    return found
+
+
+def _swift_task(command: LaunchCommand) -> str:
+    """`swift rlhf --rlhf_type dpo` (ms-swift 4.6 arguments/rlhf_args.py: dpo unless said)."""
+    if command.task != "rlhf":
+        return command.task
+    kinds = [one.values[0].text for one in options(command.arguments)[0] if one.name == "rlhf_type" and one.values]
+    return kinds[-1] if kinds else "dpo"
+
+
+def completed(
+    command: LaunchCommand, program: TrainingProgram, format_name: str, given: Iterable[Placed]
+) -> Iterator[Placed]:
+    """The flags with the program's own defaults before them, and with names that the table knows."""
+    flags = list(given)
+    if command.launcher == "swift":
+        yield from translated(flags)
+        return
+    if format_name != "trainer":
+        yield from flags
+        return
+    yield from _program_defaults(program, {str(one.path[0]) for one in flags})
+    shared = list(_shared(flags))
+    places = {one.key for one in shared if one.key is not None}
+    yield from (one for one in flags if one.key not in places)
+    yield from shared
+
+
+def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Placed]:
+    """Defaults of flags that are keys, and arguments that the program sets itself. An argument that it works out is not
+    known, unless a flag of that name is given."""
+    for name, one in program.flags.items():
+        key = program.meanings.get(name, name)
+        default = False if one.is_switch and one.default is None else one.default
+        if default is not None and default != "" and key in KEYS and key not in given:
+            yield Placed((key,), default)
+    for key, (value, _) in program.constants.items():
+        if key in KEYS and key not in given:
+            yield Placed((key,), value)
+    for key, at in program.computed.items():
+        if key == "fp16" and given & {"bf16", "fp16"}:
+            continue  # `fp16=not args.bf16`
+        if key in KEYS and key not in given and key not in program.flags:
+            name = at.rpartition("/")[2]
+            yield Placed((key,), f"${{{key}}}", unknown=f"{name} works it out")
+
+
+def _shared(flags: list[Placed]) -> Iterator[Placed]:
+    """Flags under a name that the field shares, for keys that no flag gives."""
+    by_name = {str(one.path[0]): one for one in flags}
+    for key, names in SHARED.items():
+        if key in by_name:
+            continue
+        name = next((name for name in names if name in by_name and not _is_key_of_its_own(name, key)), "")
+        if name:
+            yield by_name[name]._replace(path=(key,))
+    size = next((name for name in _BATCHES if name in by_name), "")
+    known = ("per_device_train_batch_size", "per_gpu_train_batch_size", *SHARED["per_device_train_batch_size"])
+    if size and not any(name in by_name for name in known):
+        reason = f"whether `--{size}` is a GPU's or that of all GPUs is the program's to say"
+        yield by_name[size]._replace(path=("per_device_train_batch_size",), value=f"${{{size}}}", unknown=reason)
+
+
+def _is_key_of_its_own(name: str, key: str) -> bool:
+    """`model` is a script's word for many things; only a path or a hub's name makes it the model."""
+    return name == "model" and key != "model_name_or_path"

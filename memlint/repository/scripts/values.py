@@ -1,0 +1,105 @@
+"""Arguments as values: text by the type that the program's own parser gives it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.source.shell.text import Word
+
+_TRUE = {**dict.fromkeys(("true", "yes", "t", "y", "1"), True), **dict.fromkeys(("false", "no", "f", "n", "0"), False)}
+_WHOLE = re.compile(r"[+-]?\d+")
+MOST_LETTERS = 10_000  # of an argument that holds JSON
+
+
+def types_of(schema: Mapping[str, Any] | None) -> frozenset[str]:
+    """The JSON types that a key's schema allows; none where it says nothing."""
+    if schema is None:
+        return frozenset()
+    own = schema.get("type", ())
+    found = {own} if isinstance(own, str) else set(own)
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        found |= types_of(one)
+    for value in schema.get("enum", ()):
+        found.add(_TYPE_NAMES.get(type(value), "string"))
+    return frozenset(found)
+
+
+_TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def value_of(words: tuple[Word, ...], types: frozenset[str]) -> Any:
+    """What the words after a flag mean: nothing is true, several are a list."""
+    if not words:
+        return True
+    if len(words) > 1 and (types - {"null"}) <= {"boolean", "integer", "number"} and types:
+        words = words[:1]
+    if len(words) > 1:
+        return [scalar(one, types & {"integer", "number", "string"}) for one in words]
+    found = scalar(words[0], types)
+    return (
+        [found]
+        if types and "array" in types and not types & {"string", "object"} and not isinstance(found, list)
+        else found
+    )
+
+
+def scalar(word: Word, types: frozenset[str]) -> Any:
+    """One word's value. A word that nobody can know stays a placeholder, `${NAME}`."""
+    if word.unknown:
+        return placeholder(word)
+    text = word.text
+    if (not types or types & {"object", "array"}) and text[:1] in ("{", "["):
+        return _structure(text)
+    if "boolean" in types and text.lower() in _TRUE and not (types & {"integer", "number"} and text.isdigit()):
+        return _TRUE[text.lower()] if text.lower() in ("true", "false") or "string" not in types else text
+    if not types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if not types or types & {"integer", "number"}:
+        return _number(text)
+    return text
+
+
+def placeholder(word: Word) -> str:
+    """The word with `${...}` for what is unknown in it."""
+    parts = []
+    for piece in word.pieces:
+        is_plain = not piece.unknown or piece.text.startswith("${")
+        parts.append(piece.text if is_plain else f"${{{re.sub(r'[${}]', '', piece.text) or '...'}}}")
+    return "".join(parts)
+
+
+def _number(text: str) -> Any:
+    if _WHOLE.fullmatch(text):
+        return int(text) if len(text) < 19 else text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if text.lower().strip("+-") not in ("nan", "inf", "infinity") and "_" not in text else text
+
+
+def _structure(text: str) -> Any:
+    """A mapping or a list, as JSON or as Python writes it."""
+    if len(text) > MOST_LETTERS or text.count("[") + text.count("{") > 100:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    return json.loads(json.dumps(found)) if isinstance(found, (dict, list)) and _is_plain(found) else text
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, int, float, bool))

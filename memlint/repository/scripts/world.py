@@ -1,0 +1,173 @@
+"""How many GPUs a launch uses: what its launcher, its variables and its job say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from memlint._record import NamedTuple
+from memlint.repository.scripts.commands import LaunchCommand, Option, options
+from memlint.repository.scripts.slurm import Job
+from memlint.source.shell.text import Text, Where, Word, known
+
+_NUMBER = re.compile(r"[1-9]\d{0,4}")
+_DEVICES = re.compile(r"\s*\d+\s*(?:,\s*\d+\s*)*,?\s*")
+
+
+class World(NamedTuple):
+    """GPUs of all machines and of one; 0 where nobody can know. `at`: where it is said."""
+
+    gpus: int = 0
+    per_node: int = 0
+    at: Where | None = None
+
+
+UNKNOWN = World()
+
+
+def world(
+    command: LaunchCommand, variables: Mapping[str, Text], wrappers: Sequence[tuple[Word, ...]], job: Job | None
+) -> World:
+    """The GPUs of a launch. A launcher's own number counts first, then the visible devices, then the job's."""
+    reader = _LAUNCHERS.get(command.launcher)
+    found = reader(command, variables) if reader else None
+    if found is not None:
+        return found
+    own = _own_arguments(command)
+    if own is not None:
+        return own
+    nodes = _nodes(command)
+    if nodes == 0:
+        return UNKNOWN
+    visible, at = _visible(variables)
+    if visible:
+        return World(visible * nodes, visible, at)
+    tasks = _tasks(wrappers, job)
+    if tasks is not None:
+        return tasks
+    if job is not None and job.gpus:
+        return World(job.gpus * max(nodes, job.nodes if command.launcher != "python" else 1), job.gpus)
+    return UNKNOWN
+
+
+def _own_arguments(command: LaunchCommand) -> World | None:
+    """verl starts its own workers: `trainer.n_gpus_per_node=8 trainer.nnodes=2`."""
+    given = {word.text.partition("=")[0]: word for word in command.arguments if word.text.startswith("trainer.n")}
+    word = given.get("trainer.n_gpus_per_node")
+    if word is None:
+        return None
+    each = _value(word)
+    return World(each * (_value(given["trainer.nnodes"]) if "trainer.nnodes" in given else 1), each, word.at)
+
+
+def _value(word: Word) -> int:
+    text = word.after(word.text.index("=") + 1).known or ""
+    return int(text) if _NUMBER.fullmatch(text) else 0
+
+
+def _number(option: Option | None) -> int | None:
+    """The option's number: None where it is not given, 0 where it is not known."""
+    if option is None:
+        return None
+    text = option.values[0].known if option.values else None
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else 0
+
+
+def _nodes(command: LaunchCommand) -> int:
+    found = _number(command.option("nnodes", "num_nodes", "num_machines"))
+    return 1 if found is None else found
+
+
+def _torchrun(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    option = command.option("nproc_per_node")
+    each = _number(option)
+    if option is not None and option.values and option.values[0].known in ("gpu", "auto"):
+        return None
+    if each is None:
+        return World(_nodes(command), 1, command.program.at if command.program else None)  # torchrun's default is one
+    return World(each * _nodes(command), each, _at(option))
+
+
+def _accelerate(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    option = command.option("num_processes")
+    total = _number(option)
+    if total is None:
+        return None
+    machines = _nodes(command) or 1
+    return World(total, max(1, total // machines) if total else 0, _at(option))
+
+
+def _deepspeed(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    option = command.option("num_gpus")
+    each = _number(option)
+    if each is not None:
+        return World(each * _nodes(command), each, _at(option))
+    include = command.option("include", "i")
+    if include is not None and include.values:
+        return _included(include)
+    return None
+
+
+def _included(option: Option) -> World:
+    """`--include localhost:0,1,2,3`; hosts are separated by `@`."""
+    text = option.values[0].known or ""
+    counts = []
+    for host in text.split("@"):
+        _, colon, devices = host.partition(":")
+        if not colon or not _DEVICES.fullmatch(devices):
+            return UNKNOWN
+        counts.append(len([one for one in devices.split(",") if one.strip()]))
+    return World(sum(counts), max(counts), _at(option))
+
+
+def _swift(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    """ms-swift starts torchrun where `NPROC_PER_NODE` is set (4.2 swift/cli/main.py, `use_torchrun`)."""
+    if "NPROC_PER_NODE" not in variables and "NNODES" not in variables:
+        return None
+    each, nodes = _variable(variables, "NPROC_PER_NODE"), _variable(variables, "NNODES")
+    return World(each * nodes, each)
+
+
+def _variable(variables: Mapping[str, Text], name: str) -> int:
+    if name not in variables:
+        return 1
+    text = known(variables[name])
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else 0
+
+
+def _visible(variables: Mapping[str, Text]) -> tuple[int, Where | None]:
+    """The number of devices in CUDA_VISIBLE_DEVICES, 0 where it is not set or not known."""
+    text = known(variables.get("CUDA_VISIBLE_DEVICES", ()))
+    if text is None or not _DEVICES.fullmatch(text):
+        return 0, None
+    pieces = variables["CUDA_VISIBLE_DEVICES"]
+    return len([one for one in text.split(",") if one.strip()]), pieces[0].at if pieces else None
+
+
+def _tasks(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> World | None:
+    """`srun -n 8 python train.py`: a process for each task."""
+    for words in wrappers:
+        if words[0].text.rpartition("/")[2] == "srun" and job is not None and job.tasks > 1:
+            given = {one.name: one for one in options(words[1:])[0]}
+            count = _number(given.get("ntasks")) or _number(given.get("n")) or job.tasks
+            return World(count, max(1, count // max(1, job.nodes)))
+    return None
+
+
+def _at(option: Option | None) -> Where | None:
+    return option.flag.at if option is not None else None
+
+
+def _llamafactory(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    """LLaMA-Factory starts torchrun where `FORCE_TORCHRUN` is set (0.9.5 launcher.py), else for all visible GPUs."""
+    return _swift(command, variables) if known(variables.get("FORCE_TORCHRUN", ())) else None
+
+
+_LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | None]] = {
+    "torchrun": _torchrun,
+    "accelerate": _accelerate,
+    "deepspeed": _deepspeed,
+    "swift": _swift,
+    "megatron": _swift,
+    "llamafactory-cli": _llamafactory,
+}

@@ -1,0 +1,284 @@
+"""Launches as documents: values by key, places in the script, GPUs, the format that reads them, edits of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.findings import Edit
+from memlint.fixes.edits.apply import apply, patches
+from memlint.fixes.edits.text import CannotEdit
+from memlint.fixes.laws import broken
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.shipped import shipped
+from memlint.run import UNKNOWN
+from memlint.source.document import Document
+
+FLAGS = "--model_name_or_path Qwen/Qwen2.5-7B --learning_rate 1e-5 --output_dir out --num_train_epochs 1 --bf16 True"
+
+
+def documents(text: str, path: str = "train.sh", files: Mapping[str, str] | None = None) -> tuple[Document, ...]:
+    return in_memory({path: text, **(files or {})}).documents(path)
+
+
+def one(text: str, path: str = "train.sh", files: Mapping[str, str] | None = None) -> Document:
+    found = documents(text, path, files)
+    assert len(found) == 1
+    return found[0]
+
+
+def analysed(text: str, files: Mapping[str, str] | None = None, **facts: Any) -> Analysis:
+    workspace = in_memory({"train.sh": text, **(files or {})})
+    return Engine(tuple(shipped())).analyse(workspace.documents("train.sh")[0], workspace.context(**facts))
+
+
+def test_flags_are_keys_with_places() -> None:
+    text = f"BATCH=4\ntorchrun --nproc_per_node 2 train.py {FLAGS} --per_device_train_batch_size $BATCH\n"
+    document = one(text)
+
+    assert document.value["per_device_train_batch_size"] == 4
+    assert document.value["learning_rate"] == 1e-5
+    assert document.value["bf16"] is True
+    place = document.places[("per_device_train_batch_size",)]
+    assert place.key is not None and text[place.key.start : place.key.end] == "--per_device_train_batch_size"
+    assert (text[place.value.start : place.value.end], place.value.line) == ("$BATCH", 2)
+
+
+def test_a_run_is_read_by_the_formats_own_table() -> None:
+    run = analysed(f"torchrun --nproc_per_node 2 --nnodes 2 train.py {FLAGS} --per_device_train_batch_size 3").runs[0]
+
+    assert run.batch.micro_batch_size == 3
+    assert run.precision.compute == "bfloat16"
+    assert (run.parallelism.world_size, run.parallelism.gpus_per_node) == (4, 2)
+    assert run.origins["batch.micro_batch_size"].line == 1
+
+
+def test_what_an_argument_gives_is_unknown_with_its_reason() -> None:
+    run = analysed(f"python train.py {FLAGS} --per_device_train_batch_size $1").runs[0]
+
+    assert run.batch.micro_batch_size is UNKNOWN
+    assert run.origins["batch.micro_batch_size"].detail == "argument $1 of the script"
+
+
+def test_accumulation_follows_the_gpus_that_are_asked_about() -> None:
+    text = f"N=$(nvidia-smi -L | wc -l)\ntorchrun --nproc_per_node $N train.py {FLAGS} "
+    text += "--per_device_train_batch_size 2 --gradient_accumulation_steps $((64 / 2 / N))"
+
+    assert analysed(text, gpus=8).runs[0].batch.gradient_accumulation_steps == 4
+    assert analysed(text, gpus=4).runs[0].batch.gradient_accumulation_steps == 8
+    assert analysed(text).runs[0].batch.gradient_accumulation_steps is UNKNOWN
+
+
+JOB_HEADER = "#SBATCH --gres=gpu:a100:4\n#SBATCH --nodes=2\n"
+GPUS = {
+    f"torchrun --nproc_per_node=8 --nnodes 2 train.py {FLAGS}": (16, 8),
+    f"deepspeed --include localhost:0,1,2 train.py {FLAGS}": (3, 3),
+    f"deepspeed --num_gpus 4 train.py {FLAGS}": (4, 4),
+    f"accelerate launch --num_processes 8 --num_machines 2 train.py {FLAGS}": (8, 4),
+    f"CUDA_VISIBLE_DEVICES=1,3 deepspeed train.py {FLAGS}": (2, 2),
+    f"{JOB_HEADER}torchrun --nnodes $SLURM_NNODES --nproc_per_node gpu train.py {FLAGS}": (8, 4),
+    f"#SBATCH --gpus-per-node=2\n#SBATCH -N 1\npython train.py {FLAGS}": (2, 2),
+    f"torchrun --nproc_per_node 8 --nnodes $WORLD_SIZE train.py {FLAGS}": (0, 8),
+    f"deepspeed train.py {FLAGS}": (0, 0),
+}
+
+
+@pytest.mark.parametrize("text", GPUS)
+def test_gpus(text: str) -> None:
+    start = one(text).start
+
+    assert start is not None and (start.gpus, start.gpus_per_node) == GPUS[text]
+
+
+def test_accelerates_own_options_are_a_launch_file() -> None:
+    options = "--num_processes 8 --mixed_precision bf16 --use_deepspeed --zero_stage 3"
+    run = analysed(f"accelerate launch {options} train.py {FLAGS.replace('--bf16 True', '')}").runs[0]
+
+    assert (run.parallelism.engine, run.parallelism.zero.stage) == ("deepspeed", 3)
+    assert (run.precision.compute, run.parallelism.world_size) == ("bfloat16", 8)
+
+
+def test_a_file_that_the_script_writes_takes_part() -> None:
+    written = 'cat > ds.json <<EOF\n{"zero_optimization": {"stage": 2}}\nEOF\n'
+    text = f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json"
+
+    assert analysed(text).runs[0].parallelism.zero.stage == 2
+
+
+def test_programs_of_frameworks() -> None:
+    trl = one("trl dpo --model_name_or_path Qwen/Qwen2.5-7B --dataset_name a/b")
+    factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
+    swift = one("NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset a --torch_dtype bfloat16 --lora_rank 32")
+
+    assert trl.start is not None and (trl.start.format, trl.start.task) == ("trainer", "dpo")
+    assert factory.start is not None and factory.start.format == "llamafactory"
+    assert swift.start is not None and (swift.start.framework, swift.start.gpus) == ("swift", 4)
+    assert (swift.value["lora_r"], swift.value["bf16"], swift.value["gradient_checkpointing"]) == (32, True, True)
+
+
+ARGPARSE = """
+import argparse
+from trl import SFTConfig, SFTTrainer
+from transformers import AutoModelForCausalLM
+p = argparse.ArgumentParser()
+p.add_argument("--model", default="Qwen/Qwen2.5-0.5B")
+p.add_argument("--bs", type=int, default=2)
+p.add_argument("--accum", type=int, default=8)
+p.add_argument("--packing", action="store_true")
+args = p.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.model)
+config = SFTConfig(per_device_train_batch_size=args.bs, gradient_accumulation_steps=args.accum, bf16=True,
+                   packing=args.packing, gradient_checkpointing=compute(), output_dir="x")
+"""
+
+
+def test_a_programs_own_flags_are_what_its_code_makes_of_them() -> None:
+    document = one("python sft.py --bs 6", files={"sft.py": ARGPARSE})
+
+    assert document.value["per_device_train_batch_size"] == 6
+    assert document.value["gradient_accumulation_steps"] == 8
+    assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-0.5B"
+    assert document.value["bf16"] is True
+    assert document.start is not None and document.start.framework == "trl"
+    assert "sft.py" in document.start.unknown[("gradient_checkpointing",)]
+
+
+DATACLASSES = """
+from dataclasses import dataclass, field
+import transformers
+from transformers import HfArgumentParser
+@dataclass
+class ModelArguments:
+    model_path: str = field(default="a/b")
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    model_max_length: int = field(default=512)
+    optim: str = field(default="adafactor")
+parser = HfArgumentParser((ModelArguments, TrainingArguments))
+"""
+
+
+def test_dataclasses_give_defaults_and_names() -> None:
+    document = one("python sft.py --model_path Qwen/Qwen2.5-7B --max_step 5", files={"sft.py": DATACLASSES})
+
+    assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
+    assert (document.value["model_max_length"], document.value["optim"]) == (512, "adafactor")
+    assert document.value["max_steps"] == 5  # argparse takes the start of a flag for the flag
+
+
+def test_a_program_that_freezes_parameters_is_not_estimated() -> None:
+    program = DATACLASSES + "\nmodel.requires_grad_(False)\n"
+    found = analysed(f"python sft.py {FLAGS}", {"sft.py": program}, gpus=1)
+
+    assert found.estimates[0].verdict == "unknown"
+    assert "freezes parameters" in found.runs[0].stack.unmodelled
+
+
+def test_scripts_without_a_launch_have_no_documents() -> None:
+    assert documents("pip install torch\npython eval.py --model x\n") == ()
+    assert documents("echo train\n") == ()
+
+
+MAKEFILE = f"BATCH ?= 2\ntrain: data\n\t@torchrun --nproc_per_node 2 train.py {FLAGS} \\\n"
+MAKEFILE += "\t  --per_device_train_batch_size $(BATCH)\n"
+SKY = f"resources:\n  accelerators: A100:8\nenvs:\n  B: 2\nrun: |\n  accelerate launch train.py {FLAGS} \\\n"
+SKY += "    --per_device_train_batch_size $B\n"
+WORDS = ", ".join(f'"{word}"' for word in FLAGS.split())
+JOB = "apiVersion: batch/v1\nkind: Job\nspec:\n  containers:\n  - command: [python, train.py]\n"
+JOB += f'    args: [{WORDS}, "--per_device_train_batch_size", "2"]\n    resources: {{limits: {{nvidia.com/gpu: 8}}}}\n'
+FLOW = "on: push\njobs:\n  t:\n    env: {B: 2}\n    steps:\n"
+FLOW += f"    - run: python train.py {FLAGS} --per_device_train_batch_size $B\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "gpus"), [("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)]
+)
+def test_commands_in_other_files(path: str, text: str, gpus: int) -> None:
+    document = one(text, path)
+
+    assert document.value["per_device_train_batch_size"] == 2
+    assert document.start is not None and document.start.gpus == gpus
+    place = document.places[("model_name_or_path",)].value
+    assert text[place.start : place.end] == "Qwen/Qwen2.5-7B"
+
+
+LINES = FLAGS.replace(" --", " \\\n    --")
+SCRIPT = f"""BATCH=4
+torchrun --nproc_per_node 2 train.py \\
+    {LINES} \\
+    --per_device_train_batch_size $BATCH \\
+    --gradient_checkpointing False  # memory
+
+echo done
+"""
+
+
+def edited(text: str, *edits: tuple[str, str, Any]) -> str:
+    document = one(text)
+    made = [Edit("train.sh", (key,), action, value) for action, key, value in edits]
+    found = patches(document, made)
+    assert broken(document, made, found) == ()
+    return apply(text, found)
+
+
+def test_a_value_is_changed_where_it_is_assigned() -> None:
+    assert edited(SCRIPT, ("set", "per_device_train_batch_size", 2)) == SCRIPT.replace("BATCH=4", "BATCH=2")
+
+
+def test_a_variable_that_says_more_stays() -> None:
+    text = SCRIPT.replace("--output_dir out", "--output_dir out_$BATCH")
+
+    assert edited(text, ("set", "per_device_train_batch_size", 2)) == text.replace("size $BATCH", "size 2")
+
+
+def test_a_flag_is_added_in_the_scripts_own_style() -> None:
+    changed = edited(SCRIPT, ("set", "optim", "adamw_8bit"))
+
+    assert "--gradient_checkpointing False \\\n    --optim adamw_8bit  # memory" in changed
+
+
+def test_a_flag_is_removed_with_its_line() -> None:
+    changed = edited(SCRIPT, ("remove", "learning_rate", None))
+
+    assert changed == SCRIPT.replace("    --learning_rate 1e-5 \\\n", "")
+
+
+def test_a_program_without_such_a_flag_gets_none() -> None:
+    document = one("python sft.py --bs 6", files={"sft.py": ARGPARSE})
+
+    with pytest.raises(CannotEdit, match="has no flag for"):
+        patches(document, [Edit("train.sh", ("optim",), "set", "adamw_8bit")])
+
+
+VALUES = st.one_of(st.integers(1, 999), st.booleans(), st.sampled_from(["a b", "it's", "x", "$HOME", "~", "*"]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["set", "set", "remove"]),
+    st.sampled_from(["per_device_train_batch_size", "learning_rate", "output_dir", "bf16", "optim", "max_grad_norm"]),
+    VALUES,
+)
+def test_an_edit_is_refused_or_holds_every_law(action: str, key: str, value: Any) -> None:
+    document = one(SCRIPT)
+    edit = Edit("train.sh", (key,), action, value if action == "set" else None)
+    try:
+        found = patches(document, [edit])
+    except CannotEdit:
+        return
+
+    assert broken(document, [edit], found) == ()
+
+
+def test_findings_stand_at_their_flags() -> None:
+    found = analysed(SCRIPT, gpus=2).findings
+    text = SCRIPT.splitlines()
+
+    for finding in found:
+        assert 1 <= finding.location.line <= len(text)
+    assert any("--learning_rate" in text[finding.location.line - 1] for finding in found)
