@@ -1,7 +1,7 @@
 """Generated edits of launch scripts under the laws of writing: `python benchmarks/corpus/script_edits.py DATA [N]`.
 
-DATA holds `repos/`, the files of each repository. For the launches of all scripts there, N edits (300 unless said) are made:
-a value is set, a flag is added, a flag is removed. Each is placed, the result is held against laws 1 - 4
+DATA holds `repos/`, the files of each repository. For the launches of all scripts there, N edits (300 unless said) are
+made: a value is set, a flag is added, a flag is removed. Each is placed, the result is held against laws 1 - 4
 (memlint/fixes/laws.py) and given to `bash -n`. Printed are how many were placed, how many were refused with a reason,
 and how many broke a law; exit 1 where one did.
 """

@@ -32,6 +32,7 @@ MAX_CACHED = 64  # files whose documents are cached: the one being checked, and 
 if TYPE_CHECKING:
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python_arguments import Python
+    from memlint.repository.scripts.definitions import TrainingProgram
 
 ReadBytes = Callable[[str], bytes]
 
@@ -82,6 +83,7 @@ class Workspace:
         self._folders: dict[str, str] = {}  # their real paths
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
+        self._programs: dict[str, TrainingProgram] = {}  # that scripts start, by path
         self._pins: dict[str, dict[str, Pin]] = {}
         self._pinned: dict[str, dict[str, Pin]] = {}
 
@@ -104,9 +106,8 @@ class Workspace:
                 return found
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
-        repository = Repository(
-            self.root, self._script_text, partial(self._find, posixpath.dirname(absolute)), self._named
-        )
+        find = partial(self._find, posixpath.dirname(absolute))
+        repository = Repository(self.root, self._script_text, find, self._named, self._programs)
         launches = documents(absolute, decode(data).text, repository, path)
         return launches or (found if path.endswith((".yaml", ".yml")) else ())
 

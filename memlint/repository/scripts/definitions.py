@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ KNOWN_CLASSES = frozenset(
         *("OnlineDPOConfig", "GKDConfig", "BCOConfig", "PRMConfig", "XPOConfig", "NashMDConfig", "AlignPropConfig"),
     }
 )
+# A module without one of these says nothing of arguments, nor of the model.
+_RELEVANT = re.compile(r"add_argument|@dataclass|TrainingArguments|(?:SFT|DPO|GRPO|KTO|Reward)Config\b|from_pretrained")
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _TELLING = ("per_device_train_batch_size", "gradient_accumulation_steps")  # in `dict(...)`: arguments of such a class
 _TYPES = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
@@ -141,7 +144,8 @@ def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) ->
     while pending and len(seen) <= MOST_FILES:
         current = pending.pop(0)
         text = read(current)
-        tree = _parsed(text) if text is not None else None
+        is_relevant = text is not None and (current == path or _RELEVANT.search(text))
+        tree = _parsed(text) if text is not None and is_relevant else None
         if tree is None:
             continue
         yield _Module(current, tree)

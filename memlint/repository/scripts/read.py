@@ -44,14 +44,15 @@ class Repository(NamedTuple):
     """What a script can see of the repository around it; paths are absolute.
 
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
-    `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without
-    one.
+    `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
+    `programs`: those that were read so far, by path; it is added to.
     """
 
     root: str
     read: Callable[[str], str | None]
     find: Callable[[str, str], str | None]
     load: Callable[[str, str], Document | None]
+    programs: dict[str, TrainingProgram]
 
 
 def may_launch(text: str) -> bool:
@@ -149,7 +150,7 @@ class _Reader:
         self.repository = repository
         self.display = display
         self.job = job
-        self._programs: dict[str, TrainingProgram] = {}
+        self._programs = repository.programs
 
     def all(self, invocations: list[Invocation]) -> list[Document]:
         found: dict[tuple[Any, ...], Document] = {}
