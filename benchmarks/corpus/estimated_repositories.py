@@ -1,7 +1,7 @@
 """The share of repositories with an estimated run: `python benchmarks/corpus/estimated_repositories.py DATA`.
 
-DATA holds `repos/`, the files of each repository. Every file that memlint reads is analysed for one A100-80GB, on 8 GPUs
-where the file does not say how many. Printed is how many repositories have a training run with an estimate in a config
+DATA holds `repos/`, the files of each repository. Every file that memlint reads is analysed for A100-80GB cards, 8 of
+them where the file does not say how many. Printed is how many repositories have a training run with an estimate in a config
 file alone, and with their scripts.
 """
 
