@@ -1,8 +1,8 @@
 """The share of repositories with an estimated run: `python benchmarks/corpus/estimated_repositories.py DATA`.
 
 DATA holds `repos/`, the files of each repository. Every file that memlint reads is analysed for A100-80GB cards, 8 of
-them where the file does not say how many. Printed is how many repositories have a training run with an estimate in a config
-file alone, and with their scripts.
+them where the file does not say how many. Printed is how many repositories have a training run with an estimate in a
+config file alone, and with their scripts.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, reco
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.run import Origin
+from memlint.source.document import Start
 
 
 class Companions(NamedTuple):
@@ -62,7 +64,7 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
     if launcher is not None:
         named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
     if "parallelism.engine" not in fields.values:
-        _single_or_ddp(fields)
+        _single_or_ddp(fields, config.section.document.start)
     return _taken(named, launcher)
 
 
@@ -70,12 +72,16 @@ def _taken(*sections: Section | None) -> tuple[Section, ...]:
     return tuple(section for section in sections if section is not None)
 
 
-def _single_or_ddp(fields: Fields) -> None:
+def _single_or_ddp(fields: Fields, start: Start | None) -> None:
+    """Nothing shards the run. That is certain where a script shows the launch and the program's own flags are known;
+    `accelerate launch` may still read a file of the user's."""
     world = fields.get("parallelism.world_size")
     several = isinstance(world, int) and world > 1
-    fields.infer(
-        "parallelism.engine", "ddp" if several else "single", f"Trainer on {world or 'one'} GPU(s), nothing else said"
-    )
+    engine = "ddp" if several else "single"
+    if start is not None and start.defined and isinstance(world, int) and start.launcher != "accelerate":
+        fields.put("parallelism.engine", engine, Origin("framework", detail=f"{start.launcher}, and no flag shards it"))
+    else:
+        fields.infer("parallelism.engine", engine, f"Trainer on {world or 'one'} GPU(s), nothing else said")
 
 
 def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:

@@ -282,3 +282,11 @@ def test_findings_stand_at_their_flags() -> None:
     for finding in found:
         assert 1 <= finding.location.line <= len(text)
     assert any("--learning_rate" in text[finding.location.line - 1] for finding in found)
+
+
+def test_a_launch_without_sharding_is_certain_where_the_program_is_known() -> None:
+    text = f"torchrun --nproc_per_node 2 sft.py {FLAGS}"
+    known = analysed(text, {"sft.py": DATACLASSES}).runs[0]
+
+    assert (known.parallelism.engine, known.origins["parallelism.engine"].kind) == ("ddp", "framework")
+    assert analysed(text).runs[0].origins["parallelism.engine"].kind == "inferred"
