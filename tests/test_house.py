@@ -61,7 +61,8 @@ ON_DEMAND = {
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
     "commands.diff": ("lint",),
-    "commands.fix": ("fixes.edits.second_opinion",),  # a second YAML parser, for files to be written
+    # a second YAML parser, and bash's own, for files to be written
+    "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch

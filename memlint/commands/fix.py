@@ -173,13 +173,19 @@ def _new_errors(paths: list[str], old_request: LintRequest, new_request: LintReq
 
 
 def _parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
-    """Differences that a second YAML parser, which attaches comments to keys, finds in the files to be written."""
+    """What second parsers say of files to be written: for YAML one that attaches comments to keys, for scripts bash."""
     texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
     if texts:
         from memlint.fixes.edits.second_opinion import disagreements
 
         for path, new in texts.items():
             yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
+    scripts = {path: new for path, new in changed.items() if path.endswith((".sh", ".bash", ".slurm", ".sbatch"))}
+    if scripts:
+        from memlint.fixes.edits.shell_opinion import shell_disagreements
+
+        for path, new in scripts.items():
+            yield from (f"{path}: {reason}" for reason in shell_disagreements(before[path], new))
 
 
 def _print_patch(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
