@@ -30,6 +30,10 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
     Raises CannotEdit where an edit has no safe place.
     """
     pieces, current = whole(document.text), document
+    edits = tuple(edits)
+    at_once = _at_one_place(document, edits)
+    if at_once is not None:
+        return (at_once,)
     for edit in edits:
         _refuse_unsafe(current, edit)
         if not stands(current.value, edit):
@@ -37,6 +41,15 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
             pieces = splice(pieces, patch)
             current = _reread(current, apply(current.text, (patch,)), expected(current.value, (edit,)))
     return as_patches(pieces, document.path, len(document.text))
+
+
+def _at_one_place(document: Document, edits: tuple[Edit, ...]) -> Patch | None:
+    """The one place of a script that makes all edits, where there is one."""
+    if document.syntax != "shell" or all(stands(document.value, edit) for edit in edits):
+        return None
+    from memlint.fixes.edits import shell as shell_edits
+
+    return shell_edits.at_one_place(document, edits)
 
 
 def _placed(document: Document, edit: Edit) -> Patch:

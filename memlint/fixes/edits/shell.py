@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from memlint.findings import Edit, Patch
@@ -40,6 +41,22 @@ def place(document: Document, edit: Edit) -> Patch:
     if here is None or _is_default(document, here):
         return _added(document, start, edit)
     return _set(document, start, edit, here)
+
+
+def at_one_place(document: Document, edits: Sequence[Edit]) -> Patch | None:
+    """The one variable whose assignment makes all edits at once: accumulation is often computed from the batch size."""
+    start = document.start
+    if start is None or len(edits) < 2 or any(edit.action != "set" for edit in edits):
+        return None
+    wanted = document.value
+    for edit in edits:
+        wanted = _with(wanted, edit.pointer, edit.value)
+    for edit in edits:
+        here = document.places.get(edit.pointer) if edit.pointer in document.places else None
+        patch = _at_source(document, start, edit, here) if here is not None else None
+        if patch is not None and _gives(document, start, patch, wanted):
+            return patch
+    return None
 
 
 def _is_default(document: Document, here: Place) -> bool:
@@ -80,13 +97,17 @@ def _at_flag(document: Document, start: Start, edit: Edit, here: Place) -> Patch
 
 def _reads_as(document: Document, start: Start, edit: Edit, patch: Patch) -> bool:
     """Whether the patched script gives the launch that value, and every other value of every launch as it was."""
+    return _gives(document, start, patch, _with(document.value, edit.pointer, edit.value))
+
+
+def _gives(document: Document, start: Start, patch: Patch, wanted: Any) -> bool:
+    """Whether the patched script gives the launch the values `wanted`, and the other launches those that they had."""
     text = document.text[: patch.start] + patch.text + document.text[patch.end :]
     found = start.reread(text) if start.reread is not None else ()
     before = start.reread(document.text) if start.reread is not None else ()
     if len(found) != len(before) or len(found) != document.documents:
         return False
     others = (same(new.value, old.value) for new, old in zip(found, before) if new.index != document.index)
-    wanted = _with(document.value, edit.pointer, edit.value)
     return all(others) and same(found[document.index].value, wanted)
 
 

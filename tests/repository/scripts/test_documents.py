@@ -290,3 +290,10 @@ def test_a_launch_without_sharding_is_certain_where_the_program_is_known() -> No
 
     assert (known.parallelism.engine, known.origins["parallelism.engine"].kind) == ("ddp", "framework")
     assert analysed(text).runs[0].origins["parallelism.engine"].kind == "inferred"
+
+
+def test_one_variable_makes_two_edits_that_follow_from_it() -> None:
+    text = f"B=4\npython train.py {FLAGS} --per_device_train_batch_size $B --gradient_accumulation_steps $((32 / B))\n"
+    both = ("set", "per_device_train_batch_size", 2), ("set", "gradient_accumulation_steps", 16)
+
+    assert edited(text, *both) == text.replace("B=4", "B=2")
