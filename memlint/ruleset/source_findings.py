@@ -39,7 +39,10 @@ RULES = _rules()  # (id, name, why) of every rule of this file; of two codes wit
 
 
 def template_finding(document: Document) -> Finding | None:
-    """What is said of a template, and nothing beside it; None for a file that is none."""
+    """What is said of a template, and nothing beside it; None for a file that is none, and for a command's arguments:
+    a shell fills those in."""
+    if document.start is not None:
+        return None
     for problem in document.problems:
         if problem.code == "template":
             return _finding(document, problem)

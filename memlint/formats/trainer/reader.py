@@ -41,6 +41,8 @@ def reader_of(document: Document, context: Context) -> ConfigReader:
 
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script reads by itself; None for a file that a framework's parser reads."""
+    if document.start is not None:
+        return None  # what a command starts defines its own flags, which were asked
     found = reader_of(document, context)
     if found.kind != "script":
         return None
@@ -74,7 +76,7 @@ def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> It
     """The other dtype that the weights may have, where a script reads the file and the file names none."""
     origin = fields.origins.get("model.weights_dtype")
     quantised = fields.get("model.quantization.method", "none") != "none"
-    if context.gpu is None or origin is None or origin.kind != "default" or quantised:
+    if document.start is not None or context.gpu is None or origin is None or origin.kind != "default" or quantised:
         return
     presumed = fields.get("model.weights_dtype")
     if presumed not in _OTHER or reader_of(document, context).kind != "script":
