@@ -41,6 +41,9 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
     if document.syntax == "shell":
         yield from ((found.start(), found.end()) for found in re.finditer(_SHELL_COMMENT, text))
         return
+    if document.syntax == "python" and document.path.endswith((".py", ".ipynb")):
+        yield from _in_python(text) if document.path.endswith(".py") else ()
+        return
     mark = text.find("#") if document.syntax != "json" else -1
     if mark < 0:
         return
@@ -55,6 +58,21 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
         position = max(position, end)
         if mark < 0:
             return
+
+
+def _in_python(text: str) -> Iterator[tuple[int, int]]:
+    """Comments of a Python file; those before it where it cannot be read to its end."""
+    import io
+    import tokenize  # with io: for Python files alone
+
+    starts = Lines(text).starts()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+            if token.type == tokenize.COMMENT:
+                start = starts[token.start[0] - 1] + token.start[1]
+                yield start, start + len(token.string)
+    except (tokenize.TokenError, SyntaxError, IndexError):
+        return
 
 
 def _comment(text: str, start: int, end: int, lines: Lines) -> Comment:

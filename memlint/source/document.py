@@ -57,14 +57,17 @@ class Start(NamedTuple):
     `format`: the format whose keys they are. `launcher`: torchrun, accelerate, ...; `entry`: the program.
     `gpus`: of all machines, and `gpus_per_node`: 0 where the script does not say; `gpus_at`: where it does.
     `unknown`: why a value is not known, by path. `sources`: where a value is assigned, as offsets into the text, for
-    those that come from a variable. `named(reference)`: a file that the program is given by name, as a document, None
+    those that come from a variable; under the empty path those of the call that takes the arguments, in Python.
+    `named(reference)`: a file that the program is given by name, as a document, None
     where there is none. `launch_file`: the launcher's own options as a file of accelerate's, a `Document`.
     `asks_for_gpus`: the script asks how many GPUs there are, and `at_gpus(n)` gives the document for `n` of them.
     `reread(text)`: the documents of the script after a change. `framework` and `task`: whose trainer it is ("trl",
     "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
     that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
     those. `switches`: flags that take no value. `names`: the flag for a key, where it has another name. `unmodelled`:
-    what the program does to its model that no flag tells.
+    what the program does to its model that no flag tells. `loads_model`: a Python script loads the model itself, so
+    that the defaults of TRL's loader are not in force. `written_at`: where the value of a key stands, in Python, as
+    "configs/sft.yaml:12"; keys that the script computes are left out.
     """
 
     format: str
@@ -88,6 +91,8 @@ class Start(NamedTuple):
     switches: frozenset[str] = frozenset()
     names: Mapping[str, str] = {}
     unmodelled: str = ""
+    loads_model: bool = False
+    written_at: Mapping[str, str] = {}
 
 
 class Document(NamedTuple):
@@ -100,7 +105,7 @@ class Document(NamedTuple):
 
     path: str
     text: str
-    syntax: str  # yaml, json, shell (the arguments of one command of a script)
+    syntax: str  # yaml, json, shell and python (the arguments of one command or call of a script)
     dialect: str
     value: Any
     places: Mapping[Path, Place]

@@ -1,0 +1,213 @@
+"""Python's own functions on known values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from memlint.source.python import operations
+from memlint.source.python.limits import MAX_ITEMS
+from memlint.source.python.members import attribute, elements, merge
+from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.values import (
+    Class,
+    Either,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    Table,
+    Undetermined,
+    Value,
+    either,
+    plain,
+    source_of,
+)
+
+_NOT_FOLLOWED = "computed from what memlint does not know"
+
+
+def _on_scalars(function: Callable[..., Any]) -> Library:
+    """A function of scalars. It keeps the place of a single argument that it does not change."""
+
+    def apply(reader: Reader, given: Call) -> Value:
+        if any(isinstance(one, Either) for one in given.positional) and len(given.positional) == 1:
+            (one,) = given.positional
+            assert isinstance(one, Either)
+            return either([apply(reader, given._replace(positional=(each,))) for each in one.values], one.reason)
+        try:
+            values = [plain(one) for one in given.positional]
+            result = function(*values)
+        except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+            unknown = next((one for one in given.positional if isinstance(one, Undetermined)), None)
+            return unknown or Undetermined(_NOT_FOLLOWED, given.source)
+        if not isinstance(result, (str, int, float, bool, type(None))):
+            return Undetermined(_NOT_FOLLOWED, given.source)
+        same = len(values) == 1 and result == values[0] and type(result) is type(values[0])
+        return Known(result, source_of(given.positional[0]) if same else given.source)
+
+    return apply
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
+    return int(value)
+
+
+def _length(reader: Reader, given: Call) -> Value:
+    (value,) = given.positional or (Undetermined("nothing"),)
+    if isinstance(value, (Items, Table)) and not value.is_open:
+        return Known(len(value.values), given.source)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(len(value.value), given.source)
+    return Undetermined("the length of something unknown", given.source)
+
+
+def _range(reader: Reader, given: Call) -> Value:
+    numbers = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, int)]
+    if len(numbers) != len(given.positional) or not numbers or 0 in numbers[2:]:
+        return Items([], given.source, is_open=True)
+    found = range(*numbers[:3])
+    return Items([Known(one) for one in found[:MAX_ITEMS]], given.source, is_open=len(found) > MAX_ITEMS)
+
+
+def _list(reader: Reader, given: Call) -> Value:
+    if not given.positional:
+        return reader.made(Items([], given.source))  # type: ignore[no-any-return]
+    found = elements(given.positional[0])
+    return reader.made(Items(found or [], given.source, is_open=found is None))  # type: ignore[no-any-return]
+
+
+def _dict(reader: Reader, given: Call) -> Value:
+    found = reader.made(Table({}, given.source, given.is_open))
+    for value in given.positional:
+        merge(found, value)
+    found.values.update(given.named)
+    return found  # type: ignore[no-any-return]
+
+
+def _variables(reader: Reader, given: Call) -> Value:
+    """`vars(args)`, `asdict(config)`: the same values by name."""
+    (value,) = given.positional[:1] or (Undetermined("nothing"),)
+    if isinstance(value, Table):
+        return value
+    if isinstance(value, Instance):
+        return Table(dict(value.attributes), value.source)
+    arguments = dict(value.arguments) if isinstance(value, Made) else {}
+    return Table(arguments, given.source, is_open=True)
+
+
+def _get_attribute(reader: Reader, given: Call) -> Value:
+    owner, name = given.argument(0), given.argument(1)
+    if owner is None or not isinstance(name, Known) or not isinstance(name.value, str):
+        return Undetermined("an attribute of unknown name", given.source)
+    default = given.argument(2)
+    if isinstance(owner, External):
+        return External(f"{owner.name}.{name.value}")
+    found = attribute(owner, name.value)
+    is_missing = isinstance(found, Undetermined) or (isinstance(found, External) and not isinstance(owner, External))
+    return default if is_missing and default is not None and not _may_have(owner) else found
+
+
+def _may_have(owner: Value) -> bool:
+    """Whether something may have attributes that are not seen."""
+    return isinstance(owner, (Undetermined, Either)) or (isinstance(owner, Table) and owner.is_open)
+
+
+def _has_attribute(reader: Reader, given: Call) -> Value:
+    owner, name = given.argument(0), given.argument(1)
+    if isinstance(owner, (Table, Instance, Class)) and isinstance(name, Known) and not _may_have(owner):
+        return Known(not isinstance(attribute(owner, str(name.value)), (Undetermined, External)), given.source)
+    return Undetermined("whether something has an attribute", given.source)
+
+
+def _set_attribute(reader: Reader, given: Call) -> Value:
+    owner, name, value = given.argument(0), given.argument(1), given.argument(2)
+    if isinstance(name, Known) and value is not None:
+        if isinstance(owner, Table):
+            reader.set(owner.values, owner, name.value, value)
+        elif isinstance(owner, (Instance, Made)):
+            reader.set(owner.attributes, owner, name.value, value)
+    elif isinstance(owner, Table):
+        owner.is_open = True
+    return Known(None)
+
+
+_TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": list, "dict": dict}
+_ABSTRACT = {"Mapping": dict, "MutableMapping": dict, "Sequence": list, "Iterable": list, "DictConfig": dict}
+
+
+def _is_instance(reader: Reader, given: Call) -> Value:
+    value, kind = given.argument(0), given.argument(1)
+    kinds = kind.values if isinstance(kind, Items) else [kind]
+    types = [_TYPES.get(one.name) or _ABSTRACT.get(one.last) for one in kinds if isinstance(one, External)]
+    own = type(value.value) if isinstance(value, Known) else _KINDS.get(type(value))
+    if own is None or len(types) < len(kinds) or None in types:
+        return Undetermined("the type of something", given.source)
+    return Known(any(issubclass(own, one) for one in types if one is not None), given.source)
+
+
+_KINDS: dict[type, type] = {Items: list, Table: dict}
+
+
+def _zip(reader: Reader, given: Call) -> Value:
+    lists = [elements(value) for value in given.positional]
+    if any(one is None for one in lists):
+        return Items([], given.source, is_open=True)
+    return Items([Items(list(row)) for row in zip(*(one or [] for one in lists))], given.source)
+
+
+def _enumerate(reader: Reader, given: Call) -> Value:
+    found = elements(given.positional[0]) if given.positional else None
+    if found is None:
+        return Items([], given.source, is_open=True)
+    return Items([Items([Known(number), value]) for number, value in enumerate(found)], given.source)
+
+
+def _all(reader: Reader, given: Call) -> Value:
+    found = elements(given.positional[0]) if given.positional else None
+    known = [operations.truth(value) for value in found or ()]
+    if found is None or None in known:
+        return Undetermined("a condition over several values", given.source)
+    return Known(all(known) if given.name == "all" else any(known), given.source)
+
+
+def _nothing(reader: Reader, given: Call) -> Value:
+    return Known(None)
+
+
+FUNCTIONS: dict[str, Library] = {
+    "int": _on_scalars(_whole),
+    "float": _on_scalars(float),
+    "str": _on_scalars(lambda value="": str(value)),
+    "bool": _on_scalars(lambda value=False: bool(value)),
+    "abs": _on_scalars(abs),
+    "round": _on_scalars(round),
+    "max": _on_scalars(max),
+    "min": _on_scalars(min),
+    "sum": _on_scalars(sum),
+    "math.ceil": _on_scalars(math.ceil),
+    "math.floor": _on_scalars(math.floor),
+    "len": _length,
+    "range": _range,
+    "list": _list,
+    "tuple": _list,
+    "set": _list,
+    "sorted": _list,
+    "dict": _dict,
+    "vars": _variables,
+    "asdict": _variables,
+    "dataclasses.asdict": _variables,
+    "getattr": _get_attribute,
+    "hasattr": _has_attribute,
+    "setattr": _set_attribute,
+    "isinstance": _is_instance,
+    "zip": _zip,
+    "enumerate": _enumerate,
+    "all": _all,
+    "any": _all,
+    "print": _nothing,
+}

@@ -1,0 +1,171 @@
+"""Calls: of functions and classes of the repository, which are followed, and of libraries, which are known or not."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from memlint.source.python import builtin_functions
+from memlint.source.python.classes import instance
+from memlint.source.python.limits import MAX_DEPTH
+from memlint.source.python.members import attribute, has_decorator, merge
+from memlint.source.python.methods import method
+from memlint.source.python.parameters import bind
+from memlint.source.python.reader import Call, Frame, Reader
+from memlint.source.python.values import (
+    Class,
+    Either,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Scope,
+    Table,
+    Undetermined,
+    Value,
+    ValueSource,
+    either,
+)
+
+
+def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
+    """The value of a call."""
+    owner: Value | None = None
+    if isinstance(node.func, ast.Attribute):
+        owner = reader.evaluate(reader, node.func.value, frame)
+        target = attribute(owner, node.func.attr)
+    else:
+        target = reader.evaluate(reader, node.func, frame)
+    given = arguments(reader, node, frame)
+    if isinstance(node.func, ast.Attribute) and owner is not None:
+        found = method(reader, owner, node.func.attr, given)
+        if found is not None:
+            return found
+    return apply(reader, target, given, owner)
+
+
+def arguments(reader: Reader, node: ast.Call, frame: Frame) -> Call:
+    """The values of a call's arguments."""
+    positional: list[Value] = []
+    is_open = False
+    for part in node.args:
+        if not isinstance(part, ast.Starred):
+            positional.append(reader.evaluate(reader, part, frame))
+            continue
+        inner = reader.evaluate(reader, part.value, frame)
+        positional += inner.values if isinstance(inner, Items) else []
+        is_open = is_open or not isinstance(inner, Items) or inner.is_open
+    named = Table({})
+    for keyword in node.keywords:
+        value = reader.evaluate(reader, keyword.value, frame)
+        if keyword.arg is None:
+            merge(named, value)
+        else:
+            named.values[keyword.arg] = value
+    names = {key: value for key, value in named.values.items() if isinstance(key, str)}
+    source = ValueSource(frame.module.path, frame.module.span(node), "call")
+    return Call("", tuple(positional), names, source, is_open or named.is_open)
+
+
+def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None) -> Value:
+    """What calling `target` gives. `owner`: what it is a method of."""
+    reader.budget.spend()
+    if isinstance(target, PythonFunction):
+        return follow(reader, target, given)
+    if isinstance(target, Class):
+        return _construct(reader, target, given)
+    if isinstance(target, Either):
+        return either([apply(reader, one, given, owner) for one in target.values], target.reason)
+    if isinstance(target, External):
+        return _of_library(reader, target.name, given, owner)
+    if isinstance(target, Instance):
+        return _call_instance(reader, target, given)
+    if isinstance(target, Made):
+        return _of_library(reader, f"{target.name}()", given, target)
+    _follow_callbacks(reader, given)
+    reader.observe(Made("unknown()", given.positional, given.named, given.source))
+    return (
+        target
+        if isinstance(target, Undetermined)
+        else Undetermined("a call that memlint does not follow", given.source)
+    )
+
+
+def _call_instance(reader: Reader, target: Instance, given: Call) -> Value:
+    found = attribute(target, "__call__")
+    return (
+        follow(reader, found, given)
+        if isinstance(found, PythonFunction)
+        else Undetermined("a call of an object", given.source)
+    )
+
+
+def _of_library(reader: Reader, name: str, given: Call, owner: Value | None) -> Value:
+    given = given._replace(name=name, owner=owner)
+    known = builtin_functions.FUNCTIONS.get(name) or reader.library(name)
+    found = known(reader, given) if known else None
+    if found is not None:
+        return found
+    _follow_callbacks(reader, given)
+    base = owner if isinstance(owner, Made) else None
+    made = Made(name, given.positional, given.named, given.source, base, given.is_open)
+    reader.made(made)
+    reader.observe(made)
+    return made
+
+
+def _follow_callbacks(reader: Reader, given: Call) -> None:
+    """Functions that are handed over may be called: `dataset.map(tokenize)`."""
+    for value in (*given.positional, *given.named.values()):
+        if isinstance(value, PythonFunction):
+            with reader.doubt("only in a function that a library may call"):
+                follow(reader, value, Call("", (), {}, given.source, is_open=True))
+
+
+def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
+    """The value that a function of the repository returns for these arguments."""
+    node = function.node
+    if reader.budget.depth >= MAX_DEPTH:
+        return Undetermined("calls that are nested too deep", given.source)
+    reader.followed.add(id(node))
+    frame = Frame(function.module, Scope(function.scope))
+    owner = () if function.owner is None or has_decorator(node, "staticmethod") else (function.owner,)
+    bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
+    reader.budget.depth += 1
+    try:
+        if isinstance(node, ast.Lambda):
+            return reader.evaluate(reader, node.body, frame)
+        ends = reader.execute(reader, node.body, frame)
+    finally:
+        reader.budget.depth -= 1
+    if ends != "return" or not frame.returned:
+        frame.returned.append(Known(None))
+    return either(frame.returned, "depends on a condition that memlint does not know")
+
+
+def _construct(reader: Reader, target: Class, given: Call) -> Value:
+    """An object of a class of the repository; what a library makes of a class that derives from it."""
+    made = instance(reader, target, given)
+    initialise = attribute(made, "__init__")
+    if isinstance(initialise, PythonFunction):
+        follow(reader, initialise, given)
+    for name in ("__post_init__", "model_post_init"):
+        later = attribute(made, name)
+        if isinstance(later, PythonFunction):
+            follow(reader, later, Call("", (), {}, given.source))
+    bases = external_bases(target)
+    for base in bases:
+        known: dict[str, Any] = {**made.attributes, **given.named}
+        seen = Made(base.name, given.positional, known, given.source)
+        reader.observe(seen)
+    return made
+
+
+def external_bases(target: Class) -> tuple[External, ...]:
+    """The classes outside of the repository that a class derives from."""
+    found: list[External] = []
+    for base in target.bases:
+        found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
+    return tuple(found)

@@ -1,0 +1,322 @@
+"""Values of expressions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from memlint.source.python import operations
+from memlint.source.python.calls import apply, call
+from memlint.source.python.limits import MAX_ITEMS
+from memlint.source.python.members import attribute, elements, has_decorator, item, merge, set_attribute
+from memlint.source.python.reader import Call, Frame, Reader, constant
+from memlint.source.python.values import (
+    Either,
+    External,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Scope,
+    Table,
+    Undetermined,
+    Value,
+    ValueSource,
+    alternatives,
+    either,
+    source_of,
+)
+
+_PROPERTIES = ("property", "cached_property")
+CUT = "slice()"  # the name of what is observed where something unknown is cut: `ids[:max_length]`
+
+
+def evaluate(reader: Reader, node: ast.expr, frame: Frame) -> Value:
+    """The value of `node`. Raises StopReading."""
+    reader.budget.spend()
+    function = _BY_TYPE.get(type(node))
+    if function is None:
+        return Undetermined(f"`{type(node).__name__}` is not followed", _source(node, frame))
+    return function(reader, node, frame)
+
+
+def _source(node: ast.AST, frame: Frame, how: str = "computed") -> ValueSource:
+    return ValueSource(frame.module.path, frame.module.span(node), how)
+
+
+def _constant(reader: Reader, node: ast.Constant, frame: Frame) -> Value:
+    if node.value is Ellipsis or isinstance(node.value, complex):
+        return Undetermined("not a plain value", _source(node, frame))
+    return constant(frame.module, node, node.value)
+
+
+def _name(reader: Reader, node: ast.Name, frame: Frame) -> Value:
+    found = frame.scope.find(node.id)
+    return External(node.id) if found is None else found
+
+
+def _attribute(reader: Reader, node: ast.Attribute, frame: Frame) -> Value:
+    owner = evaluate(reader, node.value, frame)
+    found = attribute(owner, node.attr)
+    if isinstance(found, PythonFunction) and any(has_decorator(found.node, name) for name in _PROPERTIES):
+        return apply(reader, found, Call("", (), {}, _source(node, frame)))
+    if isinstance(found, External):
+        return reader.constants.get(found.name, found)
+    if isinstance(found, Undetermined) and found.source.span is None:
+        return found._replace(source=_source(node, frame))
+    return found
+
+
+def _subscript(reader: Reader, node: ast.Subscript, frame: Frame) -> Value:
+    owner = evaluate(reader, node.value, frame)
+    if isinstance(node.slice, ast.Slice):
+        return _slice(reader, owner, node.slice, frame)
+    key = evaluate(reader, node.slice, frame)
+    found = item(owner, key)
+    if isinstance(found, Undetermined) and found.source.span is None:
+        return found._replace(source=_source(node, frame))
+    return found
+
+
+def _slice(reader: Reader, owner: Value, node: ast.Slice, frame: Frame) -> Value:
+    edges = [evaluate(reader, edge, frame) if edge else Known(None) for edge in (node.lower, node.upper, node.step)]
+    numbers = [edge.value for edge in edges if isinstance(edge, Known) and isinstance(edge.value, (int, type(None)))]
+    if len(numbers) < 3 or numbers[2] == 0:
+        return Undetermined("a part of unknown length")
+    if isinstance(owner, Items) and not owner.is_open:
+        return Items(owner.values[slice(*numbers)], owner.source)
+    if isinstance(owner, Known) and isinstance(owner.value, str):
+        return Known(owner.value[slice(*numbers)])
+    reader.observe(Made(CUT, (), {"length": edges[1]}, _source(node, frame)))
+    return owner if isinstance(owner, (Undetermined, External, Made)) else Undetermined("a part of something unknown")
+
+
+def _binary(reader: Reader, node: ast.BinOp, frame: Frame) -> Value:
+    left, right = evaluate(reader, node.left, frame), evaluate(reader, node.right, frame)
+    if isinstance(left, Either) or isinstance(right, Either):
+        results = [operations.binary(node.op, one, two) for one in alternatives(left) for two in alternatives(right)]
+        return either(results[:MAX_ITEMS], "computed from one of several values")
+    return placed(operations.binary(node.op, left, right), _source(node, frame))
+
+
+def placed(value: Value, source: ValueSource) -> Value:
+    """`value` with `source` where it has no place of its own."""
+    if isinstance(value, (Known, Undetermined)) and value.source.span is None:
+        return value._replace(source=source)
+    return value
+
+
+def _unary(reader: Reader, node: ast.UnaryOp, frame: Frame) -> Value:
+    value = evaluate(reader, node.operand, frame)
+    if isinstance(node.op, ast.Not):
+        known = operations.truth(value)
+        if known is None:
+            return Undetermined("a condition", _source(node, frame))
+        return constant(frame.module, node, not known)
+    result = operations.negative(node.op, value)
+    return result._replace(source=_source(node, frame)) if isinstance(result, Known) else result
+
+
+def _boolean(reader: Reader, node: ast.BoolOp, frame: Frame) -> Value:
+    stops_at = isinstance(node.op, ast.Or)
+    found: list[Value] = []
+    for part in node.values:
+        value = evaluate(reader, part, frame)
+        known = operations.truth(value)
+        if known is stops_at:
+            found.append(value)
+            break
+        if known is None or part is node.values[-1]:
+            found.append(value)
+    return either(found, "a condition that memlint does not know") if found else Undetermined("a condition")
+
+
+def _compare(reader: Reader, node: ast.Compare, frame: Frame) -> Value:
+    left = evaluate(reader, node.left, frame)
+    results: list[bool | None] = []
+    for kind, part in zip(node.ops, node.comparators):
+        right = evaluate(reader, part, frame)
+        results.append(operations.compare(kind, left, right))
+        left = right
+    if False in results:
+        return Known(False, _source(node, frame))
+    return Undetermined("a comparison", _source(node, frame)) if None in results else Known(True, _source(node, frame))
+
+
+def _conditional(reader: Reader, node: ast.IfExp, frame: Frame) -> Value:
+    test = evaluate(reader, node.test, frame)
+    known = operations.truth(test)
+    if known is not None:
+        return evaluate(reader, node.body if known else node.orelse, frame)
+    both = [evaluate(reader, node.body, frame), evaluate(reader, node.orelse, frame)]
+    return either(both, reason_of(test))
+
+
+def reason_of(test: Value) -> str:
+    """Why a condition is unknown."""
+    reasons = [one.reason for one in alternatives(test) if isinstance(one, Undetermined)]
+    return f"depends on {reasons[0]}" if reasons else "depends on a condition that memlint does not know"
+
+
+def _text(reader: Reader, node: ast.JoinedStr, frame: Frame) -> Value:
+    parts = [evaluate(reader, part, frame) for part in node.values]
+    known = [str(part.value) for part in parts if isinstance(part, Known)]
+    if len(known) == len(parts):
+        return Known("".join(known)[: operations.MAX_TEXT], _source(node, frame))
+    return Undetermined("a text with unknown parts", _source(node, frame))
+
+
+def _formatted(reader: Reader, node: ast.FormattedValue, frame: Frame) -> Value:
+    value = evaluate(reader, node.value, frame)
+    return value if node.format_spec is None and node.conversion == -1 else Undetermined("a formatted value")
+
+
+def _items(reader: Reader, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
+    values: list[Value] = []
+    is_open = False
+    for element in node.elts[:MAX_ITEMS]:
+        if not isinstance(element, ast.Starred):
+            values.append(evaluate(reader, element, frame))
+            continue
+        inner = evaluate(reader, element.value, frame)
+        values += inner.values if isinstance(inner, Items) else []
+        is_open = is_open or not isinstance(inner, Items) or inner.is_open
+    is_open = is_open or len(node.elts) > MAX_ITEMS
+    return reader.made(Items(values, _source(node, frame, "literal"), is_open))  # type: ignore[no-any-return]
+
+
+def _table(reader: Reader, node: ast.Dict, frame: Frame) -> Value:
+    found = reader.made(Table({}, _source(node, frame, "literal")))
+    for key, value in zip(node.keys, node.values):
+        inner = evaluate(reader, value, frame)
+        if key is None:
+            merge(found, inner)
+            continue
+        name = evaluate(reader, key, frame)
+        if isinstance(name, Known):
+            found.values[name.value] = inner
+        else:
+            found.is_open = True
+    return found  # type: ignore[no-any-return]
+
+
+def _function(reader: Reader, node: ast.Lambda, frame: Frame) -> Value:
+    return PythonFunction(node, frame.module, frame.scope)
+
+
+def _walrus(reader: Reader, node: ast.NamedExpr, frame: Frame) -> Value:
+    value = evaluate(reader, node.value, frame)
+    frame.scope.names[node.target.id] = value
+    return value
+
+
+def _awaited(reader: Reader, node: ast.Await, frame: Frame) -> Value:
+    return evaluate(reader, node.value, frame)
+
+
+def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
+    rounds = _rounds(reader, node.generators, frame)
+    if rounds is None:
+        return Items([], _source(node, frame), is_open=True)
+    return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
+
+
+def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Value:
+    rounds = _rounds(reader, node.generators, frame)
+    found: dict[Any, Value] = {}
+    if rounds is None:
+        return Table(found, _source(node, frame), is_open=True)
+    for inner in rounds:
+        key = evaluate(reader, node.key, inner)
+        if isinstance(key, Known):
+            found[key.value] = evaluate(reader, node.value, inner)
+    return Table(found, _source(node, frame))
+
+
+def _rounds(reader: Reader, generators: list[ast.comprehension], frame: Frame) -> list[Frame] | None:
+    """A frame for each round of a comprehension with one `for`; None where its rounds are unknown."""
+    (first, *others) = generators
+    values = elements(evaluate(reader, first.iter, frame))
+    if others or values is None:
+        return None
+    rounds = []
+    for value in values:
+        inner = Frame(frame.module, Scope(frame.scope))
+        assign(reader, first.target, value, inner)
+        tests = [operations.truth(evaluate(reader, test, inner)) for test in first.ifs]
+        if False not in tests:  # an unknown test mostly leaves out what a library does not take
+            rounds.append(inner)
+    return rounds
+
+
+def assign(reader: Reader, target: ast.expr, value: Value, frame: Frame) -> None:
+    """`target = value`."""
+    if isinstance(target, ast.Name):
+        frame.scope.names[target.id] = value
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(reader, target, value, frame)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(reader, evaluate(reader, target.value, frame), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        _set_item(reader, target, value, frame)
+    elif isinstance(target, ast.Starred):
+        assign(reader, target.value, Items([], is_open=True), frame)
+
+
+def _set_item(reader: Reader, target: ast.Subscript, value: Value, frame: Frame) -> None:
+    owner = evaluate(reader, target.value, frame)
+    key = Undetermined("a slice") if isinstance(target.slice, ast.Slice) else evaluate(reader, target.slice, frame)
+    if isinstance(owner, Table) and isinstance(key, Known):
+        reader.set(owner.values, owner, key.value, value)
+    elif isinstance(owner, Table) and isinstance(key, Either) and all(isinstance(one, Known) for one in key.values):
+        for one in alternatives(key):
+            old = owner.values.get(one.value) or Undetermined(key.reason)  # type: ignore[union-attr]
+            owner.values[one.value] = either([old, value], key.reason)  # type: ignore[union-attr]
+    elif isinstance(owner, (Table, Items)):
+        owner.is_open = True
+
+
+def _unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
+    parts: list[Value]
+    if isinstance(value, Items) and not value.is_open and len(value.values) == len(target.elts):
+        parts = list(value.values)
+    elif isinstance(value, Either):
+        places = range(len(target.elts))
+        parts = [either([item(one, Known(place)) for one in value.values], value.reason) for place in places]
+    else:
+        reason = value.reason if isinstance(value, Undetermined) else "a part of something unknown"
+        parts = [Undetermined(reason, source_of(value)) for _ in target.elts]
+    for element, part in zip(target.elts, parts):
+        assign(reader, element, part, frame)
+
+
+def _call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
+    return call(reader, node, frame)
+
+
+_BY_TYPE: dict[type[ast.expr], Callable[[Reader, Any, Frame], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _boolean,
+    ast.Compare: _compare,
+    ast.IfExp: _conditional,
+    ast.JoinedStr: _text,
+    ast.FormattedValue: _formatted,
+    ast.List: _items,
+    ast.Tuple: _items,
+    ast.Set: _items,
+    ast.Dict: _table,
+    ast.Lambda: _function,
+    ast.NamedExpr: _walrus,
+    ast.Await: _awaited,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _table_comprehension,
+    ast.Call: _call,
+}

@@ -1,0 +1,50 @@
+"""Follows a script from its first line, as if it were started without arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+
+from memlint.source.python import config_files, modules, standard_library
+from memlint.source.python.expressions import evaluate
+from memlint.source.python.limits import StopReading
+from memlint.source.python.reader import Call, Library, Reader, ScriptFiles, Syntax
+from memlint.source.python.statements import execute
+from memlint.source.python.text import SourceText
+from memlint.source.python.values import Made, PythonFunction, Scope, Value, ValueSource
+
+SYNTAX = Syntax(evaluate, execute)
+
+
+def follow_script(
+    script: SourceText,
+    files: ScriptFiles,
+    observe: Callable[[Made], None],
+    libraries: Mapping[str, Library],
+    constants: Mapping[str, Value],
+    config: str = "",
+) -> None:
+    """Follows `script`; `observe` is told of each object that a library makes. Never raises on any text.
+
+    `config`: the configuration file that the command line names; "" for a start without arguments.
+    """
+    known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **libraries}
+    values = {**standard_library.constants(config), **constants}
+    reader = Reader(script.path, files, known, values, observe, SYNTAX, config)
+    try:
+        scope = modules.names_of(reader, script, execute, is_script=True)
+        for function in _commands(scope):
+            if id(function.node) not in reader.followed:
+                standard_library.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
+    except (StopReading, RecursionError):
+        return
+
+
+def _commands(scope: Scope) -> Iterator[PythonFunction]:
+    """Functions under `@app.command()` or `@click.command()`: an installed package starts them by name."""
+    for value in list(scope.names.values()):
+        node = value.node if isinstance(value, PythonFunction) else None
+        for decorator in node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if isinstance(target, ast.Attribute) and target.attr == "command" and isinstance(value, PythonFunction):
+                yield value

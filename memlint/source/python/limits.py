@@ -1,0 +1,28 @@
+"""How much of a script is followed: enough for real ones, and little enough that none takes a second."""
+
+from __future__ import annotations
+
+MAX_STEPS = 40_000  # statements and expressions of one script with all that it calls
+MAX_DEPTH = 30  # calls within calls
+MAX_ROUNDS = 16  # of one loop
+MAX_ITEMS = 256  # of one list that is computed
+
+
+class Budget:
+    """Counts down; `StopReading` when nothing is left."""
+
+    __slots__ = ("depth", "steps")
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self.steps = steps
+        self.depth = 0
+
+    def spend(self) -> None:
+        """One step. Raises StopReading."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise StopReading
+
+
+class StopReading(Exception):
+    """The script is larger than what is followed; what was found so far counts."""

@@ -1,0 +1,151 @@
+"""Attributes and items of values, and what a loop over a value goes through."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+
+from memlint.source.python.limits import MAX_ITEMS
+from memlint.source.python.reader import Reader
+from memlint.source.python.values import (
+    Class,
+    Either,
+    External,
+    FunctionNode,
+    Instance,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Table,
+    Undetermined,
+    Value,
+    either,
+)
+
+
+def attribute(owner: Value, name: str) -> Value:
+    """`owner.name`."""
+    if isinstance(owner, External):
+        return External(f"{owner.name}.{name}")
+    if isinstance(owner, Either):
+        return either([attribute(one, name) for one in owner.values], owner.reason)
+    if isinstance(owner, Table):
+        return _of_table(owner, name)
+    if isinstance(owner, Instance):
+        return _of_instance(owner, name)
+    if isinstance(owner, Class):
+        return class_member(owner, name) or Undetermined(f"`{owner.name}` has no `{name}` that memlint sees")
+    if isinstance(owner, Made):
+        return owner.attributes.get(name) or owner.arguments.get(name) or External(f"{owner.name}().{name}")
+    if isinstance(owner, Known):
+        return _of_scalar(owner, name)
+    return Undetermined(f"`.{name}` of something unknown") if not isinstance(owner, Undetermined) else owner
+
+
+def _of_table(owner: Table, name: str) -> Value:
+    if name in owner.values:
+        return owner.values[name]
+    return Undetermined(f"`{name}` is not given") if owner.is_open or owner.values else External(f"dict().{name}")
+
+
+def _of_instance(owner: Instance, name: str) -> Value:
+    if name in owner.attributes:
+        return owner.attributes[name]
+    found = class_member(owner.of, name)
+    if isinstance(found, PythonFunction) and found.owner is None:
+        return PythonFunction(found.node, found.module, found.scope, owner)
+    return found or Undetermined(f"`{owner.of.name}` has no `{name}` that memlint sees")
+
+
+def has_decorator(node: FunctionNode, name: str) -> bool:
+    """Whether `@name` stands above a function."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return any(getattr(one, "id", getattr(one, "attr", "")) == name for one in decorators)
+
+
+def class_member(owner: Class, name: str) -> Value | None:
+    """A field or method of a class or of its bases in the repository."""
+    if name in owner.fields:
+        return owner.fields[name]
+    if name in owner.methods:
+        node = owner.methods[name]
+        return PythonFunction(node, owner.module, owner.scope, owner if has_decorator(node, "classmethod") else None)
+    for base in owner.bases:
+        found = class_member(base, name) if isinstance(base, Class) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _of_scalar(owner: Known, name: str) -> Value:
+    """Attributes of enumeration members and paths."""
+    if name == "value":
+        return owner
+    if name == "parent" and isinstance(owner.value, str):
+        return Known(posixpath.dirname(owner.value), owner.source)
+    if name == "parents" and isinstance(owner.value, str):
+        folders = [posixpath.dirname(owner.value)]
+        while folders[-1]:
+            folders.append(posixpath.dirname(folders[-1]))
+        return Items([Known(folder) for folder in folders])
+    if name in ("name", "stem", "suffix") and isinstance(owner.value, str):
+        base = posixpath.basename(owner.value)
+        stem, suffix = posixpath.splitext(base)
+        return Known({"name": base, "stem": stem, "suffix": suffix}[name])
+    return Undetermined(f"`.{name}` of a plain value")
+
+
+def item(owner: Value, key: Value) -> Value:
+    """`owner[key]`."""
+    if isinstance(owner, Either):
+        return either([item(one, key) for one in owner.values], owner.reason)
+    if isinstance(owner, External) and owner.name == "os.environ" and isinstance(key, Known):
+        return Undetermined(f"the environment variable {key.value}")
+    if not isinstance(key, Known):
+        return key if isinstance(key, Undetermined) else Undetermined("an item under an unknown key")
+    if isinstance(owner, Table):
+        return owner.values.get(key.value) or Undetermined(f"no key `{key.value}`")
+    if isinstance(owner, Items) and isinstance(key.value, int):
+        inside = -len(owner.values) <= key.value < len(owner.values)
+        return owner.values[key.value] if inside else Undetermined("an item that is not there")
+    if isinstance(owner, Known) and isinstance(owner.value, str) and isinstance(key.value, int):
+        inside = -len(owner.value) <= key.value < len(owner.value)
+        return Known(owner.value[key.value]) if inside else Undetermined("an item that is not there")
+    return owner if isinstance(owner, Undetermined) else Undetermined("an item of something unknown")
+
+
+def merge(into: Table, other: Value) -> None:
+    """`into.update(other)`."""
+    if isinstance(other, Table):
+        into.values.update(other.values)
+        into.is_open = into.is_open or other.is_open
+    elif isinstance(other, Instance):
+        into.values.update(other.attributes)
+    elif isinstance(other, Either):
+        tables = [one for one in other.values if isinstance(one, Table)]
+        for key in {key for one in tables for key in one.values}:
+            values = [one.values.get(key) or Undetermined(other.reason) for one in tables]
+            into.values[key] = either(values, other.reason)
+        into.is_open = into.is_open or len(tables) < len(other.values)
+    else:
+        into.is_open = True
+
+
+def elements(value: Value) -> list[Value] | None:
+    """What a loop over `value` goes through; None where that is unknown."""
+    if isinstance(value, Items) and not value.is_open and len(value.values) <= MAX_ITEMS:
+        return list(value.values)
+    if isinstance(value, Table) and not value.is_open and len(value.values) <= MAX_ITEMS:
+        return [Known(key) for key in value.values]
+    return None
+
+
+def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None:
+    """`owner.name = value`."""
+    if isinstance(owner, Table):
+        reader.set(owner.values, owner, name, value)
+    elif isinstance(owner, (Instance, Made)):
+        reader.set(owner.attributes, owner, name, value)
+    elif isinstance(owner, Class):
+        owner.fields[name] = value

@@ -1,0 +1,129 @@
+"""Methods of scalars, lists and dictionaries, and of objects of the repository's classes that behave like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memlint.source.python import operations
+from memlint.source.python.members import elements, merge
+from memlint.source.python.reader import Call, Reader
+from memlint.source.python.values import Instance, Items, Known, Made, Table, Undetermined, Value, either
+
+
+def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
+    """The value of `owner.name(...)` where `owner` is a scalar, a list or a dictionary; None for anything else."""
+    if isinstance(owner, Known) and isinstance(owner.value, str):
+        if name in ("resolve", "absolute", "expanduser", "as_posix"):  # a path
+            return owner
+        if name in ("read_text", "open", "read_bytes"):
+            return Made("open", (owner,), source=given.source)
+        return operations.text_method(owner.value, name, list(given.positional), dict(given.named))
+    if isinstance(owner, Table):
+        function = _TABLE.get(name)
+        return function(reader, owner, given) if function and name not in owner.values else None
+    if isinstance(owner, Items):
+        function_of_list = _LIST.get(name)
+        return function_of_list(reader, owner, given) if function_of_list else None
+    if (
+        isinstance(owner, Instance)
+        and name in ("model_dump", "dict", "to_dict", "_asdict")
+        and name not in owner.of.methods
+    ):
+        return Table(dict(owner.attributes), owner.source)
+    return None
+
+
+_DUMPS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
+
+
+def _get(reader: Reader, owner: Table, given: Call) -> Value:
+    key = given.argument(0, "key")
+    default = given.argument(1, "default") or Known(None, given.source)
+    if not isinstance(key, Known):
+        return Undetermined("an item under an unknown key", given.source)
+    found = owner.values.get(key.value)
+    if found is None and owner.is_open:
+        return either([Undetermined(f"the key `{key.value}`", given.source), default], f"`{key.value}` may be given")
+    return found or default
+
+
+def _pop(reader: Reader, owner: Table, given: Call) -> Value:
+    found = _get(reader, owner, given)
+    key = given.argument(0, "key")
+    if isinstance(key, Known) and not reader.in_doubt:
+        owner.values.pop(key.value, None)
+    return found
+
+
+def _set_default(reader: Reader, owner: Table, given: Call) -> Value:
+    found = _get(reader, owner, given)
+    key = given.argument(0, "key")
+    if isinstance(key, Known) and key.value not in owner.values:
+        reader.set(owner.values, owner, key.value, found)
+    return found
+
+
+def _update(reader: Reader, owner: Table, given: Call) -> Value:
+    other = Table(dict(given.named), is_open=given.is_open)
+    for value in given.positional:
+        merge(other, value)
+    for key, value in other.values.items():
+        reader.set(owner.values, owner, key, value)
+    owner.is_open = owner.is_open or other.is_open
+    return Known(None)
+
+
+def _pairs(reader: Reader, owner: Table, given: Call) -> Value:
+    pairs: list[Value] = [Items([Known(key), value]) for key, value in owner.values.items()]
+    return Items(pairs, owner.source, owner.is_open)
+
+
+def _keys(reader: Reader, owner: Table, given: Call) -> Value:
+    return Items([Known(key) for key in owner.values], owner.source, owner.is_open)
+
+
+def _values(reader: Reader, owner: Table, given: Call) -> Value:
+    return Items(list(owner.values.values()), owner.source, owner.is_open)
+
+
+def _copy(reader: Reader, owner: Table, given: Call) -> Value:
+    return reader.made(Table(dict(owner.values), owner.source, owner.is_open))  # type: ignore[no-any-return]
+
+
+def _append(reader: Reader, owner: Items, given: Call) -> Value:
+    if reader.in_doubt:
+        owner.is_open = True
+    else:
+        owner.values += given.positional[:1]
+    return Known(None)
+
+
+def _extend(reader: Reader, owner: Items, given: Call) -> Value:
+    more = elements(given.positional[0]) if given.positional else None
+    if more is None or reader.in_doubt:
+        owner.is_open = True
+    else:
+        owner.values += more
+    return Known(None)
+
+
+def _copy_list(reader: Reader, owner: Items, given: Call) -> Value:
+    return reader.made(Items(list(owner.values), owner.source, owner.is_open))  # type: ignore[no-any-return]
+
+
+_TABLE: dict[str, Callable[[Reader, Table, Call], Value]] = {
+    "get": _get,
+    "pop": _pop,
+    "setdefault": _set_default,
+    "update": _update,
+    "items": _pairs,
+    "keys": _keys,
+    "values": _values,
+    "copy": _copy,
+    "to_dict": _copy,
+}
+_LIST: dict[str, Callable[[Reader, Items, Call], Value]] = {
+    "append": _append,
+    "extend": _extend,
+    "copy": _copy_list,
+}

@@ -1,0 +1,93 @@
+"""Imports: modules of the repository are read for their names; anything else is a library."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+
+from memlint.source.python.reader import Frame, Reader
+from memlint.source.python.text import SourceText
+from memlint.source.python.values import External, Known, Scope, Table, Value
+
+Execute = Callable[[Reader, Sequence[ast.stmt], Frame], str]
+MAX_MODULES = 40  # of the repository, that one script reads
+# Libraries whose names folders of a repository often have too; an installed package is meant.
+_INSTALLED = frozenset(
+    {
+        *("transformers", "trl", "peft", "torch", "accelerate", "deepspeed", "unsloth", "datasets", "numpy", "yaml"),
+        *("json", "os", "sys", "argparse", "dataclasses", "typing", "pathlib", "logging", "math", "re", "time"),
+        *("random", "collections", "functools", "wandb", "hydra", "omegaconf", "click", "typer", "fire", "tqdm"),
+    }
+)
+
+
+def names_of(reader: Reader, module: SourceText, execute: Execute, is_script: bool = False) -> Scope:
+    """The names that a module of the repository defines. `is_script`: it is what is started."""
+    if module.path in reader.modules:
+        return reader.modules[module.path]
+    scope = reader.modules[module.path] = Scope()
+    scope.names["__name__"] = Known("__main__" if is_script else "module")
+    scope.names["__file__"] = Known(module.path)
+    for block in module.blocks:
+        execute(reader, block, Frame(module, scope))
+    return scope
+
+
+def imported(reader: Reader, name: str, level: int, from_path: str, execute: Execute) -> Value:
+    """The module `name`."""
+    module = _find(reader, name, level, from_path)
+    return Table(names_of(reader, module, execute).names) if module else External(name)
+
+
+def imported_name(
+    reader: Reader, module_name: str, level: int, name: str, from_path: str, execute: Execute
+) -> Value | Scope:
+    """`from module_name import name`; a scope for `*`."""
+    module = _find(reader, module_name, level, from_path)
+    if module is not None:
+        scope = names_of(reader, module, execute)
+        if name == "*":
+            return scope
+        if name in scope.names:
+            return scope.names[name]
+    below = _find(reader, f"{module_name}.{name}" if module_name else name, level, from_path)
+    if below is not None:
+        return Table(names_of(reader, below, execute).names)
+    return External(f"{module_name}.{name}" if module_name else name)
+
+
+def _find(reader: Reader, name: str, level: int, from_path: str) -> SourceText | None:
+    if (not level and name.partition(".")[0] in _INSTALLED) or len(reader.modules) >= MAX_MODULES:
+        return None
+    for path in module_paths("." * level + name, from_path):
+        found = reader.module_at(path)
+        if found is not None:
+            return found
+    return None
+
+
+def module_paths(name: str, from_path: str) -> Iterator[str]:
+    """Paths that an import may mean, the most likely first: beside the script, then from each folder above it.
+
+    A relative import has its dots: `.config`.
+    """
+    level = len(name) - len(name.lstrip("."))
+    inner = name[level:].replace(".", "/")
+    folder = posixpath.dirname(from_path)
+    if level:
+        for _ in range(level - 1):
+            folder = posixpath.dirname(folder)
+        yield from _files(folder, inner)
+        return
+    while True:
+        yield from _files(folder, inner)
+        yield from _files(posixpath.join(folder, "src"), inner)
+        if not folder:
+            return
+        folder = posixpath.dirname(folder)
+
+
+def _files(folder: str, inner: str) -> tuple[str, ...]:
+    base = posixpath.join(folder, inner) if inner else folder
+    return (f"{base}.py", posixpath.join(base, "__init__.py")) if inner else (posixpath.join(base, "__init__.py"),)

@@ -1,0 +1,193 @@
+"""Operators, comparisons and methods on known values. What would be large, slow or raise gives an unknown value."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import posixpath
+from collections.abc import Callable
+from typing import Any
+
+from memlint.source.python.values import (
+    Class,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Table,
+    Undetermined,
+    Value,
+    plain,
+)
+
+MAX_TEXT = 10_000
+MAX_NUMBER = 2**128
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+_TEXT_METHODS = frozenset(
+    {
+        *("format", "strip", "lstrip", "rstrip", "lower", "upper", "replace", "startswith", "endswith", "title"),
+        *("removeprefix", "removesuffix", "capitalize", "isdigit", "rpartition", "partition"),
+    }
+)
+
+
+def binary(kind: ast.operator, left: Value, right: Value) -> Value:
+    """`left <op> right`."""
+    if isinstance(left, Items) and isinstance(right, Items) and isinstance(kind, ast.Add):
+        return Items([*left.values, *right.values], left.source, left.is_open or right.is_open)
+    if isinstance(left, Table) and isinstance(right, Table) and isinstance(kind, ast.BitOr):
+        return Table({**left.values, **right.values}, left.source, left.is_open or right.is_open)
+    if not isinstance(left, Known) or not isinstance(right, Known):
+        return _first_unknown(left, right)
+    if isinstance(kind, ast.Div) and isinstance(left.value, str) and isinstance(right.value, str):
+        return Known(posixpath.join(left.value, right.value))  # pathlib's `/`
+    if isinstance(kind, ast.Pow):
+        return _power(left.value, right.value)
+    function = _BINARY.get(type(kind))
+    if function is None or _is_too_large(kind, left.value, right.value):
+        return Undetermined("an operation that memlint does not follow")
+    try:
+        return Known(function(left.value, right.value))
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError, KeyError):
+        return Undetermined("an operation that raises an error")
+
+
+def _power(base: Any, exponent: Any) -> Value:
+    is_small = isinstance(base, (int, float)) and isinstance(exponent, (int, float)) and abs(exponent) <= 64
+    if not is_small or abs(base) > 1024 or (base == 0 and exponent < 0):
+        return Undetermined("an operation that memlint does not follow")
+    result = base**exponent
+    return Undetermined("an operation that memlint does not follow") if isinstance(result, complex) else Known(result)
+
+
+def _is_too_large(kind: ast.operator, left: Any, right: Any) -> bool:
+    if isinstance(kind, ast.Mult) and isinstance(left, (str, bytes)) != isinstance(right, (str, bytes)):
+        text, times = (left, right) if isinstance(left, (str, bytes)) else (right, left)
+        return not isinstance(times, int) or len(text) * max(0, times) > MAX_TEXT
+    if isinstance(kind, ast.Mod) and isinstance(left, (str, bytes)):
+        return True  # a width in a format could be huge
+    return any(isinstance(one, int) and abs(one) > MAX_NUMBER for one in (left, right))
+
+
+def _first_unknown(*values: Value) -> Value:
+    found = next((value for value in values if isinstance(value, Undetermined)), None)
+    return found or Undetermined("computed from what memlint does not know")
+
+
+def negative(kind: ast.unaryop, value: Value) -> Value:
+    """`-value`, `+value`, `~value`; `not` is the interpreter's."""
+    if not isinstance(value, Known) or not isinstance(value.value, (int, float)):
+        return _first_unknown(value)
+    if isinstance(kind, ast.USub):
+        return Known(-value.value, value.source)
+    return value if isinstance(kind, ast.UAdd) else Undetermined("an operation that memlint does not follow")
+
+
+def truth(value: Value) -> bool | None:
+    """Whether `value` counts as true; None where that is unknown."""
+    if isinstance(value, Known):
+        return bool(value.value)
+    if isinstance(value, (Items, Table)):
+        return True if value.values else None if value.is_open else False
+    return True if _is_object(value) else None
+
+
+def _is_object(value: Value) -> bool:
+    """Whether `value` is certainly an object and neither None nor a plain value: a class, or what a class makes.
+
+    What a function of a library returns, or an attribute of such, may be anything.
+    """
+    if isinstance(value, External):
+        return "()" not in value.name
+    if isinstance(value, Made):
+        return value.last[:1].isupper() or value.last == "from_pretrained"
+    return isinstance(value, (Items, Table, PythonFunction, Class, Instance))
+
+
+def compare(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """`left <op> right`; None where that is unknown."""
+    if isinstance(kind, (ast.Is, ast.IsNot)):
+        return _is_none(kind, left, right)
+    try:
+        one, other = plain(left), plain(right)
+    except ValueError:
+        return _contains(kind, left, right)
+    try:
+        return bool(_COMPARISONS[type(kind)](one, other))
+    except TypeError:
+        return None
+
+
+def _is_none(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """`is` with None, True or False."""
+    if not isinstance(right, Known) or not (isinstance(left, Known) or _is_object(left)):
+        return None
+    same = isinstance(left, Known) and left.value is right.value
+    return same if isinstance(kind, ast.Is) else not same
+
+
+def _contains(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """`key in table` needs the keys alone."""
+    if isinstance(kind, (ast.In, ast.NotIn)) and isinstance(left, Known) and isinstance(right, Table):
+        if left.value in right.values:
+            return isinstance(kind, ast.In)
+        return None if right.is_open else isinstance(kind, ast.NotIn)
+    return None
+
+
+def text_method(text: str, name: str, arguments: list[Value], named: dict[str, Value]) -> Value:
+    """A method of a string."""
+    if name == "join" and len(arguments) == 1 and isinstance(arguments[0], Items):
+        arguments = arguments[0].values
+        parts = [item.value for item in arguments if isinstance(item, Known)]
+        is_whole = len(parts) == len(arguments) and all(isinstance(part, str) for part in parts)
+        return Known(text.join(map(str, parts))) if is_whole else Undetermined("a text of unknown parts")
+    try:
+        values = [plain(item) for item in arguments]
+        keywords = {key: plain(item) for key, item in named.items()}
+    except ValueError:
+        return Undetermined("a text of unknown parts")
+    if name in ("split", "rsplit", "splitlines"):
+        return _parts(getattr(text, name), values)
+    if name not in _TEXT_METHODS or (name == "format" and ":" in text):
+        return Undetermined(f"`.{name}()` of a text")
+    try:
+        result = getattr(text, name)(*values, **keywords)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError):
+        return Undetermined(f"`.{name}()` of a text")
+    if isinstance(result, tuple):
+        return _items(result)
+    return Known(result[:MAX_TEXT] if isinstance(result, str) else result)
+
+
+def _parts(method: Callable[..., list[str]], values: list[Any]) -> Value:
+    try:
+        return _items(method(*values))
+    except (TypeError, ValueError):
+        return Undetermined("a text of unknown parts")
+
+
+def _items(texts: list[str] | tuple[str, ...]) -> Items:
+    return Items([Known(text) for text in texts])

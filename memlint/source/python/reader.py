@@ -1,0 +1,148 @@
+"""The state of reading one script: its budget, the modules that it imports, the libraries it calls, its doubts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.source.document import Document
+from memlint.source.python.limits import Budget
+from memlint.source.python.text import SourceText
+from memlint.source.python.values import Known, Made, Scope, Undetermined, Value, ValueSource, either
+
+
+class ScriptFiles(NamedTuple):
+    """The repository's files by their paths below its root; None for one that is not there or cannot be read."""
+
+    module: Callable[[str], SourceText | None]
+    document: Callable[[str], Document | None]  # YAML, JSON
+
+
+class Call(NamedTuple):
+    """A call as a library sees it. `is_open`: there may be more named arguments, of unknown values."""
+
+    name: str
+    positional: tuple[Value, ...]
+    named: Mapping[str, Value]
+    source: ValueSource
+    is_open: bool = False
+    owner: Value | None = None  # of a method
+
+    def argument(self, position: int, *names: str) -> Value | None:
+        """The argument at `position`, or under one of `names`; None where it is not given."""
+        if 0 <= position < len(self.positional):
+            return self.positional[position]
+        return next((self.named[name] for name in names if name in self.named), None)
+
+
+# Names of options that name a configuration file.
+_CONFIG_OPTIONS = frozenset(
+    {
+        *("config", "config_path", "config_file", "config_yaml", "cfg", "cfg_path", "conf", "yaml", "yaml_path"),
+        *("yaml_file", "config_filepath", "configs", "recipe", "training_config", "train_config", "config_json"),
+    }
+)
+
+
+class Syntax(NamedTuple):
+    """How expressions and statements are followed."""
+
+    evaluate: Callable[[Reader, ast.expr, Frame], Value]
+    execute: Callable[[Reader, Sequence[ast.stmt], Frame], str]
+
+
+Library = Callable[["Reader", Call], "Value | None"]  # None: nothing special about this call
+
+
+class Frame:
+    """One function that is being followed. `returned`: the values that it returns, as far as they are known."""
+
+    __slots__ = ("module", "returned", "scope")
+
+    def __init__(self, module: SourceText, scope: Scope) -> None:
+        self.module = module
+        self.scope = scope
+        self.returned: list[Value] = []
+
+
+class Reader:
+    """Follows the script at the path `script`.
+
+    `libraries` knows calls by their dotted name or, with a leading dot, by their last part; `constants` knows values
+    of libraries by name. `observe` is told of every object that something outside of the repository makes, in the
+    order of the script. `config` is the configuration file that the command line names, by its path in the repository;
+    "" where the script is started without arguments.
+    """
+
+    def __init__(
+        self,
+        script: str,
+        files: ScriptFiles,
+        libraries: Mapping[str, Library],
+        constants: Mapping[str, Value],
+        observe: Callable[[Made], None],
+        syntax: Syntax,
+        config: str = "",
+        budget: Budget | None = None,
+    ) -> None:
+        self.config = config
+        self.script = script
+        self.module_at = files.module
+        self.document = files.document
+        self.constants = constants
+        self.libraries = libraries
+        self.observe = observe
+        self.evaluate = syntax.evaluate
+        self.execute = syntax.execute
+        self.budget = budget or Budget()
+        self.followed: set[int] = set()  # functions, by the identity of their nodes
+        self.modules: dict[str, Scope] = {}  # path -> its names
+        self._doubts: list[str] = []
+        self._fresh: list[dict[int, object]] = []  # objects that were made since each doubt began
+
+    def option(self, name: str) -> Known | None:
+        """The value that the command line gives an option: that of the configuration file, where `name` is for one."""
+        if not self.config or name.lower().lstrip("-").replace("-", "_") not in _CONFIG_OPTIONS:
+            return None
+        return Known(self.config)
+
+    def library(self, name: str) -> Library | None:
+        """What is known of a call by its dotted name."""
+        return self.libraries.get(name) or self.libraries.get("." + name.rpartition(".")[2])
+
+    @contextmanager
+    def doubt(self, reason: str) -> Iterator[None]:
+        """Within it statements may or may not run: what they change of older objects is one of two values."""
+        self._doubts.append(reason)
+        self._fresh.append({})
+        try:
+            yield
+        finally:
+            self._doubts.pop()
+            self._fresh.pop()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether what is being read may not run."""
+        return bool(self._doubts)
+
+    def made(self, thing: Any) -> Any:
+        """Notes that `thing` was made here, so that changing it in the same branch is certain."""
+        if self._fresh:
+            self._fresh[-1][id(thing)] = thing
+        return thing
+
+    def set(self, holder: dict[Any, Value], owner: object, key: Any, value: Value) -> None:
+        """Sets a value of an object; in doubt it is one of two."""
+        if self._doubts and id(owner) not in self._fresh[-1]:
+            before = holder.get(key) or Undetermined(self._doubts[-1])
+            value = either([before, value], self._doubts[-1])
+        holder[key] = value
+
+
+def constant(module: SourceText, node: ast.AST, value: Any, how: str = "literal") -> Known:
+    """A scalar that is written at `node`."""
+    return Known(value, ValueSource(module.path, module.span(node), how))

@@ -1,0 +1,208 @@
+"""What Python's standard library makes of known values: paths, the environment, command lines without arguments."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+
+from memlint.source.python.calls import follow
+from memlint.source.python.classes import instance
+from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.values import (
+    Class,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Table,
+    Undetermined,
+    Value,
+)
+
+_OPTIONS = "options of the command line"  # a key that no attribute has
+
+
+def _path_of(function: Callable[[str], str]) -> Library:
+    def apply(reader: Reader, given: Call) -> Value:
+        (value,) = given.positional[:1] or (Undetermined("nothing"),)
+        if isinstance(value, Known) and isinstance(value.value, str):
+            return Known(function(value.value), value.source)
+        return value if isinstance(value, Undetermined) else Undetermined("a path", given.source)
+
+    return apply
+
+
+def _join(reader: Reader, given: Call) -> Value:
+    parts = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
+    if len(parts) < len(given.positional):
+        return Undetermined("a path with unknown parts", given.source)
+    return Known(posixpath.normpath(posixpath.join("", *parts)), given.source)
+
+
+def _exists(reader: Reader, given: Call) -> Value:
+    return Undetermined("whether a file exists", given.source)
+
+
+def _environment(reader: Reader, given: Call) -> Value:
+    """`os.environ.get(name, default)`: the default, as nobody says otherwise."""
+    default = given.argument(1, "default")
+    if default is None:
+        return Known(None, given.source._replace(how="environment"))
+    if isinstance(default, Known):
+        return default._replace(source=default.source._replace(how="environment"))
+    return default
+
+
+def _parser(reader: Reader, given: Call) -> Value:
+    parser = Made(given.name, given.positional, given.named, given.source)
+    parser.attributes[_OPTIONS] = Table({})
+    return reader.made(parser)  # type: ignore[no-any-return]
+
+
+def _options(parser: Value | None) -> Table | None:
+    found = parser.attributes.get(_OPTIONS) if isinstance(parser, Made) else None
+    return found if isinstance(found, Table) else None
+
+
+def _group(reader: Reader, given: Call) -> Value | None:
+    return given.owner if _options(given.owner) else None
+
+
+def _add_argument(reader: Reader, given: Call) -> Value | None:
+    options = _options(given.owner)
+    if options is None:
+        return None
+    names = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
+    given_name = given.named.get("dest")
+    name = str(given_name.value) if isinstance(given_name, Known) else option_name(names)
+    if name and reader.option(name) is not None:
+        options.values[name] = reader.option(name) or Known(None)
+    elif name:
+        is_positional = bool(names) and not names[0].startswith("-")
+        options.values[name] = _option_default(reader, given, name, is_positional)
+    return Known(None)
+
+
+def option_name(names: list[str]) -> str:
+    """The attribute of an option: of its first long name, else of its first."""
+    long = next((name for name in names if name.startswith("--")), names[0] if names else "")
+    return long.lstrip("-").replace("-", "_")
+
+
+def _option_default(reader: Reader, given: Call, name: str, is_positional: bool) -> Value:
+    default, action, required = (given.named.get(key) for key in ("default", "action", "required"))
+    is_required = isinstance(required, Known) and bool(required.value)
+    if is_required:
+        return Undetermined(f"the option `{name}`, which is required", given.source)
+    if isinstance(default, Known):
+        return _converted(default, given.named.get("type"))._replace(source=default.source._replace(how="option"))
+    if default is not None:
+        return default
+    word = action.value if isinstance(action, Known) else None
+    if word in ("store_true", "store_false"):
+        return Known(word == "store_false", given.source._replace(how="option"))
+    optional = given.named.get("nargs")
+    if is_positional and not (isinstance(optional, Known) and optional.value in ("?", "*")):
+        return Undetermined(f"the argument `{name}`, which is required", given.source)
+    return Known(None, given.source._replace(how="option"))
+
+
+def _converted(value: Known, kind: Value | None) -> Known:
+    """A default as its `type=` reads it: argparse converts defaults that are text."""
+    if not isinstance(value.value, str) or not isinstance(kind, External) or kind.name not in ("int", "float"):
+        return value
+    try:
+        return value._replace(value=int(value.value) if kind.name == "int" else float(value.value))
+    except ValueError:
+        return value
+
+
+def _parse_arguments(reader: Reader, given: Call) -> Value | None:
+    options = _options(given.owner)
+    return None if options is None else reader.made(Table(dict(options.values), given.source))
+
+
+def _parse_known(reader: Reader, given: Call) -> Value | None:
+    found = _parse_arguments(reader, given)
+    return None if found is None else Items([found, Items([], given.source)])
+
+
+def _set_defaults(reader: Reader, given: Call) -> Value | None:
+    options = _options(given.owner)
+    if options is None:
+        return None
+    options.values.update(given.named)
+    return Known(None)
+
+
+def _typed(reader: Reader, given: Call) -> Value:
+    return Undetermined("what somebody types", given.source)
+
+
+def _namespace(reader: Reader, given: Call) -> Value:
+    return reader.made(Table(dict(given.named), given.source, given.is_open))  # type: ignore[no-any-return]
+
+
+def call_without_arguments(reader: Reader, given: Call) -> Value | None:
+    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: as started without arguments."""
+    (target,) = given.positional[:1] or (None,)
+    empty = Call("", (), {}, given.source)
+    if isinstance(target, PythonFunction):
+        given_names = {one.arg: reader.option(one.arg) for one in target.node.args.args}
+        return follow(reader, target, empty._replace(named={key: one for key, one in given_names.items() if one}))
+    return instance(reader, target, empty) if isinstance(target, Class) else None
+
+
+def _copy(reader: Reader, given: Call) -> Value | None:
+    (value,) = given.positional[:1] or (None,)
+    if isinstance(value, Table):
+        return reader.made(Table(dict(value.values), value.source, value.is_open))  # type: ignore[no-any-return]
+    return value
+
+
+def _replaced(reader: Reader, given: Call) -> Value | None:
+    """`dataclasses.replace(config, x=1)`."""
+    (value,) = given.positional[:1] or (None,)
+    if not isinstance(value, Instance):
+        return None
+    made = Instance(value.of, given.source)
+    made.attributes.update({**value.attributes, **given.named})
+    return reader.made(made)  # type: ignore[no-any-return]
+
+
+def _partial(reader: Reader, given: Call) -> Value | None:
+    (value,) = given.positional[:1] or (None,)
+    return value
+
+
+def constants(config: str) -> Mapping[str, Value]:
+    """Values of the standard library's names, for a script that is started with this configuration file."""
+    arguments: list[Value] = [Known("script"), *([Known(config)] if config else [])]
+    return {"sys.argv": Items(arguments), "os.sep": Known("/")}
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "os.path.join": _join,
+    "os.path.dirname": _path_of(posixpath.dirname),
+    "os.path.basename": _path_of(posixpath.basename),
+    **dict.fromkeys(
+        ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "Path", "pathlib.Path"), _path_of(str)
+    ),
+    **dict.fromkeys(("os.path.exists", "os.path.isfile", "os.path.isdir"), _exists),
+    **dict.fromkeys(("os.environ.get", "os.getenv", "os.environ.setdefault"), _environment),
+    "os.getcwd": lambda reader, given: Known("", given.source),
+    "input": _typed,
+    ".ArgumentParser": _parser,
+    **dict.fromkeys((".add_argument_group", ".add_mutually_exclusive_group"), _group),
+    ".add_argument": _add_argument,
+    ".parse_args": _parse_arguments,
+    ".parse_known_args": _parse_known,
+    ".set_defaults": _set_defaults,
+    **dict.fromkeys(("argparse.Namespace", "types.SimpleNamespace", "SimpleNamespace", "Namespace"), _namespace),
+    **dict.fromkeys(("fire.Fire", "Fire", "typer.run", "tyro.cli"), call_without_arguments),
+    **dict.fromkeys(("copy.deepcopy", "deepcopy", "copy.copy"), _copy),
+    **dict.fromkeys(("dataclasses.replace",), _replaced),
+    **dict.fromkeys(("functools.partial", "partial"), _partial),
+}

@@ -1,0 +1,69 @@
+"""A Python source text: its syntax tree, and the places of nodes in characters of the decoded text."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Sequence
+
+from memlint.source.document import Problem, Span
+from memlint.source.lines import Lines, span_at
+
+MAX_CHARACTERS = 1_000_000
+# Python's own parser refuses deeper nesting with MemoryError or RecursionError; both are caught.
+_TOO_LARGE = f"more than {MAX_CHARACTERS:,} characters: not read"
+
+
+class SourceText:
+    """A parsed file. `blocks`: its statements, in parts that run one after the other whatever becomes of each."""
+
+    __slots__ = ("_lines", "_starts", "blocks", "path", "text", "tree")
+
+    def __init__(self, path: str, text: str, tree: ast.Module, blocks: Sequence[Sequence[ast.stmt]] = ()) -> None:
+        self.path = path
+        self.text = text
+        self.tree = tree
+        self.blocks = blocks or (tree.body,)
+        self._lines = Lines(text)
+        self._starts = self._lines.starts()
+
+    def span(self, node: ast.AST) -> Span | None:
+        """The characters of `node`; None for a node without a place."""
+        line, end_line = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+        if line is None or end_line is None:
+            return None
+        start = self._offset(line, node.col_offset)  # type: ignore[attr-defined]
+        return self.place(start, self._offset(end_line, node.end_col_offset))  # type: ignore[attr-defined]
+
+    def place(self, start: int, end: int) -> Span:
+        """The place in the file of the text's characters `start` to `end`."""
+        return self._lines.span(start, end)
+
+    def _offset(self, line: int, column: int) -> int:
+        """The character that stands `column` bytes of UTF-8 into a line (ast counts bytes)."""
+        start = self._starts[min(line, len(self._starts)) - 1]
+        whole = self.text[start : start + column]
+        if whole.isascii():
+            return start + column
+        return start + len(whole.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+def parse(path: str, text: str) -> SourceText | Problem:
+    """The tree of `text`, or what is wrong with it. Nothing of the text is executed."""
+    if len(text) > MAX_CHARACTERS:
+        return Problem("too-large", _TOO_LARGE, span_at(text, 0), fatal=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in strings of somebody else's code
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        return Problem("syntax", f"not Python: {error.msg}", _place(text, error), fatal=True)
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; deep nesting
+        return Problem("syntax", f"not Python: {error or type(error).__name__}", span_at(text, 0), fatal=True)
+    return SourceText(path, text, tree)
+
+
+def _place(text: str, error: SyntaxError) -> Span:
+    starts = Lines(text).starts()
+    line = max(1, min(error.lineno or 1, len(starts)))
+    return span_at(text, starts[line - 1] + max(0, (error.offset or 1) - 1))

@@ -1,0 +1,229 @@
+"""What is known of a Python value: a constant with its place, a container of such, or why it is unknown."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Union
+
+from memlint._record import NamedTuple
+from memlint.source.document import Span
+
+if TYPE_CHECKING:
+    from memlint.source.python.text import SourceText
+
+MAX_ALTERNATIVES = 8
+Scalar = Union[str, int, float, bool, None]
+
+
+class ValueSource(NamedTuple):
+    """Where a value is written. `how`: literal, default, option, config, environment, computed."""
+
+    path: str = ""
+    span: Span | None = None
+    how: str = "computed"
+
+
+NOWHERE = ValueSource()
+
+
+class Known(NamedTuple):
+    """A scalar."""
+
+    value: Scalar
+    source: ValueSource = NOWHERE
+
+
+class Undetermined(NamedTuple):
+    """A value that the text does not say; `reason` is shown to the user."""
+
+    reason: str
+    source: ValueSource = NOWHERE
+
+
+class External(NamedTuple):
+    """Something of a module outside of the repository, by its dotted name: `transformers.TrainingArguments`."""
+
+    name: str
+
+    @property
+    def last(self) -> str:
+        """The last part of the name: `TrainingArguments`."""
+        return self.name.rpartition(".")[2]
+
+
+class Either(NamedTuple):
+    """One of several values; which one depends on what the text does not say."""
+
+    values: tuple[Value, ...]
+    reason: str
+
+
+class Items:
+    """A list, tuple or set. `is_open`: there may be more items than these."""
+
+    __slots__ = ("is_open", "source", "values")
+
+    def __init__(self, values: list[Value], source: ValueSource = NOWHERE, is_open: bool = False) -> None:
+        self.values = values
+        self.source = source
+        self.is_open = is_open
+
+
+class Table:
+    """A dictionary, a namespace or a configuration object: values by name, and by attribute.
+
+    `is_open`: other keys than these may exist, with unknown values.
+    """
+
+    __slots__ = ("is_open", "source", "values")
+
+    def __init__(self, values: dict[Any, Value], source: ValueSource = NOWHERE, is_open: bool = False) -> None:
+        self.values = values
+        self.source = source
+        self.is_open = is_open
+
+
+class Made:
+    """What a call of something outside of the repository gives: its name, its arguments, what was set on it later.
+
+    `base`: what it was made from, for a method or a wrapper: `get_peft_model(model, ...)` has the model. `is_open`: it
+    may have more arguments than are seen.
+    """
+
+    __slots__ = ("arguments", "attributes", "base", "is_open", "name", "positional", "source")
+
+    def __init__(
+        self,
+        name: str,
+        positional: tuple[Value, ...] = (),
+        arguments: Mapping[str, Value] | None = None,
+        source: ValueSource = NOWHERE,
+        base: Value | None = None,
+        is_open: bool = False,
+    ) -> None:
+        self.is_open = is_open
+        self.name = name
+        self.positional = positional
+        self.arguments: dict[str, Value] = dict(arguments or {})
+        self.attributes: dict[str, Value] = {}
+        self.source = source
+        self.base = base
+
+    @property
+    def last(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+
+class PythonFunction:
+    """A function or lambda of the repository. `owner`: the object, for a bound method."""
+
+    __slots__ = ("module", "node", "owner", "scope")
+
+    def __init__(self, node: FunctionNode, module: SourceText, scope: Scope, owner: Value | None = None) -> None:
+        self.node = node
+        self.module = module
+        self.scope = scope
+        self.owner = owner
+
+
+class Class:
+    """A class of the repository: its bases, the values of its fields, its methods."""
+
+    __slots__ = ("bases", "fields", "is_dataclass", "methods", "module", "name", "scope", "types")
+
+    def __init__(self, name: str, bases: tuple[Value, ...], module: SourceText, scope: Scope) -> None:
+        self.name = name
+        self.bases = bases
+        self.module = module
+        self.scope = scope
+        self.fields: dict[str, Value] = {}
+        self.types: dict[str, ast.expr] = {}  # annotations, in order
+        self.methods: dict[str, FunctionNode] = {}
+        self.is_dataclass = False
+
+
+class Instance:
+    """An object of a class of the repository."""
+
+    __slots__ = ("attributes", "of", "source")
+
+    def __init__(self, of: Class, source: ValueSource = NOWHERE) -> None:
+        self.of = of
+        self.source = source
+        self.attributes: dict[str, Value] = {}
+
+
+FunctionNode = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+Value = Union[Known, Undetermined, External, Either, Items, Table, Made, PythonFunction, Class, Instance]
+
+
+class Scope:
+    """Names and their values, and the scope around it."""
+
+    __slots__ = ("around", "names")
+
+    def __init__(self, around: Scope | None = None) -> None:
+        self.names: dict[str, Value] = {}
+        self.around = around
+
+    def find(self, name: str) -> Value | None:
+        """The value of `name` here or around; None where nothing has that name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.around
+        return None
+
+
+def source_of(value: Value) -> ValueSource:
+    """Where a value is written; `NOWHERE` where that is not one place."""
+    return getattr(value, "source", NOWHERE)
+
+
+def alternatives(value: Value) -> Iterator[Value]:
+    """The values that `value` may be."""
+    if isinstance(value, Either):
+        for one in value.values:
+            yield from alternatives(one)
+    else:
+        yield value
+
+
+def either(values: list[Value], reason: str) -> Value:
+    """One of `values`: that value where all are the same."""
+    different: list[Value] = []
+    for value in values:
+        for one in alternatives(value):
+            if not any(same(one, other) for other in different):
+                different.append(one)
+    if len(different) > MAX_ALTERNATIVES:
+        return Undetermined(reason)
+    return different[0] if len(different) == 1 else Either(tuple(different), reason)
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two values are equal for all that is known: the same object, or equal scalars."""
+    if one is other:
+        return True
+    if isinstance(one, Known) and isinstance(other, Known):
+        return type(one.value) is type(other.value) and one.value == other.value
+    if isinstance(one, Items) and isinstance(other, Items):
+        pairs = zip(one.values, other.values)
+        return len(one.values) == len(other.values) and all(same(*pair) for pair in pairs)
+    if isinstance(one, External) and isinstance(other, External):
+        return one.name == other.name
+    return False
+
+
+def plain(value: Value) -> Any:
+    """`value` as Python's own scalars, lists and dictionaries; raises ValueError where a part of it is unknown."""
+    if isinstance(value, Known):
+        return value.value
+    if isinstance(value, Items) and not value.is_open:
+        return [plain(item) for item in value.values]
+    if isinstance(value, Table) and not value.is_open:
+        return {key: plain(item) for key, item in value.values.items()}
+    raise ValueError("unknown")

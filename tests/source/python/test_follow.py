@@ -1,0 +1,337 @@
+"""Values of Python scripts that are read and never run."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint.source.python.text import MAX_CHARACTERS, SourceText, parse
+from memlint.source.python.values import Known
+from tests.source.python.following import followed, handed
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("use(4)", 4),
+        ("x = 2\nuse(x * 8)", 16),
+        ("use(-1)", -1),
+        ("use(2 ** 10)", 1024),
+        ("use(64 // 8 // 4)", 2),
+        ("use('a' + 'b')", "ab"),
+        ("use(f'{1}-{\"x\"}')", "1-x"),
+        ("use('Qwen/{}'.format('Qwen2.5'))", "Qwen/Qwen2.5"),
+        ("use('a/b'.split('/')[-1])", "b"),
+        ("use(1 if True else 2)", 1),
+        ("use(None or 3)", 3),
+        ("use(0 and 3)", 0),
+        ("use(not 0)", True),
+        ("use(2 in [1, 2])", True),
+        ("use('a' in {'a': 1})", True),
+        ("use(int('8'))", 8),
+        ("use(max(1, 4))", 4),
+        ("use(len([1, 2]))", 2),
+        ("use([x * 2 for x in (1, 2, 3) if x > 1])", [4, 6]),
+        ("use({k: v for k, v in {'a': 1, 'b': None}.items() if v is not None})", {"a": 1}),
+        ("use(dict(a=1, **{'b': 2}))", {"a": 1, "b": 2}),
+        ("d = {}\nd['a'] = 1\nd.update(b=2)\nuse(d)", {"a": 1, "b": 2}),
+        ("d = {'a': 1}\nuse(d.get('b', 5))", 5),
+        ("x = [1]\nx += [2]\nx.append(3)\nuse(x)", [1, 2, 3]),
+        ("a, (b, c) = 1, (2, 3)\nuse(c)", 3),
+        ("use((lambda x, y=2: x + y)(1))", 3),
+        ("if (n := 4) > 3:\n    use(n)", 4),
+        ("x = 1\nx += 2\nuse(x)", 3),
+        ("for x in [1, 2]:\n    use(x)", [1, 2]),
+        ("for x in [1, 2, 3]:\n    if x == 2:\n        break\n    use(x)", 1),
+        ("try:\n    x = 1\nexcept ValueError:\n    x = 2\nuse(x)", 1),
+        ("with open('f') as f:\n    use(3)", 3),
+        ("import os\nuse(os.path.join('a', 'b', 'c.json'))", "a/b/c.json"),
+        ("from pathlib import Path\nuse(Path('a') / 'b')", "a/b"),
+        ("import os\nuse(os.environ.get('BATCH', '4'))", "4"),
+        ("match 'b':\n    case 'a':\n        use(1)\n    case 'b':\n        use(2)", 2),
+    ],
+)
+def test_values(code: str, value: Any) -> None:
+    assert handed(code) == value
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("def f(a, b=2, *, c=3):\n    return a + b + c\nuse(f(1))", 6),
+        ("def f(**kwargs):\n    return kwargs\nuse(f(a=1))", {"a": 1}),
+        ("def f(*args):\n    return args\nuse(f(1, 2))", [1, 2]),
+        ("def f(x):\n    if x:\n        return 1\n    return 2\nuse(f(0))", 2),
+        ("def main():\n    use(5)\nif __name__ == '__main__':\n    main()", 5),
+        ("def main():\n    use(5)\nraise SystemExit(main())", 5),
+        (
+            (
+                "class A:\n"
+                "    x = 1\n"
+                "    def __init__(self, y):\n"
+                "        self.y = y\n"
+                "    def f(self):\n"
+                "        return self.x + self.y\n"
+                "use(A(2).f())"
+            ),
+            3,
+        ),
+        ("class A:\n    x = 7\nuse(A.x)", 7),
+        (
+            (
+                "from dataclasses import dataclass\n"
+                "@dataclass\n"
+                "class A:\n"
+                "    x: int = 1\n"
+                "    y: int = 2\n"
+                "use(A(y=5).y + A().x)"
+            ),
+            6,
+        ),
+        (
+            (
+                "from dataclasses import dataclass, field\n"
+                "@dataclass\n"
+                "class A:\n"
+                "    x: list = field(default_factory=list)\n"
+                "use(A().x)"
+            ),
+            [],
+        ),
+        (
+            (
+                "from pydantic import BaseModel\n"
+                "class B(BaseModel):\n"
+                "    n: int = 1\n"
+                "class A(BaseModel):\n"
+                "    b: B\n"
+                "use(A(b={'n': 4}).b.n)"
+            ),
+            4,
+        ),
+        ("class A:\n    pass\nclass B(A):\n    x = 2\nuse(B().x)", 2),
+    ],
+)
+def test_functions_and_classes(code: str, value: Any) -> None:
+    assert handed(code) == value
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("if cond():\n    x = 1\nelse:\n    x = 2\nuse(x)", {1, 2}),
+        ("if cond():\n    x = 1\nelse:\n    x = 1\nuse(x)", 1),
+        ("x = 1\nif cond():\n    raise ValueError\nuse(x)", 1),
+        ("d = {'a': 1}\nif cond():\n    d['a'] = 2\nuse(d['a'])", {1, 2}),
+        ("d = {'a': 1}\nif cond():\n    d['b'] = 2\nuse(d['b'])", {"?", 2}),
+        ("if cond():\n    d = {}\n    d['a'] = 1\n    use(d['a'])", 1),
+        ("def f():\n    if cond():\n        return 1\n    return 2\nuse(f())", {1, 2}),
+        ("for x in something():\n    y = 1\nuse(y)", {"?", 1}),
+        ("import os\nuse(os.environ['X'])", "?"),
+        ("use(input('batch?'))", "?"),
+        ("use(1 / 0)", "?"),
+        ("use('a' * 10**9)", "?"),
+        ("use(undefined + 1)", "?"),
+        ("use([1][5])", "?"),
+    ],
+)
+def test_what_is_not_known_is_not_guessed(code: str, value: Any) -> None:
+    assert handed(code) == value
+
+
+PARSER = "import argparse\np = argparse.ArgumentParser()\n{}\nargs = p.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "used", "value"),
+    [
+        ("p.add_argument('--batch-size', type=int, default=4)", "args.batch_size", 4),
+        ("p.add_argument('--lr', type=float, default='1e-5')", "args.lr", 1e-5),
+        ("p.add_argument('-b', '--batch', default=2)", "args.batch", 2),
+        ("p.add_argument('--x', dest='y', default=3)", "args.y", 3),
+        ("p.add_argument('--fast', action='store_true')", "args.fast", False),
+        ("p.add_argument('--slow', action='store_false')", "args.slow", True),
+        ("p.add_argument('--x')", "args.x", None),
+        ("p.add_argument('--x', required=True, default=3)", "args.x", "?"),
+        ("p.add_argument('model')", "args.model", "?"),
+        ("g = p.add_argument_group('g')\ng.add_argument('--x', default=6)", "args.x", 6),
+        ("p.set_defaults(x=9)", "args.x", 9),
+        ("p.add_argument('--x', default=1)", "vars(args)['x']", 1),
+    ],
+)
+def test_options_have_their_defaults(options: str, used: str, value: Any) -> None:
+    assert handed(PARSER.format(options) + f"use({used})") == value
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fire\ndef train(batch=4):\n    use(batch)\nfire.Fire(train)",
+        "import typer\ndef train(batch: int = typer.Option(4)):\n    use(batch)\ntyper.run(train)",
+        (
+            "import click\n"
+            "@click.command()\n"
+            "@click.option('--batch', default=4)\n"
+            "def train(batch):\n"
+            "    use(batch)\n"
+            "train()"
+        ),
+        (
+            "import tyro\n"
+            "from dataclasses import dataclass\n"
+            "@dataclass\n"
+            "class C:\n"
+            "    batch: int = 4\n"
+            "use(tyro.cli(C).batch)"
+        ),
+    ],
+)
+def test_command_lines_of_other_libraries(code: str) -> None:
+    assert handed(code) == 4
+
+
+def test_modules_of_the_repository_are_read() -> None:
+    files = {
+        "src/pkg/__init__.py": "",
+        "src/pkg/config.py": "from .base import BATCH\nclass C:\n    batch = BATCH * 2\n",
+        "src/pkg/base.py": "BATCH = 4\n",
+    }
+    assert handed("from pkg.config import C\nuse(C.batch)", files) == 8
+    assert handed("import pkg.config\nfrom pkg import config\nuse(config.C.batch)", files) == 8
+    assert handed("from src.pkg.base import *\nuse(BATCH)", files) == 4
+
+
+def test_a_script_that_is_imported_is_not_started() -> None:
+    assert handed("import other\nuse(1)", {"other.py": "if __name__ == '__main__':\n    use(2)\n"}) == 1
+
+
+CONFIG = "model: {name: a}\ntraining:\n  batch: 4\n  steps: [1, 2]\n  same: ${training.batch}\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import yaml\nc = yaml.safe_load(open('config.yaml'))\nuse(c['training']['batch'])",
+        (
+            "import yaml\n"
+            "with open('config.yaml') as f:\n"
+            "    c = yaml.load(f, Loader=yaml.FullLoader)\n"
+            "use(c['training'].get('batch', 1))"
+        ),
+        (
+            "import yaml\n"
+            "from pathlib import Path\n"
+            "c = yaml.safe_load(Path('config.yaml').read_text())\n"
+            "use(c['training']['batch'])"
+        ),
+        "from omegaconf import OmegaConf\nc = OmegaConf.load('config.yaml')\nuse(c.training.same)",
+        (
+            "from omegaconf import OmegaConf\n"
+            "c = OmegaConf.merge(OmegaConf.load('config.yaml'), OmegaConf.from_cli())\n"
+            "use(c.training.batch)"
+        ),
+        (
+            "import hydra\n"
+            "@hydra.main(config_path='.', config_name='config')\n"
+            "def main(cfg):\n"
+            "    use(cfg.training.batch)\n"
+            "main()"
+        ),
+        (
+            "import argparse, yaml\n"
+            "p = argparse.ArgumentParser()\n"
+            "p.add_argument('--config', default='config.yaml')\n"
+            "a = p.parse_args()\n"
+            "use(yaml.safe_load(open(a.config))['training']['batch'])"
+        ),
+    ],
+)
+def test_configuration_files(code: str) -> None:
+    assert handed(code, {"config.yaml": CONFIG}) == 4
+
+
+def test_hydra_composes_its_defaults() -> None:
+    files = {
+        "conf/config.yaml": "defaults:\n  - model: small\n  - _self_\nbatch: 2\n",
+        "conf/model/small.yaml": "name: tiny\nwidth: 8\n",
+    }
+    code = (
+        "import hydra\n"
+        "@hydra.main(config_path='conf', config_name='config')\n"
+        "def main(cfg):\n"
+        "    use([cfg.model.width, cfg.batch])\n"
+        "main()"
+    )
+    assert handed(code, files) == [8, 2]
+
+
+def test_a_value_of_a_file_has_its_place_there() -> None:
+    code = "import yaml\nc = yaml.safe_load(open('config.yaml'))\nuse(c['training']['batch'])"
+    (made,) = [one for one in followed(code, {"config.yaml": CONFIG}) if one.name == "use"]
+    value = made.positional[0]
+    assert isinstance(value, Known)
+    assert value.source.path == "config.yaml" and value.source.span is not None
+    assert CONFIG[value.source.span.start : value.source.span.end] == "4"
+
+
+@given(st.text(alphabet="aé漢😀 ", max_size=8), st.integers(0, 9999))
+def test_a_literal_has_its_place_in_characters(before: str, number: int) -> None:
+    code = f"x = {before!r}; use({number})"
+    (made,) = [one for one in followed(code) if one.name == "use"]
+    value = made.positional[0]
+    assert isinstance(value, Known) and value.source.span is not None
+    assert code[value.source.span.start : value.source.span.end] == str(number)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = (",
+        "\0",
+        "(" * 10_000,
+        "x = " + "[" * 500 + "]" * 500,
+        "a" * (MAX_CHARACTERS + 1),
+        "def f(:\n",
+        "\ud800",
+    ],
+    ids=["open", "null", "nested", "deep list", "long", "syntax", "surrogate"],
+)
+def test_hostile_texts_are_problems_or_nothing(text: str) -> None:
+    parsed = parse("x.py", text)
+    if isinstance(parsed, SourceText):
+        assert followed(text) == []
+    else:
+        assert parsed.fatal
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    return f()\nuse(f())",
+        "while True:\n    x = 1\nuse(1)",
+        "x = 1\n" + "x = x + x\n" * 5_000 + "use(x)",
+        "use(" + "+".join(["1"] * 400) + ")",
+        "x = []\nx.append(x)\nuse(x == x)",
+        "for a in range(10**9):\n    for b in range(10**9):\n        use(a)",
+        "class A(A):\n    pass\nuse(A().x)",
+        "import train\nuse(1)",
+    ],
+    ids=["recursion", "endless", "doubling", "long sum", "inside itself", "loops", "own base", "imports itself"],
+)
+def test_hostile_scripts_end(code: str) -> None:
+    followed(code, {"train.py": code})
+
+
+@given(
+    st.recursive(
+        st.integers(-5, 99) | st.booleans() | st.text("ab", max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("xy", max_size=2), inner, max_size=3),
+        max_leaves=12,
+    )
+)
+def test_a_literal_is_what_python_makes_of_it(value: Any) -> None:
+    assert handed(f"use({value!r})") == ast.literal_eval(repr(value))
