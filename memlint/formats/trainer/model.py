@@ -57,7 +57,7 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
         fields.unknown("model.weights_dtype", f"`{key}: {word}` is no dtype that memlint knows")
     elif _is_firefly_qlora(config):
         fields.infer("model.weights_dtype", "float16", f"{_FIREFLY}: torch_dtype=torch.float16")
-    elif config.trl >= (0, 27):
+    elif config.trl >= (0, 27) and not _loads_model(config):
         fields.put(
             "model.weights_dtype", "float32", Origin("default", detail=f"{config.args.source} ModelConfig.dtype")
         )
@@ -72,6 +72,12 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
     )
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", fields.get("model.weights_dtype"), fields.origins["model.weights_dtype"])
+
+
+def _loads_model(config: TrainerConfig) -> bool:
+    """Whether a script loads the model itself and hands it to the trainer."""
+    start = config.section.document.start
+    return start is not None and start.loads_model
 
 
 def _checkpoint_dtype(fields: Fields, config: TrainerConfig, origin: Origin) -> None:

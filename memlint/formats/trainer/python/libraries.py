@@ -1,0 +1,155 @@
+"""What the libraries of training scripts return and change, as far as it matters to a run.
+
+Read in transformers 5.23.0, trl 1.16.0, peft 0.21.2, accelerate 1.15.0 and unsloth 2026.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlint.source.python.calls import follow
+from memlint.source.python.classes import instance
+from memlint.source.python.config_files import load
+from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.values import (
+    Class,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    PythonFunction,
+    Table,
+    Undetermined,
+    Value,
+)
+
+CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+# Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
+FROM_COMMAND_LINE = "from the command line"
+FREEZES = "memlint.freezes"  # the name of what is observed where a script freezes parameters one by one
+
+
+def _checkpointing(value: bool) -> Library:
+    def apply(reader: Reader, given: Call) -> Value | None:
+        if not isinstance(given.owner, Made):
+            return None
+        reader.set(given.owner.attributes, given.owner, CHECKPOINTS, Known(value, given.source))
+        return Known(None)
+
+    return apply
+
+
+def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
+    """`model, tokenizer = FastLanguageModel.from_pretrained(...)`."""
+    model = Made(given.name, given.positional, given.named, given.source)
+    reader.made(model)
+    reader.observe(model)
+    return Items([model, Made(f"{given.name}.tokenizer", (), {}, given.source)], given.source)
+
+
+def _prepare(reader: Reader, given: Call) -> Value | None:
+    """`model, optimizer = accelerator.prepare(model, optimizer)` gives back what it is given."""
+    if len(given.positional) == 1:
+        return given.positional[0]
+    return Items(list(given.positional), given.source) if given.positional else None
+
+
+def _same(reader: Reader, given: Call) -> Value | None:
+    """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
+    if isinstance(given.owner, Made) and not _is_module(given.owner):
+        return given.owner
+    return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+
+
+def _is_module(owner: Made) -> bool:
+    return owner.last[:1].islower() and not owner.name.endswith(("from_pretrained", "get_peft_model"))
+
+
+def _argument_parser(reader: Reader, given: Call) -> Value:
+    """`HfArgumentParser((ModelArguments, TrainingArguments))`."""
+    (types,) = given.positional[:1] or (given.named.get("dataclass_types") or Items([]),)
+    return Made(given.name, (types,), {}, given.source)
+
+
+def _parsed(reader: Reader, given: Call) -> Value | None:
+    """The dataclasses that HfArgumentParser and TrlParser make when no argument is given."""
+    if not isinstance(given.owner, Made) or not given.owner.last.endswith("Parser") or not given.owner.positional:
+        return None
+    (types,) = given.owner.positional
+    classes = types.values if isinstance(types, Items) else [types]
+    return Items([_defaults(reader, one, given) for one in classes], given.source)
+
+
+def _defaults(reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None) -> Value:
+    made: Instance | Made
+    if isinstance(of, Class):
+        made = instance(reader, of, Call("", (), values or {}, given.source))
+    elif isinstance(of, External):
+        made = Made(of.name, (), values or {}, given.source)
+        reader.observe(made)
+    else:
+        return Undetermined("an argument class that memlint does not know", given.source)
+    if values is None:
+        made.attributes[FROM_COMMAND_LINE] = Known(True)
+    return made
+
+
+def _parsed_file(reader: Reader, given: Call) -> Value | None:
+    """`parser.parse_yaml_file(path)`, `parser.parse_json_file(path)`."""
+    if not isinstance(given.owner, Made) or not given.owner.last.endswith("Parser") or not given.owner.positional:
+        return None
+    read = load(reader, given)
+    if not isinstance(read, Table):
+        return None
+    values = {str(key): value for key, value in read.values.items()}
+    (types,) = given.owner.positional
+    classes = types.values if isinstance(types, Items) else [types]
+    found = []
+    for one in classes:
+        wanted = {key: value for key, value in values.items() if not isinstance(one, Class) or key in one.types}
+        found.append(_defaults(reader, one, given, wanted))
+    return Items(found, given.source)
+
+
+def _train_loop(reader: Reader, given: Call) -> Value | None:
+    """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)`."""
+    loop = given.argument(0, "train_loop_per_worker")
+    if isinstance(loop, PythonFunction):
+        config = given.named.get("train_loop_config")
+        follow(reader, loop, Call("", () if config is None else (config,), {}, given.source))
+    return Known(None)
+
+
+def _true(reader: Reader, given: Call) -> Value:
+    return Known(True, given.source._replace(how="card"))
+
+
+def _of_the_card(reader: Reader, given: Call) -> Value:
+    return Undetermined("which GPU the script runs on", given.source)
+
+
+def _processes(reader: Reader, given: Call) -> Value:
+    return Undetermined("the number of GPUs", given.source)
+
+
+CONSTANTS: Mapping[str, Value] = {}
+LIBRARIES: Mapping[str, Library] = {
+    ".gradient_checkpointing_enable": _checkpointing(True),
+    ".gradient_checkpointing_disable": _checkpointing(False),
+    **{
+        f"{module}.{name}.from_pretrained": _model_and_tokenizer
+        for module in ("unsloth", "unsloth.models", "FastLanguageModel")
+        for name in ("FastLanguageModel", "FastModel", "FastVisionModel")
+    },
+    ".TorchTrainer": _train_loop,
+    ".prepare": _prepare,
+    **dict.fromkeys((".to", ".cuda", ".train", ".eval", ".compile"), _same),
+    **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
+    **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
+    **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
+    # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
+    **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
+    **dict.fromkeys((".get_device_capability", ".get_device_name", ".get_device_properties"), _of_the_card),
+    **dict.fromkeys(("torch.cuda.device_count", ".get_world_size"), _processes),
+}

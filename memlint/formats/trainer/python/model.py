@@ -1,0 +1,214 @@
+"""The model that a script hands to its trainer, as keys: name, dtype, attention, quantization, adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlint.formats.trainer.python.libraries import CHECKPOINTS
+from memlint.source.python.values import (
+    Either,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    Undetermined,
+    Value,
+    either,
+    source_of,
+)
+
+Keys = dict[str, Value]
+_METHODS = frozenset({"to", "cuda", "train", "eval", "enable_input_require_grads"})  # they give back the model
+_WRAPPERS = frozenset({"compile", "DistributedDataParallel", "DDP", "DataParallel"})  # they hold it
+_DTYPES = {
+    **{name: name for name in ("float32", "float16", "bfloat16")},
+    "half": "float16",
+    "float": "float32",
+    "auto": "auto",
+}
+# peft 0.21.2 tuners/lora/config.py: LoraConfig's defaults; its argument -> the key.
+_LORA: Mapping[str, tuple[str, Value]] = {
+    "r": ("lora_r", Known(8)),
+    "lora_alpha": ("lora_alpha", Known(8)),
+    "lora_dropout": ("lora_dropout", Known(0.0)),
+    "target_modules": ("lora_target_modules", Known(None)),
+    "modules_to_save": ("lora_modules_to_save", Known(None)),
+    "exclude_modules": ("lora_exclude_modules", Known(None)),
+    "target_parameters": ("lora_target_parameters", Known(None)),
+    "bias": ("lora_bias", Known("none")),
+    "use_dora": ("use_dora", Known(False)),
+    "use_rslora": ("use_rslora", Known(False)),
+}
+# unsloth 2026.8 models/llama.py, FastLlamaModel.get_peft_model.
+_UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
+    **_LORA,
+    "r": ("lora_r", Known(16)),
+    "lora_alpha": ("lora_alpha", Known(16)),
+    "target_modules": (
+        "lora_target_modules",
+        Items([Known(f"{name}_proj") for name in ("q", "k", "v", "o", "gate", "up", "down")]),
+    ),
+}
+_PEFT_ONLY = ("LoraConfig",)
+
+
+def model_keys(model: Value) -> Keys:
+    """The keys that a model stands for. A key whose value depends on a condition is unknown."""
+    if isinstance(model, Either):
+        return merged([model_keys(one) for one in model.values], model.reason)
+    if isinstance(model, Known):
+        is_name = isinstance(model.value, str) and model.value
+        return {"model_name_or_path": model if is_name else Undetermined("the model's name is not given", model.source)}
+    if isinstance(model, Undetermined):
+        return {"model_name_or_path": model}
+    if isinstance(model, Made):
+        return _of_made(model)
+    if isinstance(model, Instance):
+        return {
+            "model_name_or_path": Undetermined(f"`{model.of.name}` is a model of the repository's own", model.source)
+        }
+    return {"model_name_or_path": Undetermined("the model is not one that memlint sees", source_of(model))}
+
+
+def merged(ways: list[Keys], reason: str) -> Keys:
+    """The keys of several ways: those that differ are one of several values."""
+    names = list(dict.fromkeys(name for keys in ways for name in keys))
+    return {name: either([keys.get(name) or Undetermined(reason) for keys in ways], reason) for name in names}
+
+
+def _of_made(model: Made) -> Keys:
+    last = model.last
+    if last in ("get_peft_model", "inject_adapter_in_model"):
+        keys = _adapted(model)
+    elif last == "prepare_model_for_kbit_training":
+        keys = _prepared(model)
+    elif last == "from_pretrained" and "PeftModel" in model.name:
+        keys = _adapter_from(model)
+    elif last == "from_pretrained" or last in ("pipeline", "from_config"):
+        keys = _loaded(model)
+    elif last in _METHODS and model.base is not None:
+        keys = model_keys(model.base)
+    elif last in _WRAPPERS and model.positional:
+        keys = model_keys(model.positional[0])
+    else:
+        keys = {"model_name_or_path": Undetermined(f"what `{last}` makes is not known", model.source)}
+    if CHECKPOINTS in model.attributes:
+        keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
+    return keys
+
+
+def _argument(made: Made, position: int, *names: str) -> Value | None:
+    if len(made.positional) > position:
+        return made.positional[position]
+    return next((made.arguments[name] for name in names if name in made.arguments), None)
+
+
+def _loaded(model: Made) -> Keys:
+    """`AutoModelForCausalLM.from_pretrained(name, ...)`, `FastLanguageModel.from_pretrained(model_name=...)`."""
+    name = _argument(model, 0, "pretrained_model_name_or_path", "model_name", "model_name_or_path", "model")
+    keys = model_keys(name) if isinstance(name, (Known, Undetermined, Either)) else {}
+    keys.setdefault("model_name_or_path", Undetermined("the model's name is no plain text", model.source))
+    for key, argument in (("dtype", "dtype"), ("dtype", "torch_dtype"), ("attn_implementation", "attn_implementation")):
+        if argument in model.arguments:
+            keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
+    keys.update(_quantization(model.arguments.get("quantization_config")))
+    keys.update({key: model.arguments[key] for key in ("load_in_4bit", "load_in_8bit") if key in model.arguments})
+    return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
+
+
+def _unsloth(model: Made) -> Keys:
+    """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said."""
+    length = _argument(model, 1, "max_seq_length") or Known(2048, model.source)
+    full = model.arguments.get("full_finetuning")
+    keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
+    is_full = isinstance(full, Known) and bool(full.value)
+    keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or Known(not is_full, model.source)
+    if isinstance(model.arguments.get("dtype"), Known) and model.arguments["dtype"] == Known(None):
+        keys.pop("dtype", None)
+    return keys
+
+
+def _dtype(value: Value) -> Value:
+    """`torch.bfloat16` and the like as the word that a file would have."""
+    if isinstance(value, Either):
+        return either([_dtype(one) for one in value.values], value.reason)
+    if isinstance(value, External) and value.last in _DTYPES:
+        return Known(_DTYPES[value.last])
+    if isinstance(value, External):
+        return Undetermined(f"`{value.name}` is no dtype that memlint knows")
+    return value
+
+
+def _quantization(config: Value | None) -> Keys:
+    """`BitsAndBytesConfig(...)`; the 4-bit kind is fp4 unless said (transformers 5.23 utils/quantization_config.py)."""
+    if isinstance(config, Either):
+        return merged([_quantization(one) or {"load_in_4bit": Known(False)} for one in config.values], config.reason)
+    if isinstance(config, Undetermined):
+        return {"load_in_4bit": config}
+    if not isinstance(config, Made) or config.last != "BitsAndBytesConfig":
+        return {} if not isinstance(config, Made) else {"load_in_4bit": Undetermined(f"`{config.last}` is not read")}
+    given = config.arguments
+    keys: Keys = {key: given[key] for key in ("load_in_4bit", "load_in_8bit") if key in given}
+    if "load_in_4bit" in given:
+        keys["bnb_4bit_quant_type"] = given.get("bnb_4bit_quant_type") or Known("fp4", config.source)
+        keys["use_bnb_nested_quant"] = given.get("bnb_4bit_use_double_quant") or Known(False, config.source)
+    if "bnb_4bit_quant_storage" in given:
+        keys["bnb_4bit_quant_storage"] = _dtype(given["bnb_4bit_quant_storage"])
+    return keys
+
+
+def _prepared(model: Made) -> Keys:
+    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise."""
+    inner = _argument(model, 0, "model")
+    keys = model_keys(inner) if inner is not None else {}
+    keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))
+    return keys
+
+
+def _adapted(model: Made) -> Keys:
+    inner = _argument(model, 0, "model") or model.base
+    keys = model_keys(inner) if inner is not None else {}
+    if "Fast" in model.name or (isinstance(inner, Made) and "Fast" in inner.name and "r" in model.arguments):
+        keys.update(_filled(_UNSLOTH_LORA, model))
+        keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))
+        return keys
+    config = _argument(model, 1, "peft_config")
+    return {**keys, **(adapter_keys(config) if config is not None else {})}
+
+
+def _switch(value: Value) -> Value:
+    """Unsloth's "unsloth" as the switch that it is: its checkpointing is what `use_unsloth` stands for."""
+    return value._replace(value=True) if isinstance(value, Known) and value.value == "unsloth" else value
+
+
+def adapter_keys(config: Value) -> Keys:
+    """`LoraConfig(...)` as keys."""
+    if isinstance(config, Either):
+        ways = [adapter_keys(one) or {"use_peft": Known(False)} for one in config.values]
+        return merged(ways, config.reason)
+    if isinstance(config, Undetermined):
+        return {"use_peft": config}
+    if isinstance(config, Made) and config.last in _PEFT_ONLY:
+        return _filled(_LORA, config)
+    return {"use_peft": Undetermined(f"`{config.last}` is not read", config.source)} if isinstance(config, Made) else {}
+
+
+def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
+    keys: Keys = {"use_peft": Known(True, made.source)}
+    for argument, (key, default) in table.items():
+        value = made.arguments.get(argument) or _placed(default, made)
+        if not (isinstance(value, Known) and value.value is None):
+            keys[key] = value
+    return keys
+
+
+def _placed(default: Value, made: Made) -> Value:
+    return default._replace(source=made.source) if isinstance(default, Known) else default
+
+
+def _adapter_from(model: Made) -> Keys:
+    """`PeftModel.from_pretrained(model, folder)`: an adapter whose rank stands in that folder."""
+    inner = _argument(model, 0, "model")
+    keys = model_keys(inner) if inner is not None else {}
+    return {**keys, "use_peft": Known(True, model.source), "lora_r": Undetermined("the adapter's own folder says it")}

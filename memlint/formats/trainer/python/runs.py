@@ -1,0 +1,225 @@
+"""Training runs of a script: each trainer that it makes, with its arguments, its model and its adapter as keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlint._record import NamedTuple
+from memlint.formats.trainer.python.libraries import (
+    CHECKPOINTS,
+    CONSTANTS,
+    FREEZES,
+    FROM_COMMAND_LINE,
+    LIBRARIES,
+)
+from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys
+from memlint.source.document import Span
+from memlint.source.python.calls import external_bases
+from memlint.source.python.expressions import CUT
+from memlint.source.python.follow import follow_script
+from memlint.source.python.parameters import BOUND
+from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.text import SourceText
+from memlint.source.python.values import (
+    Either,
+    External,
+    Instance,
+    Items,
+    Known,
+    Made,
+    Table,
+    Undetermined,
+    Value,
+    ValueSource,
+    either,
+    source_of,
+)
+
+_LENGTH_NAMES = frozenset(
+    {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
+)
+_SHORTEST = 32  # tokens: what is cut shorter is no training sequence
+MAX_RUNS = 32  # of one script
+# trl 1.16.0: the second argument is the arguments, but for these.
+_THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
+_TRL = frozenset(
+    {
+        *("SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "GRPOTrainer", "RLOOTrainer"),
+        *("RewardTrainer", "PPOTrainer", "OnlineDPOTrainer", "GKDTrainer", "PRMTrainer", "BCOTrainer"),
+        *("XPOTrainer", "NashMDTrainer"),
+    }
+)
+_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
+# Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12).
+_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+# What decides about memory, of TrainingArguments and SFTConfig.
+_MAY_BE_PASSED = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
+    *("deepspeed", "fsdp", "max_length", "packing", "eval_strategy"),
+)
+_IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
+
+
+class PythonRun(NamedTuple):
+    """One trainer that a script makes. `trainer` and `arguments`: the classes' names; `source`: the call.
+
+    `loads_model`: the script loads the model itself; a trainer of TRL that gets a name has defaults of its own.
+    """
+
+    trainer: str
+    arguments: str
+    keys: Mapping[str, Value]
+    source: ValueSource
+    loads_model: bool = False
+    arguments_call: Span | None = None  # where the training arguments are made
+
+
+def runs_of(script: SourceText, files: ScriptFiles, config: str = "") -> tuple[PythonRun, ...]:
+    """The runs that `script` starts, in its order. Nothing of it is executed.
+
+    `config`: the configuration file that the command line names; "" for a start without arguments.
+    """
+    seen: list[Made] = []
+    follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, config)
+    trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
+    lengths = _lengths(seen)
+    freezes = any(made.name == FREEZES for made in seen)
+    return tuple(_run(trainer, lengths, freezes) for trainer in trainers if _says_something(trainer))
+
+
+def _is_trainer(made: Made) -> bool:
+    known = made.last in _TRL | _TRANSFORMERS
+    return (
+        made.last.endswith("Trainer")
+        and (known or "args" in made.arguments)
+        and bool(made.arguments or made.positional)
+    )
+
+
+def _says_something(trainer: Made) -> bool:
+    """Whether the script itself says how it trains: library code passes on what it is given, and a script with
+    HfArgumentParser has its arguments from a command line."""
+    arguments, model = _arguments_of(trainer), _model_of(trainer)
+    if isinstance(arguments, (Made, Instance)):
+        return _is_configuration(arguments) and FROM_COMMAND_LINE not in arguments.attributes
+    return isinstance(arguments, Either) or (arguments is None and isinstance(model, (Known, Made)))
+
+
+def _is_configuration(arguments: Made | Instance) -> bool:
+    """Whether these are arguments of transformers or TRL: `SFTConfig` and the like, or a class of them."""
+    bases = external_bases(arguments.of) if isinstance(arguments, Instance) else (External(arguments.name),)
+    return any(base.last.endswith(("Arguments", "Config")) for base in bases)
+
+
+def _tokenizes(made: Made) -> bool:
+    """`tokenizer(text, max_length=..., truncation=True)`."""
+    truncation = made.arguments.get("truncation")
+    return "max_length" in made.arguments and isinstance(truncation, Known) and bool(truncation.value)
+
+
+def _lengths(seen: list[Made]) -> list[Value]:
+    """Lengths that a script tokenizes or cuts to, else those that its own functions are given under such a name."""
+    found = [made.arguments["max_length"] for made in seen if _tokenizes(made)]
+    found = found or [made.arguments["length"] for made in seen if _cuts(made)]
+    if found:
+        return found
+    bound = [made.arguments for made in seen if made.name == BOUND]
+    named = [value for values in bound for name, value in values.items() if name in _LENGTH_NAMES]
+    return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
+
+
+def _cuts(made: Made) -> bool:
+    """`ids[:max_length]`: a script that tokenizes by itself cuts its sequences so."""
+    length = made.arguments.get("length")
+    return (
+        made.name == CUT and isinstance(length, Known) and isinstance(length.value, int) and length.value >= _SHORTEST
+    )
+
+
+def _arguments_of(trainer: Made) -> Value | None:
+    position = 2 if trainer.last in _THIRD else 1
+    given = next((trainer.arguments[name] for name in ("args", "config") if name in trainer.arguments), None)
+    return given or (trainer.positional[position] if len(trainer.positional) > position else None)
+
+
+def _model_of(trainer: Made) -> Value | None:
+    return trainer.arguments.get("model") or (trainer.positional[0] if trainer.positional else None)
+
+
+def _run(trainer: Made, lengths: list[Value], freezes: bool) -> PythonRun:
+    arguments = _arguments_of(trainer)
+    model = _model_of(trainer)
+    own_model = model_keys(model) if model is not None else {}
+    adapter = trainer.arguments.get("peft_config")
+    keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
+    of_model = keys.pop(CHECKPOINTS, None)
+    keys.update(_of_trainer(trainer, "use_unsloth" in keys))
+    name, own = argument_keys(arguments)
+    keys.update(own)
+    if of_model is not None and not _is_on(keys.get(CHECKPOINTS)):
+        keys[CHECKPOINTS] = of_model
+    if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
+        keys["max_length"] = either(lengths, "several lengths are tokenized to")
+    if freezes and "use_peft" not in keys:
+        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    call = arguments.source.span if isinstance(arguments, Made) else None
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call)
+
+
+def _of_trainer(trainer: Made, has_unsloth: bool) -> Keys:
+    """The trainer's own arguments. Unsloth's trainers still take `max_seq_length`, which trl has renamed."""
+    found = {name: trainer.arguments[name] for name in _OF_TRAINER if name in trainer.arguments}
+    if has_unsloth and "max_seq_length" in found:
+        found["max_length"] = found.pop("max_seq_length")
+    return found
+
+
+def _is_on(value: Value | None) -> bool:
+    return isinstance(value, Known) and bool(value.value)
+
+
+def argument_keys(arguments: Value | None) -> tuple[str, Keys]:
+    """The class of the training arguments, and its keys."""
+    if arguments is None:
+        return "", {}
+    if isinstance(arguments, Either):
+        ways = [argument_keys(one) for one in arguments.values]
+        return ways[0][0], merged([keys for _, keys in ways], arguments.reason)
+    if isinstance(arguments, Made):
+        keys = _plain({**arguments.arguments, **arguments.attributes})
+        return arguments.last, {**_not_seen(arguments, keys), **keys}
+    if isinstance(arguments, Instance):
+        bases = external_bases(arguments.of)
+        return (bases[0].last if bases else arguments.of.name), _plain(arguments.attributes)
+    return "", {"per_device_train_batch_size": _unknown(arguments), "gradient_accumulation_steps": _unknown(arguments)}
+
+
+def _not_seen(arguments: Made, keys: Keys) -> Keys:
+    """Keys that `**kwargs` of unknown content may hold beside those that are seen."""
+    if not arguments.is_open:
+        return {}
+    reason = Undetermined("the script passes on arguments that memlint does not see", arguments.source)
+    return {key: reason for key in _MAY_BE_PASSED if key not in keys}
+
+
+def _unknown(value: Value) -> Undetermined:
+    return (
+        value
+        if isinstance(value, Undetermined)
+        else Undetermined("the training arguments are not ones that memlint sees")
+    )
+
+
+def _plain(values: Mapping[str, Value]) -> Keys:
+    return {name: _spelled(value) for name, value in values.items() if name not in _IGNORED}
+
+
+def _spelled(value: Value) -> Value:
+    """A value as a file can say it: an enumeration's member is its word (`IntervalStrategy.STEPS` is "steps")."""
+    if isinstance(value, External):
+        return Known(value.last.lower()) if value.last.isupper() else Undetermined(f"`{value.name}`")
+    if isinstance(value, Made):
+        return Undetermined(f"what `{value.last}` returns is not known", value.source)
+    if isinstance(value, (Known, Undetermined, Either, Items, Table)):
+        return value
+    return Undetermined("an object of the script", source_of(value))
