@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memlint.fixes.attempt import Reanalyse
 
 UNREADABLE = "SRC000"
+CONFIGS = (".yaml", ".yml", ".json")  # that a script of the repository reads
 # Keys that only training configs have. A file that does not parse gets a finding only if its text has one of them.
 _TRAINING_KEY = (
     r"(?m)^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
@@ -69,6 +70,9 @@ class FileAnalyser:
         except OSError as error:
             return FileAnalysis(path, (), (unreadable(path, error.strerror or str(error)),), readable=False)
         analyses = tuple(self.analyse_document(document, workspace) for document in documents)
+        if not any(analysis.format is not None or analysis.document.problems for analysis in analyses):
+            runs = workspace.config_runs(path)
+            analyses = tuple(self.analyse_document(document, workspace) for document in runs) or analyses
         findings: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
@@ -99,7 +103,14 @@ class FileAnalyser:
     def _analyse_changed(self, document: Document, workspace: Workspace, contents: Mapping[str, bytes]) -> Analysis:
         changed = workspace.overlaid(contents)
         # Without fixes: of a changed file only the findings and estimates are used.
-        return self.analyse_document(changed.documents(document.path)[document.index], changed, fixes=False)
+        return self.analyse_document(_same_run(document, changed), changed, fixes=False)
+
+
+def _same_run(document: Document, changed: Workspace) -> Document:
+    """The document of the changed files that `document` was."""
+    is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
+    found = changed.config_runs(document.path) if is_own else changed.documents(document.path)
+    return next((one for one in found if one.index == document.index), found[0])
 
 
 def unreadable(path: str, reason: str) -> Finding:

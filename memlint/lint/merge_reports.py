@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding
 from memlint.lint.report_file import LintedFile
 from memlint.lint.suppress import today
-from memlint.report.model import FileReport, location_key
+from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
@@ -67,7 +67,8 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     shared: set[str] = set()  # files with findings in other files, those other files, and files reported twice
     packed = PackedSequence[FileReport]()
     for report in reports:
-        pointed = {item.location.path for item in report.findings} - {report.path}
+        pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
+        pointed -= {report.path}
         if pointed or report.path in order:
             shared |= {report.path, *pointed}
         else:
@@ -108,8 +109,16 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     for item in best.values():
         by_path[item.location.path].append(item)
     return tuple(
-        report._replace(findings=tuple(sorted(by_path[path], key=location_key))) for path, report in order.items()
+        report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_own_runs(report, order)))
+        for path, report in order.items()
     )
+
+
+def _own_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:
+    """The runs of a file. A script's run that stands in a configuration file is that file's, where it is linted too."""
+    for run in report.runs:
+        if run.path == report.path or run.path not in others or not others[run.path].runs:
+            yield run
 
 
 def _richness(item: Finding) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.repository.globs import THIRD_PARTY_FOLDERS, Glob, compile_globs, match_decision
 
-SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just")
+SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just", ".py", ".ipynb")
 _MAKEFILES = frozenset(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"))
 # Data files, often of megabytes: those of tokenizers and checkpoints (transformers
 # 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and npm's lock file.

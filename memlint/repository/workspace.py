@@ -22,6 +22,7 @@ from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES, decode
 
+PYTHON = (".py", ".ipynb")
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
 # Keys of SkyPilot tasks, Kubernetes manifests and GitHub workflows, at their root.
@@ -31,6 +32,8 @@ MAX_CACHED = 64  # files whose documents are cached: the one being checked, and 
 
 if TYPE_CHECKING:
     from memlint.repository.launch.index import LaunchIndex
+    from memlint.repository.python.configs import ConfigIndex
+    from memlint.repository.python.documents import PythonRepository
     from memlint.repository.python_arguments import Python
     from memlint.repository.scripts.definitions import TrainingProgram
 
@@ -80,6 +83,7 @@ class Workspace:
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._tracked = tracked
         self._launch_indexes: list[LaunchIndex] = []  # one at most
+        self._config_indexes: list[ConfigIndex] = []  # one at most
         self._folders: dict[str, str] = {}  # their real paths
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -100,6 +104,8 @@ class Workspace:
     def _load(self, path: str) -> tuple[Document, ...]:
         absolute = self._absolute(path)
         data = self._load_bytes(absolute)
+        if path.endswith(PYTHON):
+            return self._python_documents(path, absolute, data)
         if not path.endswith(SCRIPTS) and posixpath.basename(path) not in MAKEFILES:
             found = load(data, path)
             if not path.endswith((".yaml", ".yml")) or not _holds_commands(found[0]):
@@ -110,6 +116,46 @@ class Workspace:
         repository = Repository(self.root, self._script_text, find, self._named, self._programs)
         launches = documents(absolute, decode(data).text, repository, path)
         return launches or (found if path.endswith((".yaml", ".yml")) else ())
+
+    def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
+        from memlint.repository.python.documents import documents  # where Python is read
+
+        inner = absolute.removeprefix(f"{self.root.rstrip('/')}/")
+        file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
+        return documents(inner, file, self._scripts_repository())
+
+    def _scripts_repository(self) -> PythonRepository:
+        from memlint.repository.python.documents import PythonRepository  # as above
+
+        root = self.root.rstrip("/")
+        return PythonRepository(
+            lambda name: self._script_text(f"{root}/{name}"),
+            self._config_file,
+            lambda name: self.display_path(f"{root}/{name}"),
+        )
+
+    def config_runs(self, path: str) -> tuple[Document, ...]:
+        """The runs that a script of the repository makes of a configuration file with a schema of its own."""
+        from memlint.repository.python.configs import SUFFIXES, ConfigIndex  # as above
+
+        absolute = self._absolute(path)
+        if not path.endswith(SUFFIXES) or not self._is_inside(absolute):
+            return ()
+        root = self.root.rstrip("/")
+        if not self._config_indexes:
+            names = (name.removeprefix(f"{root}/") for name in self._python())
+            self._config_indexes.append(ConfigIndex(self._scripts_repository(), lambda: names))
+        return self._config_indexes[0].documents(absolute.removeprefix(f"{root}/"))
+
+    def _config_file(self, name: str) -> Document | None:
+        """A YAML or JSON file by its path below the root."""
+        if not name.endswith((".yaml", ".yml", ".json")):
+            return None
+        absolute = f"{self.root.rstrip('/')}/{name}"
+        try:
+            return load(self._tracked_bytes(absolute), name)[0]
+        except OSError:
+            return None
 
     def _script_text(self, path: str) -> str | None:
         """A file's text by absolute path; None for what cannot be read or lies outside of the root."""

@@ -1,0 +1,235 @@
+"""A Python script's runs as documents: keys are those of the Trainer's table, places are the script's.
+
+A value has the place where it is written: an argument of the call, a constant, the default of an option. Where the
+batch size stands in a configuration file that the script loads, the document is of that file: there it is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.source import load
+from memlint.source.document import Document, Path, Problem, Start
+from memlint.source.layout import Entry, Places
+from memlint.source.lines import Lines
+from memlint.source.python import notebook
+from memlint.source.python.modules import module_paths
+from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.text import SourceText, parse
+from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, source_of
+
+SUFFIXES = (".py", ".ipynb")
+MAX_BYTES = 4 << 20  # a notebook may hold pictures
+# A cheap look: what makes no trainer is not parsed.
+_TRAINER = re.compile(r"\b\w*Trainer\s*\(")
+_IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
+_IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
+MAX_IMPORTS = 40
+_MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
+_TASKS: Mapping[str, str] = {
+    "SFTTrainer": "sft",
+    "DPOTrainer": "dpo",
+    "KTOTrainer": "kto",
+    "ORPOTrainer": "orpo",
+    "CPOTrainer": "cpo",
+    "GRPOTrainer": "grpo",
+    "RewardTrainer": "rm",
+    "PPOTrainer": "ppo",
+    "Trainer": "sft",
+    "Seq2SeqTrainer": "sft",
+}
+_OF_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer"})
+
+
+class PythonRepository(NamedTuple):
+    """What a script can see: files by their paths below the repository's root; None for what is not there.
+
+    `display` gives the path that reports show.
+    """
+
+    read: Callable[[str], str | None]
+    document: Callable[[str], Document | None]
+    display: Callable[[str], str]
+
+
+def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
+    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does."""
+    if _TRAINER.search(text):
+        return True
+    if not _IS_SCRIPT.search(text):
+        return False
+    names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
+    found = (read(place) for name in names for place in module_paths(name, path))
+    return any(inner is not None and _TRAINER.search(inner) for inner in found)
+
+
+def documents(path: str, file: Document | str, repository: PythonRepository, config: str = "") -> tuple[Document, ...]:
+    """The runs of the script at `path` (below the root). `file`: its text; of a notebook its JSON.
+
+    `config`: the configuration file that its command line names; "" for a start without arguments.
+    """
+    text = file if isinstance(file, str) else file.text
+    if not may_train(path, text, repository.read):
+        return ()
+    script = parse(path, text) if isinstance(file, str) else notebook.read(file)
+    if isinstance(script, Problem):
+        return ()
+    runs = runs_of(script, _Cache(repository).files(), config)
+    found = [_document(run, path, text, repository) for run in runs if _is_known(run)]
+    count = len(found)
+    rereading = partial(_rereading, path, file, repository, config)
+    return tuple(
+        one._replace(index=index, documents=count, start=one.start._replace(reread=rereading(one)))
+        for index, one in enumerate(found)
+        if one.start is not None
+    )
+
+
+def _is_known(run: PythonRun) -> bool:
+    """Whether the model or the batch size is known: a script that has both from its command line says nothing."""
+    return any(isinstance(run.keys.get(key), Known) for key in (_MODEL, _BATCH)) or _MODEL not in run.keys
+
+
+def _rereading(
+    path: str, file: Document | str, repository: PythonRepository, config: str, document: Document
+) -> Callable[[str], tuple[Document, ...]]:
+    """A function that reads the script again with another text in the file that `document` is of."""
+    if document.path != repository.display(path):
+        return lambda text: documents(path, file, _with_config(repository, document.path, text), config)
+    if isinstance(file, str):
+        return lambda text: documents(path, text, repository, config)
+    return lambda text: documents(path, _as_json(text, path), repository, config)
+
+
+def _as_json(text: str, path: str) -> Document:
+    return load(text.encode("utf-8", "surrogatepass"), path, syntax="json")[0]
+
+
+def _with_config(repository: PythonRepository, display: str, text: str) -> PythonRepository:
+    """The repository with another text in the configuration file that reports show as `display`."""
+
+    def document(path: str) -> Document | None:
+        if repository.display(path) != display:
+            return repository.document(path)
+        return load(text.encode("utf-8", "surrogatepass"), path)[0]
+
+    return repository._replace(document=document)
+
+
+class _Cache:
+    """Parsed modules and configuration files of one reading."""
+
+    def __init__(self, repository: PythonRepository) -> None:
+        self._repository = repository
+        self._modules: dict[str, SourceText | None] = {}
+
+    def files(self) -> ScriptFiles:
+        return ScriptFiles(self._module, self._repository.document)
+
+    def _module(self, path: str) -> SourceText | None:
+        if path not in self._modules:
+            text = self._repository.read(path)
+            found = parse(path, text) if text is not None else None
+            self._modules[path] = found if isinstance(found, SourceText) else None
+        return self._modules[path]
+
+
+def _document(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
+    """The document of a run: of the script, or of the configuration file that its batch size stands in."""
+    home = _home(run, path)
+    config = repository.document(home) if home != path else None
+    home = home if config is not None else path
+    whole = run.source.span if config is None else None
+    root = (whole.start, whole.end) if whole is not None else (0, 0)
+    placed = _Placed(home, root)
+    for key, value in run.keys.items():
+        placed.put(key, value)
+    return Document(
+        repository.display(home),
+        config.text if config is not None else text,
+        "python",
+        "python",
+        placed.values,
+        Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
+        start=_start(run, repository.display(path), home == path, placed.unknown)._replace(
+            written_at=dict(_written_at(run, repository))
+        ),
+    )
+
+
+def _home(run: PythonRun, path: str) -> str:
+    """The configuration file that the batch size stands in, or most values where the batch size is not known; else the
+    script."""
+    batch = run.keys.get(_BATCH)
+    if isinstance(batch, Known):
+        return batch.source.path if batch.source.how == "config" else path
+    sources = (source_of(value) for value in run.keys.values())
+    files = Counter(source.path for source in sources if source.how == "config")
+    return max(files, key=lambda name: files[name], default=path)
+
+
+def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path, str]) -> Start:
+    is_trl = run.trainer not in _OF_TRANSFORMERS
+    call = run.arguments_call if is_script else None
+    return Start(
+        "trainer",
+        "",
+        display,
+        unknown=unknown,
+        framework="trl" if is_trl else "transformers",
+        task=_TASKS.get(run.trainer, ""),
+        loads_model=run.loads_model,
+        sources={(): (call.start, call.end)} if call is not None else {},
+    )
+
+
+def _written_at(run: PythonRun, repository: PythonRepository) -> Iterator[tuple[str, str]]:
+    for key, value in run.keys.items():
+        source = source_of(value)
+        if source.span is not None:
+            yield key, f"{repository.display(source.path)}:{source.span.line}"
+
+
+class _Placed:
+    """Values by key, the places of those that stand in the file `home`, and reasons for those that nobody knows."""
+
+    def __init__(self, home: str, root: tuple[int, int]) -> None:
+        self._home = home
+        self._root = root
+        self.values: dict[str, Any] = {}
+        self.entries: dict[str, Entry] = {}
+        self.unknown: dict[Path, str] = {}
+
+    def put(self, key: str, value: Value) -> None:
+        if not (isinstance(value, Known) and value.value is None):
+            self.values[key], self.entries[key] = self._plain((key,), value, self._root)
+
+    def _plain(self, path: Path, value: Value, around: tuple[int, int]) -> tuple[Any, Entry]:
+        """The value as a file would have it, with its place; a placeholder for what is not known."""
+        source = source_of(value)
+        span = source.span if source.path == self._home else None
+        at = (span.start, span.end) if span is not None else around
+        plain: Any
+        below: Any = None
+        if isinstance(value, Known):
+            plain = value.value
+        elif isinstance(value, Table):
+            found = {str(name): self._plain((*path, str(name)), one, at) for name, one in value.values.items()}
+            plain, below = {name: one[0] for name, one in found.items()}, {name: one[1] for name, one in found.items()}
+        elif isinstance(value, Items) and not value.is_open:
+            items = [self._plain((*path, index), one, at) for index, one in enumerate(value.values)]
+            plain, below = [one[0] for one in items], [one[1] for one in items]
+        else:
+            self.unknown[path] = _reason(value)
+            plain = f"${{{path[-1]}}}"
+        return plain, (*at, *at, False, below)
+
+
+def _reason(value: Value) -> str:
+    return value.reason if isinstance(value, (Undetermined, Either)) else "the script computes it"

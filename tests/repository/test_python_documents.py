@@ -1,0 +1,112 @@
+"""Python scripts, notebooks and configuration files of the repository's own, linted as they lie in a repository."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.running import memlint, write
+from tests.formats.trainer.test_python_runs import SFT
+
+CARD = ("--gpu", "RTX4090", "--gpus", "1", "--isolated")
+CONFIG = "model:\n  name: Qwen/Qwen2.5-0.5B  # the base\ntraining:\n  batch: 64\n  accumulate: 1\n  length: 4096\n"
+OWN = (
+    "import argparse, yaml\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n\n"
+    "def main():\n"
+    "    parser = argparse.ArgumentParser()\n"
+    "    parser.add_argument('--config', required=True)\n"
+    "    config = yaml.safe_load(open(parser.parse_args().config))\n"
+    "    model = AutoModelForCausalLM.from_pretrained(config['model']['name'], torch_dtype='bfloat16')\n"
+    "    training = config['training']\n"
+    "    args = SFTConfig('out', per_device_train_batch_size=training['batch'], max_length=training['length'],\n"
+    "                     gradient_accumulation_steps=training['accumulate'], gradient_checkpointing=True)\n"
+    "    SFTTrainer(model=model, args=args).train()\n\nif __name__ == '__main__':\n    main()\n"
+)
+
+
+def notebook(*cells: str) -> str:
+    made = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+
+
+def checked(folder: Path, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(memlint(folder, "check", "--format", "json", *arguments, *CARD).out)
+    return found
+
+
+def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=64")})
+    report = checked(tmp_path, ".")
+    (run,) = report["runs"]
+    assert (run["path"], run["verdict"]) == ("train.py", "out_of_memory")
+    (found,) = (item for item in report["findings"] if item["rule"] == "MEM001")
+    assert found["location"]["line"] == 8
+    line = SFT.splitlines()[7]
+    assert line[found["location"]["column"] - 1 :].startswith("2")
+
+
+def test_a_notebook_is_linted_in_its_cell(tmp_path: Path) -> None:
+    code = SFT.replace("batch_size=2", "batch_size=64").replace("args =", "é = 'ü'; args =")
+    first, second = code.split("\n\n", 1)
+    write(tmp_path, {"a.ipynb": notebook("%matplotlib inline\n!pip install trl\n" + first, "1 +", second)})
+    report = checked(tmp_path, "a.ipynb")
+    (found,) = (item for item in report["findings"] if item["rule"] == "MEM001")
+    text = (tmp_path / "a.ipynb").read_text().splitlines()[found["location"]["line"] - 1]
+    assert text[found["location"]["column"] - 1 :].startswith("64")
+
+
+def test_a_configuration_file_has_the_findings_of_the_script_that_reads_it(tmp_path: Path) -> None:
+    write(tmp_path, {"scripts/train.py": OWN, "configs/a.yaml": CONFIG, "configs/data.yaml": "model: other\n"})
+    report = checked(tmp_path, ".")
+    (run,) = report["runs"]
+    assert run["path"] == "configs/a.yaml"
+    places = {(item["location"]["path"], item["location"]["line"]) for item in report["findings"]}
+    assert places and places <= {("configs/a.yaml", 4), ("configs/a.yaml", 6)}  # the batch, the length
+
+
+def test_the_run_of_a_script_and_its_configuration_file_counts_once(tmp_path: Path) -> None:
+    script = OWN.replace("required=True", "default='a.yaml'")
+    write(tmp_path, {"train.py": script, "a.yaml": CONFIG})
+    assert [run["path"] for run in checked(tmp_path, ".")["runs"]] == ["a.yaml"]
+    assert [run["path"] for run in checked(tmp_path, "train.py")["runs"]] == ["a.yaml"]
+
+
+def test_a_fix_changes_the_configuration_file_and_nothing_else_of_it(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": OWN, "a.yaml": CONFIG})
+    memlint(tmp_path, "fix", "a.yaml", "--unsafe", *CARD)
+    changed = (tmp_path / "a.yaml").read_text()
+    kept = [line for line in CONFIG.splitlines() if line in changed.splitlines()]
+    assert changed != CONFIG
+    assert "  name: Qwen/Qwen2.5-0.5B  # the base" in kept
+    assert (tmp_path / "train.py").read_text() == OWN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def train(model, args):\n    return SFTTrainer(model=model, args=args)\n",
+        "import yaml\nprint(yaml.safe_load(open('a.yaml')))\n",
+        "class SFTTrainer(\n",
+        "Trainer(" * 2_000,
+        "\0Trainer(",
+    ],
+    ids=["library", "no trainer", "syntax", "nested", "null byte"],
+)
+def test_what_trains_nothing_is_no_run(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"train.py": text, "a.yaml": CONFIG})
+    done = memlint(tmp_path, "check", ".", "--format", "json", *CARD)
+    assert done.code == 0 and not done.err
+    report = json.loads(done.out)
+    assert report["runs"] == [] and report["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"cells": 4}', '{"cells": [{"cell_type": "code", "source": [1]}]}', "{"]
+)
+def test_hostile_notebooks_say_nothing(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"a.ipynb": text})
+    done = memlint(tmp_path, "check", ".", *CARD)
+    assert done.code == 0 and "Traceback" not in done.err
