@@ -57,6 +57,10 @@ def _placed(document: Document, edit: Edit) -> Patch:
         from memlint.fixes.edits import shell as shell_edits  # scripts are few
 
         return shell_edits.place(document, edit)
+    if document.syntax == "python":
+        from memlint.fixes.edits import python as python_edits  # as above
+
+        return python_edits.place(document, edit)
     return json_edits.place(document, edit) if document.syntax == "json" else yaml_edits.place(document, edit)
 
 
@@ -143,7 +147,7 @@ def apply(text: str, found: Iterable[Patch]) -> str:
 def _refuse_unsafe(document: Document, edit: Edit) -> None:
     if any(problem.fatal for problem in document.problems):
         raise CannotEdit("the file does not parse")
-    if document.documents > 1 and document.syntax != "shell":
+    if document.documents > 1 and document.start is None:
         raise CannotEdit("the file holds several documents")
     if any(problem.code == "duplicate-key" for problem in document.problems):
         raise CannotEdit("the file has duplicate keys")

@@ -1,0 +1,137 @@
+"""One edit of a Python run's arguments as one patch: of the literal that says the value, or a new argument.
+
+The literal may be an argument of the call, a constant, the default of an option, a value in a configuration file
+that the script loads, or a string in a notebook's JSON. What the script computes is not touched. Whoever places an edit
+reads the script again (fixes/edits/apply.py) and compares every value of the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import memlint.fixes.edits.yaml as yaml_edits
+from memlint.findings import Edit, Patch
+from memlint.fixes.edits.scalars import same
+from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
+from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
+from memlint.source import load
+from memlint.source.document import Document, Span
+
+# Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
+_OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
+
+
+def place(document: Document, edit: Edit) -> Patch:
+    """The patch of one edit. Raises CannotEdit with the reason where there is none."""
+    if edit.action != "set":
+        raise CannotEdit("an argument of a call is not taken away or renamed")
+    if edit.pointer not in document.places:
+        return _added(document, edit)
+    span = document.places[edit.pointer].value
+    if document.path.endswith((".py", ".ipynb")):
+        return _literal(document, edit, span)
+    return _in_config(document, edit, span)
+
+
+def _literal(document: Document, edit: Edit, span: Span) -> Patch:
+    old = document.text[span.start : span.end]
+    is_notebook = document.path.endswith(".ipynb")
+    code = _from_json(old) if is_notebook else old
+    current = _value(document, edit)
+    try:
+        found = ast.literal_eval(code)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise CannotEdit("the script computes the value") from None
+    found = list(found) if isinstance(found, tuple) else found
+    if not same(found, current):
+        raise CannotEdit("what stands there is not the value itself")
+    text = _written(edit.value, code)
+    return Patch(edit.path, span.start, span.end, _to_json(text) if is_notebook else text)
+
+
+def _value(document: Document, edit: Edit) -> Any:
+    value = document.value
+    for part in edit.pointer:
+        value = value[part]
+    return value
+
+
+def _written(value: Any, old: str) -> str:
+    """A value as Python writes it, with the quotes that stand there."""
+    if isinstance(value, tuple):
+        value = list(value)
+    text = repr(value)
+    if isinstance(value, str) and old[:1] == '"' and '"' not in value and "\\" not in value:
+        return f'"{value}"'
+    if isinstance(value, list) and '"' in old and not any('"' in str(one) for one in value):
+        return (
+            json.dumps(value)
+            if all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in value)
+            else text
+        )
+    return text
+
+
+def _from_json(text: str) -> str:
+    """Code as it is in a string of JSON."""
+    try:
+        found = json.loads(f'"{text}"')
+    except ValueError:
+        raise CannotEdit("the value reaches over several lines of a notebook") from None
+    assert isinstance(found, str)
+    return found
+
+
+def _to_json(code: str) -> str:
+    return json.dumps(code)[1:-1]
+
+
+def _in_config(document: Document, edit: Edit, span: Span) -> Patch:
+    """A scalar of the YAML or JSON file that the script loads, by its place there."""
+    whole = document.places[()].value
+    if (span.start, span.end) == (whole.start, whole.end):
+        raise CannotEdit("the configuration file does not say it")
+    (file,) = load(document.text.encode("utf-8", "surrogatepass"), document.path)[:1]
+    pointer = next((path for path, at in file.places.items() if at.value == span), None)
+    if pointer is None:
+        raise CannotEdit("the value has no place of its own in the configuration file")
+    return yaml_edits.place(file, edit._replace(pointer=pointer))
+
+
+def _added(document: Document, edit: Edit) -> Patch:
+    """A new argument at the end of the call that makes the training arguments."""
+    key = edit.pointer[0]
+    start = document.start
+    if len(edit.pointer) != 1 or start is None or () not in start.sources:
+        raise CannotEdit("no call in this file takes it")
+    if key not in TRAINING_ARGUMENTS and not (key in _OF_TRL and start.framework == "trl"):
+        raise CannotEdit(f"the training arguments have no `{key}`")
+    if document.path.endswith(".ipynb"):
+        raise CannotEdit("a new argument is not written into a notebook")
+    first, last = start.sources[()]
+    text = document.text
+    if text[last - 1 : last] != ")":
+        raise CannotEdit("the call does not end with a bracket")
+    end = trimmed(text, first, last - 1)
+    argument = f"{key}={_written(edit.value, '')}"
+    if _has_comment(text, end):
+        raise CannotEdit("a comment stands behind the last argument")
+    return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+
+
+def _has_comment(text: str, end: int) -> bool:
+    """Whether what looks like the last argument is a comment."""
+    return "#" in text[line_start(text, end) : end]
+
+
+def _separator(document: Document, first: int, end: int, last: int) -> str:
+    """What stands between the last argument and a new one: a line of its own where the others have one."""
+    text = document.text
+    before = text[end - 1]
+    comma = "" if before in ",(" else ","
+    own_lines = "\n" in text[first:end] and line_start(text, end) > first
+    if not own_lines:
+        return f"{comma} " if comma or before == "," else ""
+    return f"{comma}{document.newline}{indent_of(text, end)}"

@@ -1,0 +1,124 @@
+"""Edits of Python calls: the literal changes and the rest of the script stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlint.findings import Edit
+from memlint.fixes.edits.apply import apply, patches
+from memlint.fixes.edits.text import CannotEdit
+from memlint.fixes.laws import broken
+from memlint.repository.workspace import in_memory
+from memlint.source.document import Document
+from tests.repository.test_python_documents import CONFIG, OWN, notebook
+
+HEAD = "from transformers import Trainer, TrainingArguments\n"
+
+
+def document(code: str, path: str = "/train.py", **files: str) -> Document:
+    workspace = in_memory({path: code, **{f"/{name.replace('__', '.')}": text for name, text in files.items()}})
+    (found,) = workspace.documents(path)
+    return found
+
+
+def edited(code: str, key: str, value: object, path: str = "/train.py") -> str:
+    """The script after one edit, which keeps every law."""
+    before = document(code, path)
+    edits = (Edit(before.path, (key,), "set", value),)
+    found = patches(before, edits)
+    assert broken(before, edits, found) == ()
+    return apply(before.text, found)
+
+
+@pytest.mark.parametrize(
+    ("old", "key", "value", "new"),
+    [
+        ("per_device_train_batch_size=8", "per_device_train_batch_size", 4, "per_device_train_batch_size=4"),
+        ("per_device_train_batch_size = 8 ,", "per_device_train_batch_size", 4, "per_device_train_batch_size = 4 ,"),
+        ("optim='adamw_torch'", "optim", "adamw_8bit", "optim='adamw_8bit'"),
+        ('optim="adamw_torch"', "optim", "adamw_8bit", 'optim="adamw_8bit"'),
+        ("bf16=True", "gradient_checkpointing", True, "bf16=True, gradient_checkpointing=True"),
+        ("bf16=True,", "gradient_checkpointing", True, "bf16=True, gradient_checkpointing=True"),
+        ("\n    bf16=True,\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit'\n"),
+        ("\n    bf16=True\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit'\n"),
+    ],
+)
+def test_one_argument_changes(old: str, key: str, value: object, new: str) -> None:
+    code = HEAD + "Trainer(model='gpt2', args=TrainingArguments({}))\n"
+    assert edited(code.format(old), key, value) == code.format(new)
+
+
+def test_a_value_changes_where_it_is_written() -> None:
+    code = (
+        HEAD
+        + "BATCH = 8  # keep\nTrainer(model='gpt2', args=TrainingArguments('o', per_device_train_batch_size=BATCH))\n"
+    )
+    assert edited(code, "per_device_train_batch_size", 2) == code.replace("BATCH = 8", "BATCH = 2")
+
+
+def test_the_default_of_an_option_changes() -> None:
+    code = (
+        HEAD + "import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch', type=int, default=8)\n"
+        "a = p.parse_args()\nTrainer(model='gpt2', args=TrainingArguments('o', per_device_train_batch_size=a.batch))\n"
+    )
+    assert edited(code, "per_device_train_batch_size", 2) == code.replace("default=8", "default=2")
+
+
+@pytest.mark.parametrize(
+    ("argument", "key", "value"),
+    [
+        ("per_device_train_batch_size=2 * 4", "per_device_train_batch_size", 4),
+        ("per_device_train_batch_size=int('8')", "per_device_train_batch_size", 4),
+        ("bf16=True  # last\n", "optim", "adamw_8bit"),
+        ("bf16=True", "lora_r", 8),
+        ("bf16=True", "no_such_key", 8),
+    ],
+)
+def test_what_cannot_be_said_is_refused(argument: str, key: str, value: object) -> None:
+    before = document(HEAD + f"Trainer(model='gpt2', args=TrainingArguments('o', {argument}))\n")
+    with pytest.raises(CannotEdit):
+        patches(before, (Edit(before.path, (key,), "set", value),))
+
+
+def test_a_notebook_changes_in_its_cell_alone() -> None:
+    code = HEAD + "x = 'é \"quoted\"'; Trainer(model='gpt2', args=TrainingArguments('o', optim=\"adamw_torch\"))\n"
+    text = notebook("!pip install x", code)
+    changed = edited(text, "optim", "adamw_8bit", "/a.ipynb")
+    assert changed == text.replace("adamw_torch", "adamw_8bit")
+    assert json.loads(changed)["cells"][1]["source"] == code.replace("adamw_torch", "adamw_8bit").splitlines(True)
+
+
+def test_a_value_of_a_configuration_file_changes_there(tmp_path: Path) -> None:
+    workspace = in_memory({"/train.py": OWN, "/a.yaml": CONFIG})
+    (before,) = workspace.config_runs("/a.yaml")
+    edits = (Edit(before.path, ("per_device_train_batch_size",), "set", 4),)
+    found = patches(before, edits)
+    assert broken(before, edits, found) == ()
+    assert apply(before.text, found) == CONFIG.replace("batch: 64", "batch: 4")
+
+
+_SPACE = st.sampled_from(["", " ", "  ", "\n    "])
+_ARGUMENT = st.tuples(
+    st.sampled_from(["bf16", "learning_rate", "num_train_epochs", "optim", "logging_steps", "seed"]),
+    st.sampled_from(["True", "1e-4", "3", "'adamw_torch'", '"adamw_8bit"', "2 + 1", "(4)"]),
+    _SPACE,
+)
+
+
+@given(
+    st.lists(_ARGUMENT, unique_by=lambda one: one[0], max_size=5), st.booleans(), st.integers(1, 64), st.integers(1, 64)
+)
+def test_the_syntax_tree_changes_in_that_one_value(
+    arguments: list[tuple[str, str, str]], comma: bool, old: int, new: int
+) -> None:
+    inner = ",".join(f"{space}{name}{space.strip(chr(10))}={value}" for name, value, space in arguments)
+    batch = f"{',' if arguments else ''}per_device_train_batch_size={old}"
+    code = HEAD + f"Trainer(model='gpt2', args=TrainingArguments(\n{inner}{batch}{',' if comma else ''}\n))\n"
+    changed = edited(code, "per_device_train_batch_size", new)
+    assert ast.dump(ast.parse(changed)) == ast.dump(ast.parse(code.replace(f"batch_size={old}", f"batch_size={new}")))
