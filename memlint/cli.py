@@ -19,6 +19,7 @@ VERBS = {
     "plan": ("plan", "the largest batch or longest sequence that fits, and the fastest way there"),
     "fix": ("fix", "apply safe fixes (--unsafe for the rest); --diff prints a patch"),
     "diff": ("diff", "what a branch changes: peaks, findings and verdicts before and after"),
+    "map": ("map", "which value of a script or of a file with its own schema becomes which argument"),
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),

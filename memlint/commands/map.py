@@ -1,0 +1,78 @@
+"""`memlint map`: which value of a script, or of a configuration file of its own schema, becomes which argument."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from memlint.commands import options
+from memlint.commands.output import to_stdout
+from memlint.errors import UsageError
+from memlint.lint.linter import Linter
+from memlint.report.terminal import one_line
+from memlint.source.document import Document
+
+_NOT_SEEN = "nothing that trains: no script of the repository makes a run of these files, as far as memlint can follow"
+
+
+def run(program: str, arguments: list[str]) -> int:
+    """Exit codes: 0 where a run is found, 2 where none is."""
+    given = _parser(program).parse_args(arguments)
+    if options.handle_info_flags(given):
+        return 0
+    linter = Linter(options.lint_request(given, fixes=False))
+    found = [row for item in options.config_files(given) for row in _rows(linter, item.path)]
+    if not found:
+        raise UsageError(_NOT_SEEN)
+    text = json.dumps({"schema_version": 1, "runs": found}, indent=2) if given.format == "json" else _text(found)
+    to_stdout(text + "\n")
+    return 0
+
+
+def _parser(program: str) -> options.Parser:
+    about = (
+        "Which value of a script, or of a file that a script reads, becomes which argument of the run, and where it is."
+    )
+    parser = options.parser(program, about)
+    parser.add_argument("paths", nargs="+", metavar="FILE")
+    options.add_hardware(parser)
+    options.add_settings(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    return parser
+
+
+def _rows(linter: Linter, path: str) -> Iterator[dict[str, Any]]:
+    for analysis in linter.analyse(path).analyses:
+        start = analysis.document.start
+        if start is not None and start.written_at:
+            yield {"path": analysis.document.path, "script": start.entry, "keys": list(_keys(analysis.document))}
+
+
+def _keys(document: Document) -> Iterator[dict[str, Any]]:
+    """One row for each key: its value, where it is written, and why it is unknown."""
+    start = document.start
+    assert start is not None  # `_rows` asks for it
+    reasons = {str(path[0]): reason for path, reason in start.unknown.items()}
+    for key, value in document.value.items():
+        reason = reasons.get(key)
+        yield {
+            "key": key,
+            "value": None if reason else value,
+            "written_at": start.written_at.get(key),
+            "unknown": reason,
+        }
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    return "\n\n".join("\n".join(_lines(row)) for row in rows)
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    read_by = f", read by {row['script']}" if row["script"] != row["path"] else ""
+    yield f"{one_line(row['path'])}{one_line(read_by)}"
+    width = max(len(entry["key"]) for entry in row["keys"])
+    for entry in row["keys"]:
+        value = f"unknown: {entry['unknown']}" if entry["unknown"] else json.dumps(entry["value"], default=str)
+        where = entry["written_at"] or "the script computes it"
+        yield one_line(f"  {entry['key']:{width}}  {value}  ({where})")
