@@ -83,7 +83,8 @@ ON_DEMAND = {
             "repository.python_arguments",
             "repository.config_reader",
         ),
-        "repository.scripts.read",  # where a script is checked
+        *("repository.scripts.read", "repository.python.documents"),  # where a script is checked
+        "repository.python.configs",  # where no format knows a file
     ),
     "repository.launch.index": (
         "repository.launch.parse",
@@ -92,7 +93,7 @@ ON_DEMAND = {
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.launch.words",),  # where a command names the config
     "report.text": ("report.overview",),  # for folders, and --statistics
-    "fixes.edits.apply": ("fixes.edits.shell",),  # where a fix changes a script
+    "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json",),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file

@@ -143,6 +143,33 @@ COVERED = {
     "tests/source/test_spans.py": ("source.document", "source.layout"),
     "tests/source/test_limits.py": ("source.load",),
     "tests/test_plugins.py": ("plugins.calls",),
+    # Scripts: a shell script, a Python file or a notebook goes in, documents come out.
+    "tests/fixes/test_python_edits.py": ("fixes.edits.python",),
+    "tests/fixes/test_shell_opinion.py": ("fixes.edits.shell",),
+    "tests/formats/trainer/test_python_runs.py": (
+        *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
+    ),
+    "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),
+    "tests/repository/scripts/test_documents.py": (
+        *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
+        *("repository.scripts.embedded", "repository.scripts.launch_file", "repository.scripts.read"),
+        *("repository.scripts.slurm", "repository.scripts.swift", "repository.scripts.translate"),
+        *("repository.scripts.values", "repository.scripts.world"),
+    ),
+    "tests/source/python/test_follow.py": (
+        *("source.python.builtin_functions", "source.python.calls", "source.python.classes"),
+        *("source.python.config_files", "source.python.expressions", "source.python.members"),
+        *("source.python.methods", "source.python.modules", "source.python.notebook"),
+        *("source.python.operations", "source.python.parameters", "source.python.reader"),
+        *("source.python.standard_library", "source.python.statements", "source.python.text"),
+        *("source.python.values",),
+    ),
+    "tests/source/shell/test_following.py": (
+        *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions"),
+        *("source.shell.expansion", "source.shell.filters", "source.shell.interpreter"),
+        *("source.shell.parameters", "source.shell.patterns", "source.shell.state"),
+        *("source.shell.text", "source.shell.tree", "source.shell.wrappers"),
+    ),
 }
 
 
