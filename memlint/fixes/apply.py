@@ -80,5 +80,12 @@ def _next(propose: Propose, contents: Mapping[str, bytes], seen: set[Identity]) 
         key = identity(proposal.finding)
         if key not in seen:
             seen.add(key)
-            return proposal, attempt(proposal.analysis, proposal.fix.edits, proposal.finding, proposal.reanalyse)
+            return proposal, _tried(proposal)
     return None
+
+
+def _tried(proposal: Proposal) -> Attempt:
+    fix = proposal.fix
+    if not fix.edits:
+        return Attempt((), refused=f"{fix.title}: {fix.note or 'there is nothing to write'}")
+    return attempt(proposal.analysis, fix.edits, proposal.finding, proposal.reanalyse)

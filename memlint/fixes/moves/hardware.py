@@ -61,21 +61,45 @@ def _card(before: Estimate) -> Iterator[Fix]:
 
 
 def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) -> Iterator[Fix]:
+    """The smallest number of cards, more than there are, that holds the run with everything sharded."""
     sharded = _sharded(run, express)
     world = run.parallelism.world_size
     if sharded is None or not isinstance(world, int):
         return
-    name, count = sharded[1], 2 * max(1, world)
-    while count <= MOST_GPUS:
-        sizes = ("world_size", "data_parallel_size", "gpus_per_node")
-        values = (count, count, min(count, 8))
-        after = estimator(replace(sharded[0], {f"parallelism.{key}": value for key, value in zip(sizes, values)}))
+    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), max(1, world))
+    if found is not None and found[0] > world:
+        count, after = found
+        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
+        title = f"use {count} of these cards with {sharded[1]}"
+        note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
+        yield Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+
+
+# Cards of one node, then whole nodes of eight.
+_COUNTS = (*range(1, 9), *range(16, MOST_GPUS + 1, 8))
+
+
+def smallest_number(
+    estimate: Callable[[int], Estimate], least: int, most: int = MOST_GPUS
+) -> tuple[int, Estimate] | None:
+    """The smallest number of cards from `least` to `most` on which the run fits, with its estimate; None where it does
+    not fit on `most`. More cards never need more memory each, so that bisection finds it."""
+    counts = [least, *(count for count in _COUNTS if least < count <= most)]
+    low, high, best = 0, len(counts), None
+    while low < high:
+        middle = (low + high) // 2
+        after = estimate(counts[middle])
         if after.verdict == "fits":
-            title = f"use {count} of these cards with {name}"
-            note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
-            return
-        count *= 2
+            high, best = middle, (counts[middle], after)
+        else:
+            low = middle + 1
+    return best
+
+
+def with_cards(run: Run, count: int) -> Run:
+    """The run on so many cards, all of them for data parallelism."""
+    sizes = {"world_size": count, "data_parallel_size": count, "gpus_per_node": min(count, 8)}
+    return replace(run, {f"parallelism.{name}": size for name, size in sizes.items()})
 
 
 def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
