@@ -1,7 +1,7 @@
 """Attaches fixes to findings: plans to those of rules with `fix: plan`, patches to the fixes that other rules define.
 
-Every fix is written to the files in memory, read back, and estimated from there: that figure is shown. A fix that cannot
-be written, or that the framework would refuse, says why.
+Every fix is written to the files in memory, read back, and estimated from there: that figure is shown. A fix that
+cannot be written, or that the framework would refuse, says why.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ def _fitting(
 ) -> tuple[WrittenPlan, ...]:
     """At most MAX_PLANS plans that fit as written, in the planner's order."""
     run, before = analysis.runs[index], analysis.estimates[index]
-    done: dict[tuple[str, ...], WrittenPlan] = {}
+    done: dict[frozenset[str], WrittenPlan] = {}
     for _ in range(_SEARCHES):
         found = planner.plans(run, before, hooks, MAX_PLANS)
         failures = []
         for plan in found:
-            if _kind(plan) in done:
+            if planner.kind(plan) in done:
                 continue
             option = _written(analysis, index, plan, reanalyse)
             if isinstance(option, WrittenPlan):
                 option = _without_unneeded_changes(analysis, index, option, plan, reanalyse)
-                done.setdefault(_kind(option.plan), option)
+                done.setdefault(planner.kind(option.plan), option)
             else:
                 failures.append(option)
         if not failures or len(done) >= MAX_PLANS:
@@ -112,11 +112,6 @@ def _fitting(
             margin=max(hooks.margin, *(one.margin for one in failures)),
         )
     return tuple(sorted(done.values(), key=lambda one: planner.in_order(one.plan))[:MAX_PLANS])
-
-
-def _kind(plan: planner.Plan) -> tuple[str, ...]:
-    """What makes two plans variants of one: they differ in degree alone (half the length, a quarter of it)."""
-    return tuple(sorted(step.group if step.group in planner.GRADED_GROUPS else step.title for step in plan.steps))
 
 
 def _written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:

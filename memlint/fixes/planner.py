@@ -108,10 +108,15 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
     search = PlanSearch(run, before, hooks)
     found: dict[frozenset[str], Plan] = {}
     for plan in _found(search):
-        found.setdefault(_titles(plan.steps), plan)
+        found.setdefault(kind(plan), plan)
         if len(found) == limit:
             break
     return _of_each_character(tuple(found.values()), limit)
+
+
+def kind(plan: Plan) -> frozenset[str]:
+    """What makes two plans variants of one: they differ in degree alone (half the length, a quarter of it)."""
+    return frozenset(step.group if step.group in GRADED_GROUPS else step.title for step in plan.steps)
 
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
@@ -329,12 +334,18 @@ def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order) -> 
     """The plan with each change replaced by the cheapest of its group with which the run still fits."""
     for step in plan.steps:
         others = tuple(other for other in plan.steps if other is not step)
-        rivals = [one for one in search.steps(others) if one.group == step.group and _is_within(one, quality)]
-        cheaper = sorted((one for one in rivals if order(one) < order(step)), key=order)
-        found = _first_that_fits(search, plan, step, cheaper)
+        group = [one for one in search.steps(others) if one.group == step.group and _is_within(one, quality)]
+        found = _first_that_fits(search, plan, step, _cheaper(group, step, order))
         if found is not None:
             plan = found
     return plan
+
+
+def _cheaper(group: list[ProposedChange], step: ProposedChange, order: Order) -> list[ProposedChange]:
+    """The changes of a group that cost less than `step`, the cheapest first; of a graded group all weaker ones."""
+    if step.group in GRADED_GROUPS:
+        return group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
+    return sorted((one for one in group if order(one) < order(step)), key=order)
 
 
 def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rivals: list[ProposedChange]) -> Plan | None:
@@ -364,8 +375,7 @@ def _single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
     for options in groups.values():
         plan = search.plan(options[-1:] and (options[-1],))
         if search.fits(plan):
-            cheaper = sorted(options[:-1], key=risk_first)
-            yield _first_that_fits(search, plan, options[-1], cheaper) or plan
+            yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
 
 
 def _is_within(step: ProposedChange, quality: str) -> bool:

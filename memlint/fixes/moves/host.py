@@ -99,10 +99,11 @@ def zero(run: Run) -> Iterator[ProposedChange]:
     2020, arXiv 1910.02054); what is left can wait in host memory. The result is the same, but another optimizer
     runs and the host needs the room: not to be changed unasked."""
     engine, world = run.parallelism.engine, run.parallelism.world_size
-    if engine not in ("single", "ddp", "deepspeed") or not isinstance(world, int) or not _stage(run)[1]:
+    known = isinstance(world, int) or engine == "deepspeed"
+    if engine not in ("single", "ddp", "deepspeed") or not known or not _stage(run)[1]:
         return
     for placement in _PLACEMENTS:
-        if _is_stronger(run, placement, world):
+        if _is_stronger(run, placement):
             yield ProposedChange(_title(run, placement), _placed(run, placement), "zero", False, _note(run))
 
 
@@ -125,17 +126,25 @@ def _stage(run: Run) -> tuple[int, bool]:
     return (stage, True) if isinstance(stage, int) else (0, False)
 
 
-def _is_stronger(run: Run, placement: Placement, world: int) -> bool:
+def _is_stronger(run: Run, placement: Placement) -> bool:
     """Whether the placement moves something that the run leaves on the GPU, takes nothing back, and is worth it: on one
     GPU only what goes to the host helps, and adapters have states of next to nothing."""
     now = Placement(_stage(run)[0], run.offload.optimizer, run.offload.parameters)
     taken_back = (now.states != "none" == placement.states) or (now.parameters != "none" == placement.parameters)
-    if placement == now or placement.stage < now.stage or taken_back or placement.stage not in stages(run):
+    if placement == now or placement.stage < now.stage or taken_back or placement.stage not in _stages_in_reach(run):
         return False
-    if world == 1 and placement.states == placement.parameters == "none":
+    if run.parallelism.world_size == 1 and placement.states == placement.parameters == "none":
         return False
     few_states = run.method.kind not in ("full", "freeze")
     return not (few_states and placement.states != now.states and placement.parameters == "none")
+
+
+def _stages_in_reach(run: Run) -> tuple[int, ...]:
+    """The stages that the run has or can be given: DeepSpeed takes every stage for weights that are not quantised."""
+    if run.parallelism.engine != "deepspeed":
+        return stages(run)
+    others = (2, 3) if run.model.quantization.method == "none" else stages(run)
+    return (*others, _stage(run)[0])
 
 
 def _placed(run: Run, placement: Placement) -> dict[str, Any]:
