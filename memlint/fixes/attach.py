@@ -83,8 +83,10 @@ def options(
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
-    written = (_written(analysis, index, plan, reanalyse) for plan in helpful)
-    return PlanOptions(tuple(one for one in written if isinstance(one, WrittenPlan) and _helps(one, before)), hardware)
+    read_back = (written(analysis, index, plan, reanalyse) for plan in helpful)
+    return PlanOptions(
+        tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, before)), hardware
+    )
 
 
 def _fitting(
@@ -99,7 +101,7 @@ def _fitting(
         for plan in found:
             if planner.kind(plan) in done:
                 continue
-            option = _written(analysis, index, plan, reanalyse)
+            option = written(analysis, index, plan, reanalyse)
             if isinstance(option, WrittenPlan):
                 option = _without_unneeded_changes(analysis, index, option, plan, reanalyse)
                 done.setdefault(planner.kind(option.plan), option)
@@ -114,7 +116,7 @@ def _fitting(
     return tuple(sorted(done.values(), key=lambda one: planner.in_order(one.plan))[:MAX_PLANS])
 
 
-def _written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:
+def written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:
     """The plan with the estimate of the written files, or why it is not offered."""
     tried = attempt(analysis, _edits(analysis, analysis.runs[index], plan.changes) or (), None, reanalyse)
     if not tried.holds or tried.after is None or len(tried.after.estimates) <= index:
@@ -186,7 +188,7 @@ def _without_unneeded_changes(
         return option
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
         fewer = option.plan._replace(steps=tuple(other for other in option.plan.steps if other is not step))
-        rest = _written(analysis, index, fewer, reanalyse) if fewer.steps else None
+        rest = written(analysis, index, fewer, reanalyse) if fewer.steps else None
         if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest
     return option

@@ -286,13 +286,13 @@ def _trained(model: Model, before: Run, after: Run) -> Model:
 
 def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = "") -> Plan | None:
     """The cheapest plan whose changes all lie within a tier of risk; None where there is none."""
-    strongest = search.plan(_strongest(search, quality, without))
-    if not strongest.steps or not search.fits(strongest):
+    whole = search.plan(strongest(search, quality, without))
+    if not whole.steps or not search.fits(whole):
         return None
-    return _with_weaker(search, _without_unneeded(search, strongest, order), quality, order)
+    return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
 
 
-def _strongest(search: PlanSearch, quality: str, without: str) -> Steps:
+def strongest(search: PlanSearch, quality: str, without: str) -> Steps:
     """The strongest change of every group: first of those that decide which others there are, then of all."""
     chosen: Steps = ()
     for number in range(_ROUNDS):
@@ -342,10 +342,13 @@ def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order) -> 
 
 
 def _cheaper(group: list[ProposedChange], step: ProposedChange, order: Order) -> list[ProposedChange]:
-    """The changes of a group that cost less than `step`, the cheapest first; of a graded group all weaker ones."""
+    """The changes of a group that cost less than `step`, or as much and are weaker, the cheapest first; of a graded
+    group all weaker ones."""
+    weaker = group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
     if step.group in GRADED_GROUPS:
-        return group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
-    return sorted((one for one in group if order(one) < order(step)), key=order)
+        return weaker
+    cheaper = [one for one in group if order(one) < order(step) or (one in weaker and order(one) == order(step))]
+    return sorted(cheaper, key=order)
 
 
 def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rivals: list[ProposedChange]) -> Plan | None:
@@ -373,7 +376,7 @@ def _single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
         if _is_within(step, quality):
             groups.setdefault(step.group, []).append(step)
     for options in groups.values():
-        plan = search.plan(options[-1:] and (options[-1],))
+        plan = search.plan((options[-1],))
         if search.fits(plan):
             yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
 
