@@ -245,9 +245,10 @@ def _as_written(analysis: Analysis, found: Found, fix: Fix, reanalyse: Reanalyse
         reason = tried.refused or "memlint cannot place it safely"
         return _noted(fix._replace(edits=(), safe=False), f"not written: {reason}")
     fix = fix._replace(patches=tried.patches)
-    if found.run < 0 or not fix.changes or tried.after is None or len(tried.after.estimates) <= found.run:
+    if found.run < 0 or tried.after is None or len(tried.after.estimates) <= found.run:
         return fix
-    return _re_estimated(fix, analysis, tried.after, found.run)
+    fix = _priced(fix, analysis, tried.after, found.run)
+    return _re_estimated(fix, analysis, tried.after, found.run) if fix.changes else fix
 
 
 def _noted(fix: Fix, reason: str) -> Fix:
@@ -260,10 +261,14 @@ def _re_estimated(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> 
     worse = high is not None and low is not None and low > high
     if new.verdict == "out_of_memory" and (old.verdict != "out_of_memory" or worse):
         return None
-    models = (costs.model_of(old), costs.model_of(new))
-    price = costs.between(analysis.runs[index], after.runs[index], models)
-    quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
-    fix = fix._replace(speed=price.speed, quality=quality)
     if high is None or low is None:
         return fix._replace(peak_before=0, peak_after=0, verdict_after="")
     return fix._replace(peak_before=high, peak_after=low, verdict_after=new.verdict)
+
+
+def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
+    """The fix with the table's price, where the table knows of one; a rule may know of more risk."""
+    models = (costs.model_of(analysis.estimates[index]), costs.model_of(after.estimates[index]))
+    price = costs.between(analysis.runs[index], after.runs[index], models)
+    quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
+    return fix._replace(speed=price.speed if price.speed != 1 else fix.speed, quality=quality)

@@ -16,7 +16,7 @@ from memlint.fixes.proposed_change import ProposedChange
 ORDER = (
     *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference", "generator"),
     *("buckets", "overlap", "optimizer", "zero", "fsdp", "checkpoint offload", "precision", "quantization"),
-    *("images", "tower", "method", "rank", "generations", "completion", "sequence"),
+    *("images", "tower", "method", "rank", "generations", "completion", "sequence", "gather", "accumulation"),
 )
 
 
