@@ -73,7 +73,7 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
 
 def _with_every_free_change(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Run:
     search = PlanSearch(run, before, hooks)
-    return search.changed(planner.strongest(search, "none", "batch" if field == BATCH else ""))
+    return search.changed(planner.strongest(search, "none", ("batch",) if field == BATCH else ()))
 
 
 def _rounded(run: Run, field: str, size: int) -> int:
@@ -105,7 +105,7 @@ def fewest_cards(run: Run, before: Estimate, hooks: SearchHooks, most: int = MOS
         one = with_engine(run, count)
         estimate = hooks.estimate(one)
         search = PlanSearch(one, estimate, hooks)
-        return search.plan(planner.strongest(search, "none", "")).estimate
+        return search.plan(planner.strongest(search, "none")).estimate
 
     found = smallest_number(changed, 1, most)
     if found is None:

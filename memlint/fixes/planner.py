@@ -5,7 +5,7 @@ A plan is a tuple of proposed changes (`steps`). Every combination is estimated 
 For a tier of risk (none, low, medium, high) the search goes backwards:
 
 1. Take the strongest change of every group that the tier allows. Where the run does not fit then, no plan of the tier
-   does: every change lowers the peak or leaves it.
+   does: every change lowers the peak or leaves it. Of groups for which that does not hold, it is tried without.
 2. Drop changes, the dearest first, as long as the run fits. As each change only helps, the longest run of changes that
    can be dropped at once is found by bisection.
 3. Replace each change that is left by the cheapest of its group with which the run still fits.
@@ -115,8 +115,9 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
 
 
 def kind(plan: Plan) -> frozenset[str]:
-    """What makes two plans variants of one: they differ in degree alone (half the length, a quarter of it)."""
-    return frozenset(step.group if step.group in GRADED_GROUPS else step.title for step in plan.steps)
+    """What makes two plans variants of one: they change the same things, in another degree or another way (half the
+    length or a quarter of it, one optimizer or another)."""
+    return frozenset(step.group for step in plan.steps)
 
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
@@ -286,17 +287,24 @@ def _trained(model: Model, before: Run, after: Run) -> Model:
 
 def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = "") -> Plan | None:
     """The cheapest plan whose changes all lie within a tier of risk; None where there is none."""
-    whole = search.plan(strongest(search, quality, without))
-    if not whole.steps or not search.fits(whole):
-        return None
-    return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
+    for also in ("", *_MAY_COST_MEMORY):
+        whole = search.plan(strongest(search, quality, (without, also)))
+        if whole.steps and search.fits(whole):
+            return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
+    return None
 
 
-def strongest(search: PlanSearch, quality: str, without: str) -> Steps:
-    """The strongest change of every group: first of those that decide which others there are, then of all."""
+# Groups whose strongest change may raise a peak: ZeRO-3 loads quantised weights before it shares them, and 4 bits are
+# not for every engine.
+_MAY_COST_MEMORY = ("zero", "method")
+
+
+def strongest(search: PlanSearch, quality: str, without: tuple[str, ...] = ()) -> Steps:
+    """The strongest change of every group but those of `without`: first of those that decide which others there are,
+    then of all."""
     chosen: Steps = ()
     for number in range(_ROUNDS):
-        used = {without, *(step.group for step in chosen)}
+        used = {*without, *(step.group for step in chosen)}
         found: dict[str, ProposedChange] = {}
         for step in search.steps(chosen):
             if step.group not in used and _is_within(step, quality) and (number or step.group in STRUCTURE):
