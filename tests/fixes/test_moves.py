@@ -57,7 +57,10 @@ def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
     eight = step(run(parallelism=sharded, optimizer__name="paged_adamw_8bit"), "FSDP shards")
     assert eight.changes["optimizer.name"] == "adamw_torch"
     assert step(run(optimizer__name="paged_adamw_32bit"), "ZeRO-2 with").changes["optimizer.name"] == "adamw_torch"
-    assert "optimizer.name" not in step(run(optimizer__name="adafactor"), "ZeRO-3 with parameters and").changes
+    for other in ("adafactor", "adam_mini"):
+        changes = step(run(optimizer__name=other), "ZeRO-3 with parameters and").changes
+        assert changes["optimizer.name"] == "adamw_torch"
+    assert "optimizer.name" not in step(run(optimizer__name="adamw_hf"), "ZeRO-2 with").changes
 
 
 def test_overlapping_communication_can_stop() -> None:

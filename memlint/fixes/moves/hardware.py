@@ -7,6 +7,7 @@ from typing import Any
 
 import memlint.memory.families.lookup as families
 from memlint.findings import Edit, Fix
+from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory.values import Estimate
 from memlint.run import SERVERS, Run, replace
@@ -68,13 +69,37 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
     world = run.parallelism.world_size
     if sharded is None or not isinstance(world, int):
         return
-    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), max(1, world))
+    least = max(1, world)
+    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), least)
+    titles: tuple[str, ...] = ()
+    if found is None or found[0] > least + 1:
+        leaner, named = _with_free_changes(run, sharded[0], express)
+        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least)
+        if fewer is not None and (found is None or fewer[0] < found[0]):
+            found, titles = fewer, named
     if found is not None and found[0] > world:
-        count, after = found
-        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
-        title = f"use {count} of these cards with {sharded[1]}"
-        note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-        yield Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+        yield _more_cards(before, found, sharded[1], titles)
+
+
+def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
+    count, after = found
+    high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
+    note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
+    words = f" and: {'; '.join(titles)}" if titles else ""
+    title = f"use {count} of these cards with {name}{words}"
+    return Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+
+
+# Groups of changes that leave the result as it is, and the weights where they are.
+_FREE = ("attention", "loss", "batch", "evaluation", "checkpointing", "buckets")
+
+
+def _with_free_changes(run: Run, sharded: Run, express: Express) -> tuple[Run, tuple[str, ...]]:
+    """The sharded run with the strongest change of each of those groups, and their titles."""
+    chosen = {step.group: step for step in steps(sharded) if step.group in _FREE and step.safe}
+    written = [step for step in chosen.values() if express(run, step.changes) is not None]
+    values = {name: value for step in written for name, value in step.changes.items()}
+    return replace(sharded, values), tuple(step.title for step in written)
 
 
 # Cards of one node, then whole nodes of eight.

@@ -55,12 +55,21 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
 
 
 def _adam_for_the_host(run: Run) -> dict[str, Any]:
-    """An optimizer that can run on the host. bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
-    (backends/*/ops.py, register_kernel); under DeepSpeed's offload accelerate makes any AdamW DeepSpeed's own (1.15
-    utils/deepspeed.py, map_pytorch_optim_to_deepspeed), whatever the file goes on saying."""
+    """An optimizer that can run on the host: bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
+    (backends/*/ops.py, register_kernel)."""
     name = run.optimizer.name
     elsewhere = isinstance(name, str) and ("8bit" in name or name.startswith("paged_")) and "adam" in name
     return {"optimizer.name": "adamw_torch"} if elsewhere else {}
+
+
+_PLAIN_ADAMW = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla", "adamw", "adam")
+
+
+def _deepspeed_adam(run: Run) -> dict[str, Any]:
+    """The AdamW that runs under DeepSpeed's offload, named where another optimizer was asked for: accelerate makes any
+    of them DeepSpeed's Adam for the CPU (1.15 utils/deepspeed.py:29, map_pytorch_optim_to_deepspeed)."""
+    replaced = run.optimizer.engine != "deepspeed" and run.optimizer.name not in _PLAIN_ADAMW
+    return {"optimizer.name": "adamw_torch"} if replaced else {}
 
 
 class Placement(NamedTuple):
@@ -158,7 +167,7 @@ def _placed(run: Run, placement: Placement) -> dict[str, Any]:
     if placement.stage == 3:
         changes |= stored_to_share(run)
     if placement.states != run.offload.optimizer:
-        changes |= {"offload.optimizer": placement.states, **_adam_for_the_host(run)}
+        changes |= {"offload.optimizer": placement.states, **_deepspeed_adam(run)}
     if placement.parameters != run.offload.parameters:
         changes["offload.parameters"] = placement.parameters
     return changes
