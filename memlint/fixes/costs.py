@@ -13,7 +13,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.fixes.step_time import (
-    Model,
+    ParameterCounts,
     checkpoints_in_host_memory,
     paged_states,
     seconds_per_sequence,
@@ -33,12 +33,14 @@ class Cost(NamedTuple):
     quality: str = "none"
 
 
-def model_of(estimate: Estimate) -> Model:
+def model_of(estimate: Estimate) -> ParameterCounts:
     """The parameters that a run's estimate has counted; 0 where they are not known."""
-    return Model(estimate.parameters or 0, estimate.trainable_parameters or 0)
+    return ParameterCounts(estimate.parameters or 0, estimate.trainable_parameters or 0)
 
 
-def between(before: Run, after: Run, models: tuple[Model, Model], fields: Iterable[str] | None = None) -> Cost:
+def between(
+    before: Run, after: Run, models: tuple[ParameterCounts, ParameterCounts], fields: Iterable[str] | None = None
+) -> Cost:
     """The cost of the change from `before` to `after`; `models`: their parameters. `fields`: all that differ."""
     rows = tuple(_rows(before, after, fields))
     speed = _counted(before, after, models)
@@ -49,7 +51,7 @@ def between(before: Run, after: Run, models: tuple[Model, Model], fields: Iterab
     return Cost(round(speed, 3), max((*risks, *_graded(before, after)), key=QUALITIES.index))
 
 
-def _counted(before: Run, after: Run, models: tuple[Model, Model]) -> float:
+def _counted(before: Run, after: Run, models: tuple[ParameterCounts, ParameterCounts]) -> float:
     """The factor on the time for each token of the global batch."""
     old, new = (seconds_per_sequence(run, model) for run, model in zip((before, after), models))
     if not old or not new:
@@ -100,13 +102,13 @@ def _says(values: list[Any] | None, value: Any) -> bool:
     return values is None or value in values
 
 
-_SECONDS: Mapping[str, Callable[[Run, Model], float]] = {
+_SECONDS: Mapping[str, Callable[[Run, ParameterCounts], float]] = {
     "paged_states": paged_states,
     "checkpoints_in_host_memory": checkpoints_in_host_memory,
 }
 
 
-def _factor(row: Mapping[str, Any], before: Run, after: Run, models: tuple[Model, Model]) -> float:
+def _factor(row: Mapping[str, Any], before: Run, after: Run, models: tuple[ParameterCounts, ParameterCounts]) -> float:
     speed = row.get("speed", 1.0)
     if not isinstance(speed, str):
         return float(speed)

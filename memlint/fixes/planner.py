@@ -25,7 +25,7 @@ from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import QUALITIES, Cost, between, model_of
 from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
 from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
-from memlint.fixes.step_time import Model
+from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
@@ -277,7 +277,7 @@ def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:
     return frozenset(step.title for step in chosen)
 
 
-def _trained(model: Model, before: Run, after: Run) -> Model:
+def _trained(model: ParameterCounts, before: Run, after: Run) -> ParameterCounts:
     """About how many parameters train after a change of the method, before anything was counted."""
     if before.method.kind == after.method.kind:
         return model
@@ -287,7 +287,9 @@ def _trained(model: Model, before: Run, after: Run) -> Model:
 
 def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = "") -> Plan | None:
     """The cheapest plan whose changes all lie within a tier of risk; None where there is none."""
-    for also in ("", *_MAY_COST_MEMORY):
+    # One GPU has nobody to share with: what goes to the host is asked for last.
+    alone = search.run.parallelism.engine == "single"
+    for also in ("zero", "", "method") if alone else ("", *_MAY_COST_MEMORY):
         whole = search.plan(strongest(search, quality, (without, also)))
         if whole.steps and search.fits(whole):
             return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)

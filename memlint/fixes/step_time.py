@@ -19,7 +19,7 @@ _BYTES = 2  # of a half-precision element, which is what crosses the bus
 _GIGA = 1e9
 
 
-class Card(NamedTuple):
+class CardRates(NamedTuple):
     """What a card computes and moves in a second: FLOP, and bytes of its memory, to other cards, and to the host."""
 
     flops: float
@@ -28,7 +28,7 @@ class Card(NamedTuple):
     bus: float
 
 
-class Model(NamedTuple):
+class ParameterCounts(NamedTuple):
     """Parameters that compute, and those that train."""
 
     parameters: int
@@ -48,17 +48,19 @@ def _constants() -> dict[str, float]:
     return {row["name"]: row["value"] for row in table()["constants"]}
 
 
-def card_of(run: Run) -> Card:
+def card_of(run: Run) -> CardRates:
     return _card(getattr(run.hardware.gpu, "name", ""))
 
 
 @lru_cache(maxsize=64)
-def _card(name: str) -> Card:
+def _card(name: str) -> CardRates:
     row = next(row for row in table()["cards"] if re.search(row["match"], name))
-    return Card(row["tflops"] * 1e12, row["memory_gb_s"] * _GIGA, row["link_gb_s"] * _GIGA, row["bus_gb_s"] * _GIGA)
+    return CardRates(
+        row["tflops"] * 1e12, row["memory_gb_s"] * _GIGA, row["link_gb_s"] * _GIGA, row["bus_gb_s"] * _GIGA
+    )
 
 
-def seconds_per_sequence(run: Run, model: Model) -> float:
+def seconds_per_sequence(run: Run, model: ParameterCounts) -> float:
     """Seconds of a step for each sequence of the global batch; 0 where batch or length are unknown."""
     size, steps, length = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length
     if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
@@ -73,7 +75,7 @@ def _world(run: Run) -> int:
     return world if isinstance(world, int) and world > 0 else 1
 
 
-def _micro_step(run: Run, model: Model, tokens: int) -> float:
+def _micro_step(run: Run, model: ParameterCounts, tokens: int) -> float:
     """Forward and backward of one micro batch: the longest of what runs at the same time."""
     return max(_compute(run, model, tokens), _gathering(run, model), _from_host(run, model))
 
@@ -83,7 +85,7 @@ def _passes(run: Run) -> int:
     return 2 + (run.checkpointing.mode not in ("none",))
 
 
-def _compute(run: Run, model: Model, tokens: int) -> float:
+def _compute(run: Run, model: ParameterCounts, tokens: int) -> float:
     """Matmuls, and reading every weight from the card's memory once a pass, which small batches wait for."""
     card, known = card_of(run), _constants()
     flops = known["flops_adapter"] if run.method.kind == "lora" else known["flops_full"]
@@ -93,7 +95,7 @@ def _compute(run: Run, model: Model, tokens: int) -> float:
     return flops * model.parameters * tokens / (known["utilisation"] * card.flops) + read
 
 
-def _gathering(run: Run, model: Model) -> float:
+def _gathering(run: Run, model: ParameterCounts) -> float:
     """Seconds of communication that hides behind a micro batch: ZeRO-3 and FSDP gather the weights in each pass and
     scatter the gradients (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
     if _world(run) < 2 or not _divides_parameters(run):
@@ -107,7 +109,7 @@ def _divides_parameters(run: Run) -> bool:
     return (engine == "deepspeed" and run.parallelism.zero.stage == 3) or engine == "fsdp"
 
 
-def _from_host(run: Run, model: Model) -> float:
+def _from_host(run: Run, model: ParameterCounts) -> float:
     """Parameters in host memory cross the bus in each pass, each card its share (Rajbhandari et al. 2021,
     ZeRO-Infinity, arXiv 2104.07857, section 4)."""
     if run.offload.parameters == "none" and not run.parallelism.fsdp.cpu_offload:
@@ -115,21 +117,21 @@ def _from_host(run: Run, model: Model) -> float:
     return _passes(run) * _BYTES * model.parameters / _world(run) / card_of(run).bus
 
 
-def _reduction(run: Run, model: Model) -> float:
+def _reduction(run: Run, model: ParameterCounts) -> float:
     """Seconds of the reduction of gradients, which hides behind the last backward."""
     if _world(run) < 2 or _divides_parameters(run):
         return 0.0
     return 2 * _BYTES * model.trainable / card_of(run).link
 
 
-def _optimizer_step(run: Run, model: Model) -> float:
+def _optimizer_step(run: Run, model: ParameterCounts) -> float:
     """Seconds that nothing hides: ZeRO-1 and 2 gather updated parameters; the optimizer where it runs on the CPU."""
     shares_states = run.parallelism.engine == "deepspeed" and run.parallelism.zero.stage in (1, 2) and _world(run) > 1
     gathered = _BYTES * model.trainable / card_of(run).link if shares_states else 0.0
     return gathered + _step_on_cpu(run, model)
 
 
-def _step_on_cpu(run: Run, model: Model) -> float:
+def _step_on_cpu(run: Run, model: ParameterCounts) -> float:
     """All cards of a node share its CPU; gradients go there, and updated parameters come back."""
     fsdp = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.cpu_offload
     if run.offload.optimizer == "none" and not fsdp:
@@ -139,13 +141,13 @@ def _step_on_cpu(run: Run, model: Model) -> float:
     return each * model.trainable + 2 * _BYTES * model.trainable / _world(run) / card_of(run).bus
 
 
-def paged_states(run: Run, model: Model) -> float:
+def paged_states(run: Run, model: ParameterCounts) -> float:
     """Seconds for all states of a paged optimizer to cross the bus in both directions: the most that paging costs."""
     width = 2 if "8bit" in str(run.optimizer.name) else 8
     return 2 * width * model.trainable / card_of(run).bus
 
 
-def checkpoints_in_host_memory(run: Run, model: Model) -> float:
+def checkpoints_in_host_memory(run: Run, model: ParameterCounts) -> float:
     """Seconds by which the copies of a micro batch's checkpoints take longer than its computation."""
     size, length = run.batch.micro_batch_size, run.sequence.length
     if not (isinstance(size, int) and isinstance(length, int)):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memlint.fixes.costs import QUALITIES, Cost, between
-from memlint.fixes.step_time import Model, seconds_per_sequence, table
+from memlint.fixes.step_time import ParameterCounts, seconds_per_sequence, table
 from memlint.hardware import find
 from memlint.run import Hardware, Parallelism, Run, Zero, get, replace
 from tests.memory.runs import run
 
-FULL = Model(7_000_000_000, 7_000_000_000)
+FULL = ParameterCounts(7_000_000_000, 7_000_000_000)
 ADAPTER = FULL._replace(trainable=20_000_000)
 BASE: Run = run(
     batch__micro_batch_size=4,
@@ -21,7 +21,9 @@ BASE: Run = run(
 )
 
 
-def price(changes: dict[str, object], start: Run = BASE, models: tuple[Model, Model] = (FULL, FULL)) -> Cost:
+def price(
+    changes: dict[str, object], start: Run = BASE, models: tuple[ParameterCounts, ParameterCounts] = (FULL, FULL)
+) -> Cost:
     return between(start, replace(start, changes), models)
 
 
@@ -97,4 +99,4 @@ def test_half_weights_are_a_risk_without_masters_alone() -> None:
 
 def test_a_run_of_unknown_size_has_no_counted_price() -> None:
     assert seconds_per_sequence(run(), FULL) >= 0
-    assert price({"checkpointing.mode": "none"}, BASE, (Model(0, 0), Model(0, 0))).speed == 1.0
+    assert price({"checkpointing.mode": "none"}, BASE, (ParameterCounts(0, 0), ParameterCounts(0, 0))).speed == 1.0

@@ -9,13 +9,13 @@ from memlint.fixes.consequences import consistent
 from memlint.fixes.costs import Cost, between
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.proposed_change import ProposedChange
-from memlint.fixes.step_time import Model
+from memlint.fixes.step_time import ParameterCounts
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
-MODEL = Model(7_000_000_000, 7_000_000_000)
+MODEL = ParameterCounts(7_000_000_000, 7_000_000_000)
 EIGHT_BITS = Quantization("bnb", 8, "int8")
 
 

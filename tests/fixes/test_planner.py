@@ -11,12 +11,12 @@ from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, between
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.planner import Plan, SearchHooks, as_fix, candidates, excess, largest, peak, plans
-from memlint.fixes.step_time import Model
+from memlint.fixes.step_time import ParameterCounts
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
 
 GIB = 2**30
-MODEL = Model(7_000_000_000, 7_000_000_000)
+MODEL = ParameterCounts(7_000_000_000, 7_000_000_000)
 FULL = replace(
     Run("toy", "toy.yaml"),
     {
