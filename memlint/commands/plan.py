@@ -76,7 +76,8 @@ def _targets(linter: Linter, given: options.Options) -> Iterator[PlanTarget]:
         estimator = linter.rules.engine_for(item.path).estimator
         workspace = linter.analyser.workspaces.of(item.path)
         for analysis in linter.analyse(item.path).analyses:
-            yield PlanTarget(item.path, analysis, estimator, linter.analyser.reanalysis(analysis, workspace))
+            judged = linter.analyser.judged(analysis, workspace)
+            yield PlanTarget(item.path, judged.analysis, estimator, judged.reanalyse)
 
 
 def _runs(target: PlanTarget) -> range:

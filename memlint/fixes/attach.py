@@ -17,8 +17,9 @@ import memlint.fixes.proposed_change as proposals
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, check_finding
+from memlint.fixes.laws import identity
 from memlint.memory.values import Estimate
-from memlint.ruleset.engine import Analysis, Found
+from memlint.ruleset.engine import Analysis, Found, Judged
 from memlint.run import Run, get
 
 Estimator = Callable[[Run], Estimate]
@@ -49,15 +50,19 @@ class Failure(NamedTuple):
     margin: int = 0
 
 
-def with_plans(analysis: Analysis, estimator: Estimator, reanalyse: Reanalyse) -> tuple[Finding, ...]:
-    """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches."""
+def with_plans(
+    analysis: Analysis, estimator: Estimator, reanalyse: Reanalyse, judged: Judged | None = None
+) -> tuple[Finding, ...]:
+    """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches. `judged`:
+    what plans are judged by, where the analysis has fewer rules."""
+    judge = judged or Judged(analysis, reanalyse)
     known: dict[int, PlanOptions] = {}
     done = []
     for found in analysis.found:
         if found.plan and found.run >= 0:
             if found.run not in known:
-                known[found.run] = options(analysis, found.run, estimator, reanalyse)
-            finding = found.finding._replace(fixes=_fixes(analysis, found, known[found.run]))
+                known[found.run] = options(judge.analysis, found.run, estimator, judge.reanalyse)
+            finding = found.finding._replace(fixes=_fixes(judge.analysis, found, known[found.run]))
         else:
             finding = _patched(analysis, found, reanalyse)
         done.append(finding)
@@ -211,7 +216,9 @@ def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, .
     main = main_finding(analysis, found.run)
     fixes = []
     for plan, tried in known.options:
-        solves = found is main or plan.estimate.verdict != "fits"
+        solves = (
+            main is not None and identity(main.finding) == identity(found.finding)
+        ) or plan.estimate.verdict != "fits"
         if solves or check_finding(tried, analysis, found.finding).holds:
             fixes.append(fix_of(analysis, found.run, WrittenPlan(plan, tried)))
     return (*fixes, *known.advice)
