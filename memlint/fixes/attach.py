@@ -216,10 +216,8 @@ def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, .
     main = main_finding(analysis, found.run)
     fixes = []
     for plan, tried in known.options:
-        solves = (
-            main is not None and identity(main.finding) == identity(found.finding)
-        ) or plan.estimate.verdict != "fits"
-        if solves or check_finding(tried, analysis, found.finding).holds:
+        is_main = main is not None and identity(main.finding) == identity(found.finding)
+        if is_main or plan.estimate.verdict != "fits" or check_finding(tried, analysis, found.finding).holds:
             fixes.append(fix_of(analysis, found.run, WrittenPlan(plan, tried)))
     return (*fixes, *known.advice)
 
