@@ -130,13 +130,13 @@ def _check_fixes(path: Path, analyser: FileAnalyser, analysis: Analysis, counts:
 def _judged(path: Path, analyser: FileAnalyser, analysis: Analysis, fix: Fix) -> str:
     if not fix.patches:
         return "refused with a reason" if fix.note or not fix.changes else "refused without a reason"
-    if not fix.peak_after or len(analysis.runs) != 1:
+    if fix.after is None or len(analysis.runs) != 1:
         return "fix without a figure"
     from memlint.fixes.attempt import attempt
 
     again = analyser.reanalysis(analysis, analyser.workspaces.of(str(path)))
     contents = attempt(analysis, fix.edits, None, again).contents
-    return "fix kept" if _read_anew(path, analyser, contents, 0) == fix.peak_after else "fix broken"
+    return "fix kept" if _read_anew(path, analyser, contents, 0) == fix.after.high else "fix broken"
 
 
 def _print(name: str, rows: Mapping[str, Planned], counts: Counts, verbose: bool) -> None:

@@ -19,7 +19,7 @@ from memlint.fixes import goals
 from memlint.fixes.attach import Estimator, PlanOptions, WrittenPlan, edit_writer, fix_of, written
 from memlint.fixes.attach import options as plans_for
 from memlint.fixes.attempt import Reanalyse
-from memlint.fixes.checklist import as_row, checklist
+from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.goals import BATCH, LENGTH, LONGEST
 from memlint.fixes.moves.hardware import MOST_GPUS
@@ -85,7 +85,8 @@ def _runs(target: PlanTarget) -> range:
 
 
 def _parser(program: str) -> options.Parser:
-    parser = options.parser(program, "Plans that make a run fit, and the largest batch, length or fewest cards.")
+    about = "Plans that make a run fit, and the largest batch, length or fewest cards."
+    parser = options.parser(program, about, HOW_TO_READ)
     parser.add_argument("paths", nargs="+", metavar="FILE")
     options.add_hardware(parser)
     options.add_settings(parser)
@@ -124,7 +125,7 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> Row:
     row["plans"] = [_plan(fix_of(target.analysis, number, option)) for option in found.options]
     row["advice"] = [_advice_row(fix) for fix in found.advice if _is_within(fix, given.max_cards)]
     if estimate.verdict != "fits":
-        row["checklist"] = [as_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
+        row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
     return Row(row, found.options)
 
 
@@ -196,6 +197,10 @@ def _advice_row(fix: Fix) -> dict[str, Any]:
     return {"title": fix.title, "note": fix.note, "after": _bytes(fix.after)}
 
 
+def _tried_row(tried: Tried) -> dict[str, Any]:
+    return {"title": tried.title, "after": _bytes(tried.after), "fits": tried.fits}
+
+
 def _bytes(found: CardBytes | None) -> dict[str, int] | None:
     return found._asdict() if found else None
 
@@ -216,8 +221,7 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     if not row["budget_bytes"]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
         return
-    needed, usable = gib(row["device_high_bytes"]), gib(row["budget_bytes"])
-    yield f"  {row['verdict'].replace('_', ' ')}: up to {needed} GiB needed, {usable} GiB usable"
+    yield f"  {card_figures.verdict_words(row['verdict'], CardBytes(**row['peak']))}: peak {_figure(row['peak'])}"
     yield from _largest_lines(row)
     yield from _card_lines(row)
     yield from _plan_lines(row)
@@ -253,7 +257,7 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
     for advice in row.get("advice", ()):
         after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
         note = f"; {advice['note']}" if advice["note"] else ""
-        yield f"  or {advice['title']} ({gib(advice['peak_after'])} GiB{note})"
+        yield f"  or {advice['title']}{after}{note}"
 
 
 def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
@@ -262,4 +266,4 @@ def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
         yield "  one after the other, in the order that guides give:"
     for number, one in enumerate(tried, 1):
         end = ", fits" if one["fits"] else ""
-        yield f"    {number}. {one['title']}: {gib(one['peak_after'])} GiB{end}"
+        yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"

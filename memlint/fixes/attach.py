@@ -266,9 +266,8 @@ def _re_estimated(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> 
     worse = high is not None and low is not None and low > high
     if new.verdict == "out_of_memory" and (old.verdict != "out_of_memory" or worse):
         return None
-    if high is None or low is None:
-        return fix._replace(peak_before=0, peak_after=0, verdict_after="")
-    return fix._replace(peak_before=high, peak_after=low, verdict_after=new.verdict)
+    known = high is not None and low is not None
+    return fix._replace(before=old.on_card, after=new.on_card, verdict_after=new.verdict if known else "")
 
 
 def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:

@@ -7,9 +7,8 @@ attention and loss kernels, the optimizer, sharding, the host, fewer bits, an ad
 
 from __future__ import annotations
 
-from typing import Any
-
 from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
 from memlint.fixes.planner import Plan, PlanSearch, peak
 from memlint.fixes.proposed_change import ProposedChange
 
@@ -21,10 +20,10 @@ ORDER = (
 
 
 class Tried(NamedTuple):
-    """One change on top of those before it. `peak_after`: bytes at most on the card."""
+    """One change on top of those before it."""
 
     title: str
-    peak_after: int
+    after: CardBytes | None
     fits: bool
 
 
@@ -38,7 +37,7 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
         if after is None or (peak(after.estimate) or 0) >= (peak(current.estimate) or 0):
             continue
         done, current = after.steps, after
-        found.append(Tried(after.steps[-1].title, peak(after.estimate) or 0, search.fits(after)))
+        found.append(Tried(after.steps[-1].title, after.estimate.on_card, search.fits(after)))
         if found[-1].fits:
             break
     return tuple(found)
@@ -51,7 +50,3 @@ def _with_strongest(search: PlanSearch, done: tuple[ProposedChange, ...], group:
     plans = [search.plan((*done, step)) for step in (options[:1] + options[-1:] if options else ())]
     known = [plan for plan in plans if plan.estimate.device_high_bytes is not None]
     return next((plan for plan in known if search.fits(plan)), known[-1] if known else None)
-
-
-def as_row(tried: Tried) -> dict[str, Any]:
-    return tried._asdict()

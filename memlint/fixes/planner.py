@@ -404,8 +404,8 @@ def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
         safe=all(step.safe for step in plan.steps),
         speed=plan.speed,
         quality=plan.price.quality,
-        peak_before=peak(before) or 0,
-        peak_after=peak(plan.estimate) or 0,
+        before=before.on_card,
+        after=plan.estimate.on_card,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
         note="; ".join(dict.fromkeys((*(step.note for step in plan.steps if step.note), *_host_note(plan, before)))),
     )

@@ -52,9 +52,8 @@ def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]
     after = estimator(replace(run, changes))
     if after.verdict == "fits":
         title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
-        high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
         note = "a variable of the environment: no key of the files says it"
-        yield Fix(title, changes=changes, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 def _card(before: Estimate) -> Iterator[Fix]:
@@ -83,11 +82,10 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
     count, after = found
-    high, low = before.device_high_bytes or 0, after.device_high_bytes or 0
     note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
     words = f" and: {'; '.join(titles)}" if titles else ""
     title = f"use {count} of these cards with {name}{words}"
-    return Fix(title, peak_before=high, peak_after=low, verdict_after="fits", note=note)
+    return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 # Groups of changes that leave the result as it is, and the weights where they are.

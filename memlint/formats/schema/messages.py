@@ -133,7 +133,7 @@ def _unquoting_edit(value: Any, expected: str, path: str, pointer: Path) -> Edit
 _ON_THE_CARD = ("gpu", "cuda")
 
 
-def _choice(error: Any, kind: str) -> str:
+def _nearest_option(error: Any, kind: str) -> str:
     if kind != "enum" or not isinstance(error.instance, str):
         return ""
     options = [option for option in error.kind.options if isinstance(option, str)]
