@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt
-from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, identity
+from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, Identity, identity
 from memlint.ruleset.engine import Analysis
-
-Identity = tuple[str, str, str]
 
 
 class Proposal(NamedTuple):
