@@ -110,7 +110,9 @@ def _propose(
             fix = _chosen(tuple(_applicable_fixes(finding, analysis)), given)
             if fix is not None:
                 proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
-        yield from (one for one in sorted(proposals, key=_risk) if is_confirmed(one.finding, one.fix))
+        for one in sorted(proposals, key=_risk):
+            if not one.fix.edits or is_confirmed(one.finding, one.fix):  # what cannot be written is not asked about
+                yield one
 
     return propose
 
