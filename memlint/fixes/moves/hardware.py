@@ -82,9 +82,9 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
     count, after = found
+    more = f"with these changes: {'; '.join(titles)}" if titles else ""
     note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-    words = f" and: {'; '.join(titles)}" if titles else ""
-    title = f"use {count} of these cards with {name}{words}"
+    title, note = f"use {count} of these cards with {name}", "; ".join(filter(None, (more, note)))
     return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
