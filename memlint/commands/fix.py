@@ -15,7 +15,7 @@ from memlint.fixes.apply import AppliedFixes, Proposal, Propose, apply_fixes
 from memlint.fixes.attach import main_finding
 from memlint.fixes.costs import QUALITIES
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.laws import identity
+from memlint.fixes.laws import Identity, identity
 from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
@@ -107,7 +107,10 @@ def _propose(
             analysis = _analysis_of(finding, analysed.analyses)
             if analysis is None or not _is_wanted(finding, analysis, rules, given):
                 continue
-            fix = _chosen(tuple(_applicable_fixes(finding, analysis)), given)
+            fixes = tuple(_applicable_fixes(finding, analysis))
+            fix = _chosen(fixes, given)
+            if fix is None and finding.fixes:
+                passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, given))
             if fix is not None:
                 proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
         for one in sorted(proposals, key=_risk):

@@ -113,7 +113,7 @@ def _row(target: PlanTarget, number: int, given: options.Options) -> Row:
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return Row(row)
     hooks = target.hooks(options.words(given.keep))
-    if not given.max_seq:
+    if not given.max_seq and run.parallelism.engine not in SERVERS:  # these batch requests as the cache allows
         row["max_micro_batch"] = _largest(run, BATCH, 1, hooks)
     if not given.max_batch:
         row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks)

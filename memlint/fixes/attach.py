@@ -65,8 +65,12 @@ def with_plans(
             finding = found.finding._replace(fixes=_fixes(judge.analysis, found, known[found.run]))
         else:
             finding = _patched(analysis, found, reanalyse)
-        done.append(finding)
+        done.append(_none_safe(finding) if analysis.is_unjudged else finding)
     return tuple(done)
+
+
+def _none_safe(finding: Finding) -> Finding:
+    return finding._replace(fixes=tuple(fix._replace(safe=False) for fix in finding.fixes))
 
 
 def options(

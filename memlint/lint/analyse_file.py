@@ -12,7 +12,7 @@ from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.engine import Analysis, Engine, Judged
+from memlint.ruleset.engine import Analysis, Engine, Judged, folded
 from memlint.source.document import Document
 
 if TYPE_CHECKING:

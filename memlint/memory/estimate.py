@@ -46,6 +46,11 @@ _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 def estimate(run: Run) -> Estimate:
     """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
+    return over_readings(run, estimate_as_it_stands)
+
+
+def estimate_as_it_stands(run: Run) -> Estimate:
+    """The estimate without regard to the other ways in which the files may be read."""
     run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found

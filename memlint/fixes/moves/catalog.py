@@ -410,5 +410,8 @@ MOVES: tuple[Move, ...] = (
 
 
 def steps(run: Run) -> tuple[ProposedChange, ...]:
-    """Every change that could be tried on `run`; those of one group from the weakest to the strongest."""
+    """Every change that could be tried on `run`; those of one group from the weakest to the strongest. None for a run
+    that trains nothing."""
+    if run.purpose != "train":
+        return ()
     return tuple(step for move in MOVES for step in move(run))
