@@ -250,6 +250,7 @@ class Optimizer(NamedTuple):
     # With "all linear layers" as targets, GaLore and APOLLO project the head as well (transformers 5.23
     # trainer_optimizer.py:130-152). LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
     projects_head: bool = True
+    learning_rate: Maybe[float] = UNKNOWN  # for the planner, which raises it with adapters: no estimate reads it
 
 
 class Zero(NamedTuple):

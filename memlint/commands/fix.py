@@ -11,9 +11,11 @@ from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import AppliedFixes, Identity, Proposal, Propose, apply_fixes
+from memlint.fixes.apply import AppliedFixes, Proposal, Propose, apply_fixes
+from memlint.fixes.attach import main_finding
+from memlint.fixes.costs import QUALITIES
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.laws import identity
+from memlint.fixes.laws import Identity, identity
 from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
@@ -100,16 +102,20 @@ def _propose(
         analysed = linter.analyse(path)
         findings = linter.report(analysed).report.findings
         workspace = linter.analyser.workspaces.of(path)
+        proposals = []
         for finding in findings:
             analysis = _analysis_of(finding, analysed.analyses)
-            if analysis is None or (rules and not is_chosen(rules, (), finding.rule, finding.name)):
+            if analysis is None or not _is_wanted(finding, analysis, rules, given):
                 continue
-            fixes = _applicable_fixes(finding, analysis)
+            fixes = tuple(_applicable_fixes(finding, analysis))
             fix = _chosen(fixes, given)
             if fix is None and finding.fixes:
                 passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, given))
-            if fix is not None and is_confirmed(finding, fix):
-                yield Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace))
+            if fix is not None:
+                proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
+        for one in sorted(proposals, key=_risk):
+            if not one.fix.edits or is_confirmed(one.finding, one.fix):  # what cannot be written is not asked about
+                yield one
 
     return propose
 
@@ -120,21 +126,43 @@ def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis |
     return next((item for item in analyses if key in map(identity, item.findings)), None)
 
 
-def _applicable_fixes(finding: Finding, analysis: Analysis) -> tuple[Fix, ...]:
-    """The planner's fixes of a finding that fit, or else the fixes that its rule defines.
+def _is_wanted(finding: Finding, analysis: Analysis, rules: tuple[str, ...], given: options.Options) -> bool:
+    """Whether the finding is to be fixed. `--plan N` alone writes what `memlint plan` numbers N, and nothing else."""
+    if rules:
+        return is_chosen(rules, (), finding.rule, finding.name)
+    if not given.plan:
+        return True
+    mains = (main_finding(analysis, index) for index in range(len(analysis.runs)))
+    return any(main is not None and identity(main.finding) == identity(finding) for main in mains)
+
+
+def _risk(proposal: Proposal) -> tuple[bool, int, float]:
+    """Fixes that leave the training result as it is come first; whichever are then still needed, by risk and time."""
+    fix = proposal.fix
+    return not fix.safe, QUALITIES.index(fix.quality), fix.speed
+
+
+def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
+    """The planner's fixes of a finding, or else the fixes that its rule defines and `check` shows.
 
     A rule's own fixes are taken before they were checked, so that one that breaks a law is reported.
     """
     key = identity(finding)
     found = next(item for item in analysis.found if identity(item.finding) == key)
-    # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
-    return tuple(fix for fix in finding.fixes if fix.verdict_after == "fits") if found.plan else found.finding.fixes
+    shown = {fix.title: fix for fix in finding.fixes}
+    for fix in finding.fixes if found.plan else found.finding.fixes:
+        # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
+        if fix.title in shown and not (found.plan and fix.edits and fix.verdict_after != "fits"):
+            yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
 
 
 def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
+    """The fix with the number that was asked for, which is consent to what it changes; else the first that may be
+    applied. Of those that cannot be written the first, for its reason."""
     if given.plan:
-        fixes = fixes[given.plan - 1 : given.plan]
-    return next((fix for fix in fixes if fix.edits and (fix.safe or given.unsafe)), None)
+        return next(iter(fixes[given.plan - 1 : given.plan]), None)
+    allowed = [fix for fix in fixes if fix.safe or given.unsafe]
+    return next(iter(sorted(allowed, key=lambda fix: not fix.edits)), None)
 
 
 def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], given: options.Options) -> str:

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt
-from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, identity
+from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, Identity, identity
 from memlint.ruleset.engine import Analysis
-
-Identity = tuple[str, str, str]
 
 
 class Proposal(NamedTuple):
@@ -80,5 +78,12 @@ def _next(propose: Propose, contents: Mapping[str, bytes], seen: set[Identity]) 
         key = identity(proposal.finding)
         if key not in seen:
             seen.add(key)
-            return proposal, attempt(proposal.analysis, proposal.fix.edits, proposal.finding, proposal.reanalyse)
+            return proposal, _tried(proposal)
     return None
+
+
+def _tried(proposal: Proposal) -> Attempt:
+    fix = proposal.fix
+    if not fix.edits:
+        return Attempt((), refused=f"{fix.title}: {fix.note or 'there is nothing to write'}")
+    return attempt(proposal.analysis, fix.edits, proposal.finding, proposal.reanalyse)

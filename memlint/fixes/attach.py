@@ -1,27 +1,31 @@
-"""Attaches plans to findings of rules with `fix: plan`.
+"""Attaches fixes to findings: plans to those of rules with `fix: plan`, patches to the fixes that other rules define.
 
-Each plan is written to the files in memory, read back and estimated from there before it is offered.
+Every fix is written to the files in memory, read back, and estimated from there: that figure is shown. A fix that
+cannot be written, or that the framework would refuse, says why.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import memlint.fixes.costs as costs
 import memlint.fixes.moves.hardware as hardware_advice
 import memlint.fixes.planner as planner
 import memlint.fixes.proposed_change as proposals
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Fix
 from memlint.fixes.attempt import Attempt, Reanalyse, attempt, check_finding
+from memlint.fixes.laws import identity
 from memlint.memory.values import Estimate
-from memlint.ruleset.engine import Analysis, Found
-from memlint.run import Run
+from memlint.ruleset.engine import Analysis, Found, Judged
+from memlint.run import Run, get
 
 Estimator = Callable[[Run], Estimate]
 MAX_PLANS = 3
-SLOW_PLAN = 1.9  # factor on the time of a step: a slower plan costs as many GPU hours as more cards would
+_SEARCHES = 3  # a plan that fails when it is written is replaced by that of another search
+_NO_KEY = "not written: no key of these files says it"
 
 
 class WrittenPlan(NamedTuple):
@@ -32,23 +36,35 @@ class WrittenPlan(NamedTuple):
 
 
 class PlanOptions(NamedTuple):
-    """What can be offered for one run: plans that fit; where none does, changes that help, and hardware that fits."""
+    """What can be offered for one run: plans that fit, the least risky first; where none does, changes that help; and
+    hardware that fits."""
 
     options: tuple[WrittenPlan, ...] = ()
     advice: tuple[Fix, ...] = ()
 
 
-def with_plans(analysis: Analysis, estimator: Estimator, reanalyse: Reanalyse) -> tuple[Finding, ...]:
-    """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches."""
+class Failure(NamedTuple):
+    """Why a plan is not offered as it was found, and what another search has to leave out or to spare."""
+
+    banned: frozenset[str] = frozenset()
+    margin: int = 0
+
+
+def with_plans(
+    analysis: Analysis, estimator: Estimator, reanalyse: Reanalyse, judged: Judged | None = None
+) -> tuple[Finding, ...]:
+    """The analysis' findings; those of rules with `fix: plan` carry plans, those with edits carry patches. `judged`:
+    what plans are judged by, where the analysis has fewer rules."""
+    judge = judged or Judged(analysis, reanalyse)
     known: dict[int, PlanOptions] = {}
     done = []
     for found in analysis.found:
         if found.plan and found.run >= 0:
             if found.run not in known:
-                known[found.run] = options(analysis, found.run, estimator, reanalyse)
-            finding = found.finding._replace(fixes=_fixes(analysis, found, known[found.run]))
+                known[found.run] = options(judge.analysis, found.run, estimator, judge.reanalyse)
+            finding = found.finding._replace(fixes=_fixes(judge.analysis, found, known[found.run]))
         else:
-            finding = _patched(analysis, found.finding, reanalyse)
+            finding = _patched(analysis, found, reanalyse)
         done.append(_none_safe(finding) if analysis.is_unjudged else finding)
     return tuple(done)
 
@@ -57,64 +73,110 @@ def _none_safe(finding: Finding) -> Finding:
     return finding._replace(fixes=tuple(fix._replace(safe=False) for fix in finding.fixes))
 
 
-def options(analysis: Analysis, index: int, estimator: Estimator, reanalyse: Reanalyse) -> PlanOptions:
-    """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say."""
+def options(
+    analysis: Analysis,
+    index: int,
+    estimator: Estimator,
+    reanalyse: Reanalyse,
+    hooks: planner.SearchHooks | None = None,
+) -> PlanOptions:
+    """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say.
+
+    `hooks`: narrows the search further than by what the format can write.
+    """
     run, before = analysis.runs[index], analysis.estimates[index]
-    search = planner.SearchHooks(estimator, edit_writer(analysis))
-    fitting = tuple(
-        _read_back(analysis, index, planner.plans(run, before, search, MAX_PLANS + 1), reanalyse, must_fit=True)
-    )
+    hooks = hooks or planner.SearchHooks(estimator, edit_writer(analysis))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
-    near = sum(option.plan.speed < SLOW_PLAN for option in fitting)
-    hardware = (
-        hardware_advice.advice(run, before, estimator, edit_writer(analysis)) if over and near < MAX_PLANS else ()
-    )
+    hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis)) if over else ()
+    fitting = _fitting(analysis, index, hooks, reanalyse)
     if fitting:
-        kept = without_slowest(fitting) if hardware and len(fitting) >= MAX_PLANS else fitting
-        return PlanOptions(kept, hardware[: max(0, MAX_PLANS - len(kept))])
+        return PlanOptions(fitting, hardware)
+    helpful = planner.candidates(run, before, hooks, MAX_PLANS)
+    read_back = (written(analysis, index, plan, reanalyse) for plan in helpful)
     return PlanOptions(
-        tuple(_read_back(analysis, index, planner.candidates(run, before, search, MAX_PLANS), reanalyse, False)),
-        hardware,
+        tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, before)), hardware
     )
 
 
-def without_slowest(fitting: tuple[WrittenPlan, ...]) -> tuple[WrittenPlan, ...]:
-    """All but one of the plans, in their order: hardware advice takes the place of one that doubles the time."""
-    kept = sorted(fitting, key=lambda option: option.plan.speed >= SLOW_PLAN)[: MAX_PLANS - 1]
-    return tuple(option for option in fitting if option in kept)
-
-
-def _read_back(
-    analysis: Analysis, index: int, found: tuple[planner.Plan, ...], reanalyse: Reanalyse, must_fit: bool
-) -> Iterator[WrittenPlan]:
-    """The plans that can be written and still have their effect when the files are read back. Of plans that differ in
-    degree alone (half the length, a quarter of it) the cheapest."""
-    before = analysis.estimates[index]
-    seen: set[frozenset[str]] = set()
-    for plan in found:
-        option = _written(analysis, index, plan, reanalyse)
-        if option is None or not helps(option.plan.estimate, before, must_fit):
-            continue
-        if must_fit and option.plan.estimate != plan.estimate:
-            option = _without_unneeded_changes(analysis, index, option, reanalyse)
-        kind = frozenset(
-            step.group if step.group in planner.GRADED_GROUPS else step.title for step in option.plan.steps
+def _fitting(
+    analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse
+) -> tuple[WrittenPlan, ...]:
+    """At most MAX_PLANS plans that fit as written, in the planner's order."""
+    run, before = analysis.runs[index], analysis.estimates[index]
+    done: dict[frozenset[str], WrittenPlan] = {}
+    for _ in range(_SEARCHES):
+        found = planner.plans(run, before, hooks, MAX_PLANS)
+        failures = []
+        for plan in found:
+            if planner.kind(plan) in done:
+                continue
+            option = written(analysis, index, plan, reanalyse)
+            if isinstance(option, WrittenPlan):
+                option = _without_unneeded_changes(analysis, index, option, plan, reanalyse)
+                done.setdefault(planner.kind(option.plan), option)
+            else:
+                failures.append(option)
+        if not failures or len(done) >= MAX_PLANS:
+            break
+        hooks = hooks._replace(
+            banned=hooks.banned.union(*(one.banned for one in failures)),
+            margin=max(hooks.margin, *(one.margin for one in failures)),
         )
-        if must_fit and kind in seen:
-            continue
-        seen.add(kind)
-        yield option
+    return tuple(sorted(done.values(), key=lambda one: planner.in_order(one.plan))[:MAX_PLANS])
 
 
-def _written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | None:
-    """The plan with the estimate of the written files. None where it cannot be written, or where the framework would
-    refuse the result."""
+def written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:
+    """The plan with the estimate of the written files, or why it is not offered."""
     tried = attempt(analysis, _edits(analysis, analysis.runs[index], plan.changes) or (), None, reanalyse)
     if not tried.holds or tried.after is None or len(tried.after.estimates) <= index:
-        return None
-    if new_errors(analysis, tried.after):
-        return None
-    return WrittenPlan(plan._replace(estimate=tried.after.estimates[index]), tried)
+        return Failure(_culprits(analysis, index, plan, reanalyse, lambda one: not one.holds))
+    bad = _objections(analysis, index, tried)
+    if bad:
+        return Failure(
+            _culprits(analysis, index, plan, reanalyse, lambda one: bool(bad & _objections(analysis, index, one)))
+        )
+    estimate = tried.after.estimates[index]
+    if plan.estimate.verdict == "fits" != estimate.verdict:
+        return _shortfall(plan, tried.after.runs[index], estimate)
+    return WrittenPlan(plan._replace(estimate=estimate), tried)
+
+
+def _objections(analysis: Analysis, index: int, tried: Attempt) -> frozenset[str]:
+    """Rules that speak against the written plan: new errors, and what law 6 says of the finding about memory."""
+    if tried.after is None:
+        return frozenset()
+    objections = set(new_errors(analysis, tried.after))
+    main = main_finding(analysis, index)
+    if main is not None and tried.after.estimates[index].verdict == "fits":
+        refused = check_finding(tried, analysis, main.finding).refused
+        objections |= {refused} if refused else set()
+    return frozenset(objections)
+
+
+def main_finding(analysis: Analysis, index: int) -> Found | None:
+    """The finding that the plans of a run solve: the first of a rule with `fix: plan`."""
+    return next((found for found in analysis.found if found.plan and found.run == index), None)
+
+
+def _culprits(
+    analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse, fails: Callable[[Attempt], bool]
+) -> frozenset[str]:
+    """Titles of the changes that fail alone; where none does, of the dearest: without it another plan is found."""
+    alone = []
+    for step in plan.steps:
+        edits = _edits(analysis, analysis.runs[index], step.changes)
+        if edits and fails(attempt(analysis, edits, None, reanalyse)):
+            alone.append(step.title)
+    return frozenset(alone or [max(plan.steps, key=proposals.risk_first).title])
+
+
+def _shortfall(plan: planner.Plan, run: Run, estimate: Estimate) -> Failure:
+    """What a plan lacks that does not fit as written: changes that the files take without an effect, or bytes."""
+    idle = (
+        step.title for step in plan.steps if not any(get(run, name) == get(plan.run, name) for name in step.changes)
+    )
+    more = (planner.peak(estimate) or 0) - (planner.peak(plan.estimate) or 0)
+    return Failure(frozenset(idle), max(0, more))
 
 
 def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:
@@ -126,13 +188,17 @@ def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:
     return tuple((counts[1] - counts[0]).elements())
 
 
-def _without_unneeded_changes(analysis: Analysis, index: int, option: WrittenPlan, reanalyse: Reanalyse) -> WrittenPlan:
-    """The plan without changes that it turns out not to need, the most expensive tried first: the written files may
-    need less memory than was planned."""
-    for step in sorted(option.plan.steps, key=proposals.cost, reverse=True):
+def _without_unneeded_changes(
+    analysis: Analysis, index: int, option: WrittenPlan, planned: planner.Plan, reanalyse: Reanalyse
+) -> WrittenPlan:
+    """The plan without changes that it turns out not to need, the dearest tried first: the written files may need less
+    memory than was planned."""
+    if option.plan.estimate == planned.estimate:
+        return option
+    for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
         fewer = option.plan._replace(steps=tuple(other for other in option.plan.steps if other is not step))
-        rest = _written(analysis, index, fewer, reanalyse) if fewer.steps else None
-        if rest is not None and rest.plan.estimate.verdict == "fits":
+        rest = written(analysis, index, fewer, reanalyse) if fewer.steps else None
+        if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest
     return option
 
@@ -149,29 +215,68 @@ def _edits(analysis: Analysis, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
 
 
 def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, ...]:
-    """The plans that solve the finding without a new one; where none fits, changes that help, and hardware."""
-    before = analysis.estimates[found.run]
+    """The run's plans, as `memlint plan` numbers them, and hardware. Another finding than that about memory keeps the
+    plans that solve it without a new one."""
+    main = main_finding(analysis, found.run)
     fixes = []
     for plan, tried in known.options:
-        if plan.estimate.verdict != "fits" or check_finding(tried, analysis, found.finding).holds:
-            fixes.append(planner.as_fix(plan, before, tried.edits)._replace(patches=tried.patches))
-    return (*fixes[:MAX_PLANS], *known.advice)
+        is_main = main is not None and identity(main.finding) == identity(found.finding)
+        if is_main or plan.estimate.verdict != "fits" or check_finding(tried, analysis, found.finding).holds:
+            fixes.append(fix_of(analysis, found.run, WrittenPlan(plan, tried)))
+    return (*fixes, *known.advice)
 
 
-def helps(after: Estimate, before: Estimate, must_fit: bool) -> bool:
-    """Whether a change is worth offering: the run fits, or (where nothing does) it saves more than noise."""
-    high, low = planner.peak(before), planner.peak(after)
-    if high is None or low is None:
-        return False
-    return after.verdict == "fits" if must_fit else high - low > planner.WORTHWHILE * high
+def fix_of(analysis: Analysis, index: int, option: WrittenPlan) -> Fix:
+    """A written plan as a fix with its patches."""
+    fix = planner.as_fix(option.plan, analysis.estimates[index], option.tried.edits)
+    return fix._replace(patches=option.tried.patches)
 
 
-def _patched(analysis: Analysis, finding: Finding, reanalyse: Reanalyse) -> Finding:
-    """The finding with the patches of its fixes; a fix that breaks a law is offered without them."""
-    fixes = []
-    for fix in finding.fixes:
-        if fix.edits:
-            tried = attempt(analysis, fix.edits, finding, reanalyse)
-            fix = fix._replace(patches=tried.patches) if tried.holds else fix._replace(edits=(), safe=False)
-        fixes.append(fix)
-    return finding._replace(fixes=tuple(fixes))
+def _helps(option: WrittenPlan, before: Estimate) -> bool:
+    """Whether a change that is not enough is worth offering: it saves more than noise."""
+    high, low = planner.peak(before), planner.peak(option.plan.estimate)
+    return high is not None and low is not None and high - low > planner.WORTHWHILE * high
+
+
+def _patched(analysis: Analysis, found: Found, reanalyse: Reanalyse) -> Finding:
+    """The finding with what its fixes do to the files; a fix that is not written says why."""
+    tried = (_as_written(analysis, found, fix, reanalyse) for fix in found.finding.fixes)
+    return found.finding._replace(fixes=tuple(fix for fix in tried if fix is not None))
+
+
+def _as_written(analysis: Analysis, found: Found, fix: Fix, reanalyse: Reanalyse) -> Fix | None:
+    """The fix with its patches, and with price and figures of the changed files. None where it makes the run need more
+    than the card has."""
+    if not fix.edits:
+        return _noted(fix, _NO_KEY) if fix.changes else fix
+    tried = attempt(analysis, fix.edits, found.finding, reanalyse)
+    if not tried.holds:
+        reason = tried.refused or "memlint cannot place it safely"
+        return _noted(fix._replace(edits=(), safe=False), f"not written: {reason}")
+    fix = fix._replace(patches=tried.patches)
+    if found.run < 0 or tried.after is None or len(tried.after.estimates) <= found.run:
+        return fix
+    fix = _priced(fix, analysis, tried.after, found.run)
+    return _re_estimated(fix, analysis, tried.after, found.run) if fix.changes else fix
+
+
+def _noted(fix: Fix, reason: str) -> Fix:
+    return fix._replace(note="; ".join(filter(None, (fix.note, reason))))
+
+
+def _re_estimated(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix | None:
+    old, new = analysis.estimates[index], after.estimates[index]
+    high, low = planner.peak(old), planner.peak(new)
+    worse = high is not None and low is not None and low > high
+    if new.verdict == "out_of_memory" and (old.verdict != "out_of_memory" or worse):
+        return None
+    known = high is not None and low is not None
+    return fix._replace(before=old.on_card, after=new.on_card, verdict_after=new.verdict if known else "")
+
+
+def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
+    """The fix with the table's price, where the table knows of one; a rule may know of more risk."""
+    models = (costs.model_of(analysis.estimates[index]), costs.model_of(after.estimates[index]))
+    price = costs.between(analysis.runs[index], after.runs[index], models)
+    quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
+    return fix._replace(speed=price.speed if price.speed != 1 else fix.speed, quality=quality)

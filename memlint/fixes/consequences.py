@@ -18,12 +18,15 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (_completions, _kernels, _adapters, _pure, _section):
+    for part in (_completions, _kernels, _adapters, _pure, _section, _cpu_optimizer):
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}
     return replace(run, changes) if changes else run
 
+
+# The fields that change as a consequence, and cost something.
+FIELDS = ("loss.liger_kernels", "optimizer.name", "precision.compute", "sequence.length")
 
 Follows = Iterator[tuple[str, Any]]
 
@@ -57,9 +60,8 @@ def _pure(run: Run, before: Run) -> Follows:
 
 def _section(run: Run, before: Run) -> Follows:
     """A DeepSpeed section of `auto` (formats/deepspeed/edits.py, new_section): buckets follow the hidden size
-    (transformers 5.23 integrations/deepspeed.py, trainer_config_finalize), stage 3 overlaps (deepspeed 0.19
-    runtime/zero/config.py, overlap_comm_valid), and an offloaded AdamW is DeepSpeed's own (accelerate 1.15
-    utils/deepspeed.py, map_pytorch_optim_to_deepspeed)."""
+    (transformers 5.23 integrations/deepspeed.py, trainer_config_finalize), and stage 3 overlaps (deepspeed 0.19
+    runtime/zero/config.py, overlap_comm_valid)."""
     if run.parallelism.engine != "deepspeed" or before.parallelism.engine == "deepspeed":
         return
     hidden, stage = getattr(run.model.architecture, "hidden_size", 0), run.parallelism.zero.stage
@@ -70,6 +72,12 @@ def _section(run: Run, before: Run) -> Follows:
         yield "parallelism.zero.param_persistence_threshold", 10 * hidden
         yield "parallelism.zero.overlap_comm", True
         yield "saving.gathers_full_weights", True
-    if run.offload.optimizer != "none" and "adamw" in str(run.optimizer.name):
+
+
+def _cpu_optimizer(run: Run, before: Run) -> Follows:
+    """An AdamW whose states are offloaded is DeepSpeed's own (accelerate 1.15 utils/deepspeed.py,
+    map_pytorch_optim_to_deepspeed)."""
+    offloads = run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" == before.offload.optimizer
+    if offloads and "adamw" in str(run.optimizer.name):
         yield "optimizer.name", "cpu_adam"
         yield "optimizer.engine", "deepspeed"

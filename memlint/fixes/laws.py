@@ -6,7 +6,7 @@
 4. idempotent: placing the same edits again gives no patch.
 5. rounds: fixing ends after at most `MAX_ROUNDS` rounds.
 6. finding: the finding is gone, and no new one of equal or higher severity came, but for one that says that there is
-   room to spare now; else this one fix is refused.
+   room to spare now, or that the run is tight where it was out of memory; else this one fix is refused.
 
 Laws 1 - 4 are about one file and are checked here; 5 and 6 need the rule engine (fixes/apply.py, fixes/attempt.py).
 """
@@ -26,6 +26,8 @@ from memlint.source.comments import comment_texts
 from memlint.source.document import Document
 
 MAX_ROUNDS = 10
+Identity = tuple[str, str, str]  # path, rule, key: see `identity`
+_TIGHT, _OUT_OF_MEMORY = "MEM002", ("MEM001", "MEM005")
 _ROOM_TO_SPARE = ("OFF001",)  # offloading is no longer needed: what a fix that frees memory may well bring
 
 
@@ -105,13 +107,20 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     if new[identity(gone)] >= old[identity(gone)]:
         found.append(BrokenLaw("finding", f"{gone.rule} would still be there"))
     rank = SEVERITIES.index(gone.severity)
+    allowed = (*_ROOM_TO_SPARE, *_tight_instead(old, new))
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
-        if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in _ROOM_TO_SPARE:
+        if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in allowed:
             found.append(BrokenLaw("finding", f"it would bring the {item.severity} {item.rule}: {item.message}"))
     return tuple(found)
 
 
-def identity(finding: Finding) -> tuple[str, str, str]:
+def _tight_instead(old: Counter[Identity], new: Counter[Identity]) -> tuple[str, ...]:
+    """The rule that a run is tight, where one that it is out of memory went for it."""
+    gone = {rule for _, rule, _ in old} - {rule for _, rule, _ in new}
+    return (_TIGHT,) if gone & {*_OUT_OF_MEMORY} else ()
+
+
+def identity(finding: Finding) -> Identity:
     """What makes two findings of two rounds the same one."""
     return (finding.location.path, finding.rule, finding.key)

@@ -1,29 +1,31 @@
-"""The planner: the cheapest combinations of changes with which a run fits its card.
+"""The planner: combinations of changes with which a run fits its card, the least risky first.
 
 A plan is a tuple of proposed changes (`steps`). Every combination is estimated in full, and none twice.
 
-For each tier of quality risk (none, low, medium, high) the search is greedy:
+For a tier of risk (none, low, medium, high) the search goes backwards:
 
-1. Add the change that saves most of the excess per unit of price, until the run fits. The excess is the bytes over the
-   budget, summed over the phases, so that a run whose backward and optimizer step are both too large makes progress
-   with either. Where no further change helps, replace one by a stronger change of its group.
-2. Drop the changes without which the run fits as well.
-3. Replace the others by weaker ones of their group, where the run still fits.
+1. Take the strongest change of every group that the tier allows. Where the run does not fit then, no plan of the tier
+   does: every change lowers the peak or leaves it. Of groups for which that does not hold, it is tried without.
+2. Drop changes, the dearest first, as long as the run fits. As each change only helps, the longest run of changes that
+   can be dropped at once is found by bisection.
+3. Replace each change that is left by the cheapest of its group with which the run still fits.
 
-The price depends on what is wanted: the same training result, short training steps, or few changes.
+What is dearest depends on what is wanted: the same training result, or short steps. Further plans come from a search
+without the group of the dearest change, and from single changes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
-from memlint.fixes.consequences import consistent
-from memlint.fixes.moves.catalog import steps
-from memlint.fixes.proposed_change import QUALITIES, ProposedChange, cost, time_cost
+from memlint.fixes.consequences import FIELDS, consistent
+from memlint.fixes.costs import QUALITIES, Cost, between, model_of
+from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
+from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
+from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
@@ -31,25 +33,25 @@ from memlint.run import Run, replace
 Estimator = Callable[[Run], Estimate]
 Express = Callable[[Run, Mapping[str, Any]], "tuple[Edit, ...] | None"]
 Accept = Callable[[Run], bool]
-Price = Callable[[ProposedChange], float]
+Order = Callable[[ProposedChange], Any]
+Steps = tuple[ProposedChange, ...]
 
 # A smaller share of the peak is noise beside the interval of the device figure.
 WORTHWHILE = 0.005
 _HOST_BYTES_WORTH_A_NOTE = 8 << 30
-MAX_CHANGES = 6
-MAX_EXTRA_COST = (
-    1.2  # a plan that costs so much more than the cheapest of its tier (more than twice the time) is no alternative
-)
 MOST_HOST_BYTES = 2 << 40  # of a DGX H100 (NVIDIA DGX H100 datasheet: 2 TB); desktops have a twentieth of it
 WANTED_PLANS = 3
+_RIVALS_TRIED = 4  # other changes of a group that are tried in place of one
+_ROUNDS = 4  # changes may open others: checkpointing opens checkpoints in host memory
 
 
 class Plan(NamedTuple):
     """Changes with which the run fits (or from `candidates`: needs less), with the changed run and its estimate."""
 
-    steps: tuple[ProposedChange, ...]
+    steps: Steps
     run: Run
     estimate: Estimate
+    price: Cost = Cost()
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -57,26 +59,29 @@ class Plan(NamedTuple):
 
     @property
     def cost(self) -> float:
-        return sum(map(cost, self.steps))
+        return weighed(self.price, len(self.steps))
 
     @property
     def speed(self) -> float:
         """Factor on the time of a training step."""
-        return math.prod(step.speed for step in self.steps)
+        return self.price.speed
 
     @property
     def risk(self) -> int:
-        """Index in QUALITIES of the riskiest change."""
-        return max((QUALITIES.index(step.quality) for step in self.steps), default=0)
+        """Index in QUALITIES of the risk for the result."""
+        return QUALITIES.index(self.price.quality)
 
 
 class SearchHooks(NamedTuple):
     """Functions that the planner calls. `express`: the edits that write a change, or None where the format cannot.
-    `accept`: whether the rules accept a run."""
+    `accept`: whether a run is acceptable. `margin`: bytes to stay below the budget. `banned`: titles of changes that
+    are left out."""
 
     estimate: Estimator = closed_form
     express: Express | None = None
     accept: Accept | None = None
+    margin: int = 0
+    banned: frozenset[str] = frozenset()
 
 
 NO_HOOKS = SearchHooks()
@@ -88,71 +93,81 @@ def peak(estimate: Estimate) -> int | None:
 
 
 def excess(estimate: Estimate) -> int:
-    """Bytes over the budget, summed over the phases; 0 when every phase fits."""
-    high, allocated = estimate.device_high_bytes, estimate.allocated_bytes
-    if high is None or allocated is None:
-        return 0
-    around = high - allocated
-    over = sum(max(0, phase.allocated_bytes + around - estimate.budget_bytes) for phase in estimate.phases)
-    return over or max(0, high - estimate.budget_bytes)
+    """Bytes over the budget; 0 where the run fits, or where nothing is known."""
+    return max(0, (estimate.device_high_bytes or 0) - estimate.budget_bytes)
 
 
 def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int = WANTED_PLANS) -> tuple[Plan, ...]:
-    """At most `limit` different plans that fit the card, cheapest first.
+    """At most `limit` different plans that fit the card: the least risky first, then the fastest.
 
-    Among them are the one with the least risk for the result, the fastest and the one with the fewest changes; then the
-    cheapest others. Empty where nothing fits or no card is known.
+    Among them are the one with the least risk for the result, the fastest and the one with the fewest changes. Empty
+    where nothing fits or no card is known.
     """
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
     search = PlanSearch(run, before, hooks)
-    found: dict[frozenset[tuple[str, Any]], Plan] = {}
-    for quality in QUALITIES:
-        for plan in _of_tier(search, quality):
-            found.setdefault(frozenset(plan.changes.items()), plan)
-        if len(found) >= limit:
+    found: dict[frozenset[str], Plan] = {}
+    for plan in _found(search):
+        found.setdefault(kind(plan), plan)
+        if len(found) == limit:
             break
-    if 0 < len(found) < WANTED_PLANS:  # dear ones are better than none
-        cheapest = min(found.values(), key=lambda one: one.cost)
-        for plan in _single_change_plans(search, QUALITIES[-1], cheapest, math.inf):
-            found.setdefault(frozenset(plan.changes.items()), plan)
     return _of_each_character(tuple(found.values()), limit)
 
 
-def _of_tier(search: PlanSearch, quality: str) -> Iterator[Plan]:
-    """The plans of one tier of risk: the cheapest, one without its most expensive group of changes, single changes, the
-    fastest."""
-    plan = _cheapest_plan(search, quality, cost)
-    if plan is None:
+def kind(plan: Plan) -> frozenset[str]:
+    """What makes two plans variants of one: they change the same things, in another degree or another way (half the
+    length or a quarter of it, one optimizer or another)."""
+    return frozenset(step.group for step in plan.steps)
+
+
+def in_order(plan: Plan) -> tuple[Any, ...]:
+    """The order of plans everywhere: by risk for the result, then by time, then by the number of changes."""
+    return plan.risk, plan.speed, len(plan.steps), tuple(step.title for step in plan.steps)
+
+
+def _found(search: PlanSearch) -> Iterator[Plan]:
+    """Plans of different kinds: the least risky, one without its dearest change, the fastest, single changes."""
+    least = next(filter(None, (_plan_of_tier(search, quality, risk_first) for quality in QUALITIES)), None)
+    if least is None:
         return
-    yield plan
-    dearest = max(plan.steps, key=cost)
-    if dearest.quality != "none":
-        other = _cheapest_plan(search, quality, cost, without=dearest.group)
-        if other is not None:
-            yield other
-    yield from _single_change_plans(search, quality, plan, plan.cost + MAX_EXTRA_COST)
-    if len(plan.steps) > 1:
-        fast = _cheapest_plan(search, quality, time_cost)
-        if fast is not None:
-            yield fast
+    yield least
+    dearest = max(least.steps, key=risk_first)
+    tiers = QUALITIES[least.risk :]
+    found = (_plan_of_tier(search, quality, risk_first, without=dearest.group) for quality in tiers)
+    other = next(filter(None, found), None)
+    if other is not None:
+        yield other
+    riskier = max(tiers[0], "medium", key=QUALITIES.index)
+    fast = _plan_of_tier(search, riskier, time_first)
+    if fast is not None:
+        yield fast
+    yield from _single_changes(search, riskier)
 
 
 def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
-    """Of the plans found: the least risky, the fastest, the one with the fewest changes, then the cheapest."""
+    """Of the plans found: the least risky, the fastest, the one with the fewest changes, then the cheapest. A plan that
+    another one beats in risk, time and number of changes stands back."""
     if not found:
         return ()
+    ahead = [plan for plan in found if not any(_beats(other, plan) for other in found)]
     wanted = (
-        min(found, key=lambda plan: (plan.risk, plan.cost)),
-        min(found, key=lambda plan: (plan.speed, plan.cost)),
-        min(found, key=lambda plan: (len(plan.steps), plan.cost)),
+        min(found, key=in_order),
+        min(ahead, key=lambda plan: (plan.speed, plan.cost)),
+        min(ahead, key=lambda plan: (len(plan.steps), plan.cost)),
+        *sorted(ahead, key=lambda plan: plan.cost),
         *sorted(found, key=lambda plan: plan.cost),
     )
     chosen: list[Plan] = []
     for plan in wanted:
         if plan not in chosen:
             chosen.append(plan)
-    return tuple(sorted(chosen[:limit], key=lambda plan: plan.cost))
+    return tuple(sorted(chosen[:limit], key=in_order))
+
+
+def _beats(plan: Plan, other: Plan) -> bool:
+    """Whether `plan` is no worse than `other` in risk, time and changes, and better in one."""
+    mine, its = ((one.risk, one.speed, len(one.steps)) for one in (plan, other))
+    return mine != its and all(own <= theirs for own, theirs in zip(mine, its))
 
 
 def candidates(
@@ -164,179 +179,220 @@ def candidates(
         return ()
     search = PlanSearch(run, before, hooks)
     helpful: dict[str, Plan] = {}
-    for step in search.steps(search.start):
+    for step in search.steps(()):
         plan = search.plan((step,))
         after = peak(plan.estimate)
         if after is not None and high - after > WORTHWHILE * high and search.accepts(plan):
             best = helpful.get(step.group)
             if best is None or (plan.cost, -(high - after)) < (best.cost, 0):
                 helpful[step.group] = plan
-    return tuple(sorted(helpful.values(), key=lambda item: item.cost)[:limit])
+    return tuple(sorted(helpful.values(), key=in_order)[:limit])
 
 
 class PlanSearch:
-    """The search for one run. It remembers estimates of combinations, and which changes the format can write."""
+    """The search for one run. It remembers runs and estimates of combinations, and which changes can be written."""
 
-    def __init__(self, run: Run, before: Estimate, hooks: SearchHooks) -> None:
+    def __init__(self, run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS) -> None:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
+        self._model = model_of(before)
         self._plans: dict[frozenset[str], Plan] = {}
-        self._steps: dict[frozenset[str], tuple[ProposedChange, ...]] = {}
-        self._sayable: dict[str, bool] = {}
-        self.gains: dict[str, int] = {}  # excess that a step took off when it was last tried, by title
+        self._runs: dict[frozenset[str], Run] = {frozenset(): run}
+        self._steps: dict[frozenset[str], Steps] = {}
+        self._can_write: dict[str, bool] = {}
+        self._prices: dict[str, Cost] = {}
 
-    def plan(self, chosen: tuple[ProposedChange, ...]) -> Plan:
-        """The run after these changes, with its estimate."""
+    def plan(self, chosen: Steps) -> Plan:
+        """The run after these changes, with its estimate and price."""
         if not chosen:
             return self.start
-        key = frozenset(step.title for step in chosen)
+        key = _titles(chosen)
         if key not in self._plans:
-            changed = replace(self.run, {name: value for step in chosen for name, value in step.changes.items()})
-            changed = consistent(changed, self.run)
-            self._plans[key] = Plan(chosen, changed, self._hooks.estimate(changed))
+            changed = self.changed(chosen)
+            estimate = self._hooks.estimate(changed)
+            fields = {*FIELDS, *(name for step in chosen for name in step.changes)}
+            price = between(self.run, changed, (self._model, model_of(estimate)), fields)
+            self._plans[key] = Plan(chosen, changed, estimate, price)
         return self._plans[key]._replace(steps=chosen)
 
-    def steps(self, plan: Plan) -> tuple[ProposedChange, ...]:
-        """The changes that can be tried on the plan's run and that the format can write."""
-        key = frozenset(step.title for step in plan.steps)
+    def changed(self, chosen: Steps) -> Run:
+        """The run after these changes."""
+        key = _titles(chosen)
+        if key not in self._runs:
+            values = {name: value for step in chosen for name, value in step.changes.items()}
+            self._runs[key] = consistent(replace(self.run, values), self.run)
+        return self._runs[key]
+
+    def steps(self, chosen: Steps) -> Steps:
+        """The changes that can be tried after `chosen` and that the format can write, in the order of their moves."""
+        key = _titles(chosen)
         if key not in self._steps:
-            self._steps[key] = tuple(step for step in steps(plan.run) if self._says(plan.run, step))
+            changed = self.changed(chosen)
+            self._steps[key] = tuple(
+                self._priced(changed, step) for step in steps(changed) if self._allows(chosen, step)
+            )
         return self._steps[key]
 
-    def _says(self, run: Run, step: ProposedChange) -> bool:
+    def _allows(self, chosen: Steps, step: ProposedChange) -> bool:
+        if step.title in self._hooks.banned:
+            return False
         if self._hooks.express is None:
             return True
-        if step.title not in self._sayable:
-            self._sayable[step.title] = self._hooks.express(run, step.changes) is not None
-        return self._sayable[step.title]
+        if step.title not in self._can_write:
+            changes = {name: value for one in (*chosen, step) for name, value in one.changes.items()}
+            self._can_write[step.title] = self._hooks.express(self.run, changes) is not None
+        return self._can_write[step.title]
+
+    def _priced(self, run: Run, step: ProposedChange) -> ProposedChange:
+        """The change with what it costs beside those that it was first seen with."""
+        if step.title not in self._prices:
+            changed = replace(run, step.changes)
+            models = (self._model, _trained(self._model, run, changed))
+            self._prices[step.title] = between(run, changed, models, step.changes)
+        return step._replace(price=self._prices[step.title])
+
+    def fits(self, plan: Plan) -> bool:
+        high = plan.estimate.device_high_bytes
+        enough = high is not None and high + self._hooks.margin <= plan.estimate.budget_bytes
+        return enough and plan.estimate.verdict == "fits" and self.accepts(plan)
 
     def accepts(self, plan: Plan) -> bool:
         if (plan.estimate.host_bytes or 0) > max(self._host, self.start.estimate.host_bytes or 0):
             return False
         return self._hooks.accept is None or self._hooks.accept(plan.run)
 
-
-def _cheapest_plan(search: PlanSearch, quality: str, price: Price, without: str = "") -> Plan | None:
-    """The plan of one tier, see the module's docstring. `without`: a group whose changes are left out."""
-    current = search.start
-    while excess(current.estimate):
-        more = _with_best_change(search, current, quality, price, without) if len(current.steps) < MAX_CHANGES else None
-        best = more or _with_stronger(search, current, quality, price)
-        if best is None:
-            return None
-        current = best
-    return _with_weaker(search, _without_unneeded(search, current), quality, price)
+    def possible(self, chosen: Steps) -> Steps:
+        """`chosen` less the changes that are only there beside others: checkpoints in host memory want checkpoints."""
+        first = _titles(self.steps(()))
+        for step in chosen:
+            others = tuple(other for other in chosen if other is not step)
+            if step.title not in first and step.title not in _titles(self.steps(others)):
+                return self.possible(others)
+        return chosen
 
 
-def _with_best_change(search: PlanSearch, current: Plan, quality: str, price: Price, without: str) -> Plan | None:
-    """The plan with one more change: the best of the most promising; of all, where none of those helps."""
-    used = {without, *(step.group for step in current.steps)}
-    open_changes = [step for step in search.steps(current) if step.group not in used and _is_within(step, quality)]
-    return _best_of(search, current, open_changes, price, by_last_gain=True) or _best_of(
-        search, current, open_changes, price, False
-    )
+def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:
+    return frozenset(step.title for step in chosen)
 
 
-def _best_of(
-    search: PlanSearch, current: Plan, open_changes: list[ProposedChange], price: Price, by_last_gain: bool
-) -> Plan | None:
-    """The plan with the best of the changes. `by_last_gain`: changes that saved too little when they were last tried
-    are not estimated again."""
-    over = excess(current.estimate)
+def _trained(model: ParameterCounts, before: Run, after: Run) -> ParameterCounts:
+    """About how many parameters train after a change of the method, before anything was counted."""
+    if before.method.kind == after.method.kind:
+        return model
+    share = {"lora": 100, "freeze": 4}.get(after.method.kind, 1)
+    return model._replace(trainable=model.parameters // share)
 
-    def worth(taken: int, step: ProposedChange) -> float:
-        # Whatever finishes the job is worth more than a larger step that does not.
-        return (2 * over if taken >= over else taken) / (0.05 + price(step))
 
-    def promise(step: ProposedChange) -> float:
-        return worth(2 * search.gains.get(step.title, over) if by_last_gain else over, step)
+def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = "") -> Plan | None:
+    """The cheapest plan whose changes all lie within a tier of risk; None where there is none."""
+    # One GPU has nobody to share with: what goes to the host is asked for last.
+    alone = search.run.parallelism.engine == "single"
+    for also in ("zero", "", "method") if alone else ("", *_MAY_COST_MEMORY):
+        whole = search.plan(strongest(search, quality, (without, also)))
+        if whole.steps and search.fits(whole):
+            return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
+    return None
 
-    best: tuple[float, Plan] | None = None
-    for step in sorted(open_changes, key=promise, reverse=True):
-        if promise(step) <= (0 if best is None else best[0]):
+
+# Groups whose strongest change may raise a peak: ZeRO-3 loads quantised weights before it shares them, and 4 bits are
+# not for every engine.
+_MAY_COST_MEMORY = ("zero", "method")
+
+
+def strongest(search: PlanSearch, quality: str, without: tuple[str, ...] = ()) -> Steps:
+    """The strongest change of every group but those of `without`: first of those that decide which others there are,
+    then of all."""
+    chosen: Steps = ()
+    for number in range(_ROUNDS):
+        used = {*without, *(step.group for step in chosen)}
+        found: dict[str, ProposedChange] = {}
+        for step in search.steps(chosen):
+            if step.group not in used and _is_within(step, quality) and (number or step.group in STRUCTURE):
+                found[step.group] = step  # the last of a group is the strongest
+        if not found and number:
             break
-        plan = search.plan((*current.steps, step))
-        taken = search.gains[step.title] = _bytes_saved(plan, over)
-        if not taken or not search.accepts(plan):
-            continue
-        score = worth(taken, step)
-        if best is None or score > best[0]:
-            best = score, plan
-    return None if best is None else best[1]
+        chosen = (*chosen, *found.values())
+    return chosen
 
 
-def _bytes_saved(plan: Plan, over: int) -> int:
-    """Bytes that a plan saves of an excess of `over` bytes; 0 where its estimate is unknown."""
-    return max(0, over - excess(plan.estimate)) if plan.estimate.allocated_bytes is not None else 0
+def _without_unneeded(search: PlanSearch, plan: Plan, order: Order) -> Plan:
+    """The plan without the changes that it does not need, the dearest dropped first."""
+    kept: Steps = ()
+    left = tuple(sorted(plan.steps, key=order, reverse=True))
+    while left:
+        dropped = _droppable(search, kept, left)
+        kept, left = (*kept, *left[dropped : dropped + 1]), left[dropped + 1 :]
+    return search.plan(search.possible(kept))
 
 
-def _with_stronger(search: PlanSearch, current: Plan, quality: str, price: Price) -> Plan | None:
-    """The plan with one change replaced by a stronger one of its group. The greedy search may have taken a cheap change
-    (half the length) where only a more expensive one of its kind (an eighth) is enough."""
-    over = excess(current.estimate)
-    best: tuple[float, Plan] | None = None
-    for step in current.steps:
-        for rival in search.steps(search.start):
-            weaker = rival.group != step.group or rival.title == step.title or price(rival) < price(step)
-            if weaker or not _is_within(rival, quality):
-                continue
-            plan = search.plan(tuple(rival if other is step else other for other in current.steps))
-            taken = _bytes_saved(plan, over)
-            if not taken or not search.accepts(plan):
-                continue
-            score = taken / (0.05 + price(rival))
-            if best is None or score > best[0]:
-                best = score, plan
-    return None if best is None else best[1]
+def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:
+    """How many of `left`, from the first on, can go at once, so that the run with `kept` and the others fits."""
+    low, high = 0, len(left)
+    while low < high:
+        middle = (low + high + 1) // 2
+        rest = search.possible((*kept, *left[middle:]))
+        if rest and search.fits(search.plan(rest)):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
-def _without_unneeded(search: PlanSearch, plan: Plan) -> Plan:
-    """The plan without the changes that it does not need, the most expensive tried first."""
-    for step in sorted(plan.steps, key=cost, reverse=True):
-        fewer = tuple(other for other in plan.steps if other is not step)
-        rest = search.plan(fewer)
-        if fewer and not excess(rest.estimate) and search.accepts(rest):
-            plan = rest
-    return plan
-
-
-def _with_weaker(search: PlanSearch, plan: Plan, quality: str, price: Price) -> Plan:
+def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order) -> Plan:
     """The plan with each change replaced by the cheapest of its group with which the run still fits."""
     for step in plan.steps:
-        for rival in search.steps(search.start):
-            if rival.group == step.group and price(rival) < price(step) and _is_within(rival, quality):
-                weaker = search.plan(tuple(rival if other is step else other for other in plan.steps))
-                if not excess(weaker.estimate) and search.accepts(weaker):
-                    plan = weaker
-                    break
+        others = tuple(other for other in plan.steps if other is not step)
+        group = [one for one in search.steps(others) if one.group == step.group and _is_within(one, quality)]
+        found = _first_that_fits(search, plan, step, _cheaper(group, step, order))
+        if found is not None:
+            plan = found
     return plan
 
 
-# Groups whose changes are sorted from the weakest to the strongest: where the last one does not fit, none does.
-GRADED_GROUPS = ("batch", "sequence", "images")
+def _cheaper(group: list[ProposedChange], step: ProposedChange, order: Order) -> list[ProposedChange]:
+    """The changes of a group that cost less than `step`, or as much and are weaker, the cheapest first; of a graded
+    group all weaker ones."""
+    weaker = group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
+    if step.group in GRADED_GROUPS:
+        return weaker
+    cheaper = [one for one in group if order(one) < order(step) or (one in weaker and order(one) == order(step))]
+    return sorted(cheaper, key=order)
 
 
-def _single_change_plans(search: PlanSearch, quality: str, plan: Plan, dearest: float) -> Iterator[Plan]:
-    """Plans of one change of another group, with which the run fits: alternatives, not variants of the same change."""
-    within = [step for step in search.steps(search.start) if _is_within(step, quality) and cost(step) <= dearest]
-    last = {step.group: step for step in within if step.group in GRADED_GROUPS}
-    groups = {step.group for step in plan.steps} if len(plan.steps) == 1 else set()
-    groups |= {group for group, step in last.items() if group not in groups and not _fits_alone(search, step)}
-    for step in within:
-        if step.group not in groups and _fits_alone(search, step):
-            groups.add(step.group)
-            yield search.plan((step,))
+def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rivals: list[ProposedChange]) -> Plan | None:
+    """The plan with the first of `rivals` that is enough in place of `step`. Those of a graded group stand from the
+    weakest to the strongest, so that bisection finds it."""
+
+    def tried(rival: ProposedChange) -> Plan | None:
+        found = search.plan(tuple(rival if other is step else other for other in plan.steps))
+        return found if search.fits(found) else None
+
+    if step.group not in GRADED_GROUPS:
+        return next(filter(None, map(tried, rivals[:_RIVALS_TRIED])), None)
+    low, high, best = 0, len(rivals), None
+    while low < high:
+        middle = (low + high) // 2
+        found = tried(rivals[middle])
+        low, high, best = (low, middle, found) if found else (middle + 1, high, best)
+    return best
 
 
-def _fits_alone(search: PlanSearch, step: ProposedChange) -> bool:
-    plan = search.plan((step,))
-    return plan.estimate.allocated_bytes is not None and not excess(plan.estimate) and search.accepts(plan)
+def _single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
+    """Plans of one change: of each group the cheapest that is enough alone."""
+    groups: dict[str, list[ProposedChange]] = {}
+    for step in search.steps(()):
+        if _is_within(step, quality):
+            groups.setdefault(step.group, []).append(step)
+    for options in groups.values():
+        plan = search.plan((options[-1],))
+        if search.fits(plan):
+            yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
 
 
 def _is_within(step: ProposedChange, quality: str) -> bool:
-    return QUALITIES.index(step.quality) <= QUALITIES.index(quality)
+    return QUALITIES.index(step.price.quality) <= QUALITIES.index(quality)
 
 
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
@@ -346,12 +402,12 @@ def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
         edits=edits,
         changes=plan.changes,
         safe=all(step.safe for step in plan.steps),
-        speed=round(plan.speed, 3),
-        quality=QUALITIES[plan.risk],
+        speed=plan.speed,
+        quality=plan.price.quality,
         before=before.on_card,
         after=plan.estimate.on_card,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
-        note="; ".join((*(step.note for step in plan.steps if step.note), *_host_note(plan, before))),
+        note="; ".join(dict.fromkeys((*(step.note for step in plan.steps if step.note), *_host_note(plan, before)))),
     )
 
 

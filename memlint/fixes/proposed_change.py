@@ -1,4 +1,4 @@
-"""One proposed change and what it costs."""
+"""One proposed change of a run."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.fixes.costs import QUALITIES, Cost
 from memlint.run import Run
 
-QUALITIES = ("none", "low", "medium", "high")
+_WEIGHTS = (0.0, 0.3, 1.0, 3.0)  # of QUALITIES, beside a step that takes as much longer
+_EACH = 0.01  # one change fewer, where all else is equal
 
 
 class ProposedChange(NamedTuple):
     """One proposed change of a run, as dotted fields with new values.
 
-    `speed`: factor on the time of a training step (1.3 = 30 % slower). `quality`: risk for the result, one of
-    QUALITIES. `safe`: training computes the same, up to rounding."""
+    `group`: two changes of one group exclude each other; a move yields those of one group from the weakest to the
+    strongest. `safe`: training computes the same, up to rounding. `price`: what it costs alone (fixes/costs.py).
+    """
 
     title: str
     changes: Mapping[str, Any]
-    speed: float = 1.0
-    quality: str = "none"
+    group: str = ""
     safe: bool = True
-    group: str = ""  # two changes of one group exclude each other
     note: str = ""
+    price: Cost = Cost()
 
 
 Move = Callable[[Run], Iterator[ProposedChange]]
 
 
-def cost(step: ProposedChange) -> float:
-    """The price of a change where the training result matters most: quality weighs more than speed."""
-    return (0.0, 0.3, 1.0, 3.0)[QUALITIES.index(step.quality)] + max(0.0, step.speed - 1) + 0.01
+def weighed(price: Cost, changes: int = 1) -> float:
+    """A price as one number where the training result matters most: risk weighs more than time."""
+    return _WEIGHTS[QUALITIES.index(price.quality)] + max(0.0, price.speed - 1) + _EACH * changes
 
 
-def time_cost(step: ProposedChange) -> float:
-    """The price of a change where short training steps matter most."""
-    return max(0.0, 10 * (step.speed - 1)) + 0.1 * QUALITIES.index(step.quality) + 0.01
+def risk_first(step: ProposedChange) -> tuple[int, float]:
+    """Orders changes from the cheapest: by risk for the result, then by time."""
+    return QUALITIES.index(step.price.quality), step.price.speed
+
+
+def time_first(step: ProposedChange) -> tuple[float, int]:
+    """Orders changes from the fastest: by time, then by risk for the result."""
+    return step.price.speed, QUALITIES.index(step.price.quality)

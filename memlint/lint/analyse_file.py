@@ -12,7 +12,7 @@ from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.engine import Analysis, Engine, folded
+from memlint.ruleset.engine import Analysis, Engine, Judged, folded
 from memlint.source.document import Document
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class FileAnalyser:
     """Analyses files.
 
     `engine_for`: gives the engine with the rules in force for a path. `context_for`: gives the context of a document,
-    that is the facts its text does not state (GPU, number of GPUs, versions).
+    that is the facts its text does not state (GPU, number of GPUs, versions). `judge_for`: gives the engine that judges
+    plans (default: `engine_for`).
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class FileAnalyser:
         workspaces: Workspaces,
         engine_for: Callable[[str], Engine],
         context_for: Callable[[Document, Workspace], Context],
+        judge_for: Callable[[str], Engine] | None = None,
     ) -> None:
         self.folds_causes = True  # False: a finding that is another's cause stays, with the fixes of its own
         self.workspaces = workspaces
         self.engine_for = engine_for
         self.context_for = context_for
+        self.judge_for = judge_for or engine_for
 
     def analyse(self, path: str, named: bool = True, fixes: bool = True) -> FileAnalysis:
         """Analyses the file at `path`. A file that cannot be read, or a crash in a rule, becomes a finding.
@@ -93,17 +96,31 @@ class FileAnalyser:
             return analysis.findings
         from memlint.fixes.attach import with_plans  # the planner: only if a finding needs it
 
-        estimator = self.engine_for(analysis.document.path).estimator
-        return with_plans(analysis, estimator, self.reanalysis(analysis, workspace))
+        path = analysis.document.path
+        estimator, reanalyse = self.engine_for(path).estimator, self.reanalysis(analysis, workspace)
+        if not any(found.plan for found in analysis.found):
+            return with_plans(analysis, estimator, reanalyse)
+        return with_plans(analysis, estimator, reanalyse, self.judged(analysis, workspace))
+
+    def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
+        """The analysis with every rule that plans are judged by, and a function that repeats it for other contents."""
+        judge, path = self.judge_for(analysis.document.path), analysis.document.path
+        reanalyse = partial(self._analyse_changed, judge, analysis.document, workspace)
+        same = judge is self.engine_for(path)
+        return Judged(analysis if same else reanalyse({}), reanalyse)
 
     def reanalysis(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
         """A function that analyses the same document under other contents of files."""
-        return partial(self._analyse_changed, analysis.document, workspace)
+        engine = self.engine_for(analysis.document.path)
+        return partial(self._analyse_changed, engine, analysis.document, workspace)
 
-    def _analyse_changed(self, document: Document, workspace: Workspace, contents: Mapping[str, bytes]) -> Analysis:
+    def _analyse_changed(
+        self, engine: Engine, document: Document, workspace: Workspace, contents: Mapping[str, bytes]
+    ) -> Analysis:
         changed = workspace.overlaid(contents)
+        again = _same_run(document, changed)
         # Without fixes: of a changed file only the findings and estimates are used.
-        return self.analyse_document(_same_run(document, changed), changed, fixes=False)
+        return engine.analyse(again, self.context_for(again, changed), fixes=False)
 
 
 def _same_run(document: Document, changed: Workspace) -> Document:

@@ -33,7 +33,10 @@ class Linter:
         self.rules = RuleCatalog(request, self.settings)
         workspaces = Workspaces(request.cwd, facts.hub, facts.exact, dict(request.contents), workspace)
         self.analyser = FileAnalyser(
-            workspaces, self.rules.engine_for, ContextFacts(facts, self.settings.from_files).context_for
+            workspaces,
+            self.rules.engine_for,
+            ContextFacts(facts, self.settings.from_files).context_for,
+            self.rules.judge_for,
         )
         self._reporter = FileReporter(request, self.settings, self.rules, workspaces)
 

@@ -56,6 +56,12 @@ class RuleCatalog:
         """The engine for a file: its rules in force, and the estimator calibrated with its measurements."""
         return self.engine_of(self._settings.of(path), self._measurements(path))
 
+    def judge_for(self, path: str) -> Engine:
+        """The engine that judges plans for a file: with every rule of the profile, whichever are selected, so that the
+        same plans are offered whatever a report is about."""
+        every = self._settings.of(path)._replace(select=("all",), ignore=())
+        return self.engine_of(every, self._measurements(path))
+
     def known_names(self, settings: FileSettings) -> RuleNames:
         """Every rule that a suppression may name."""
         return self._names_of(self.rules(settings.rules_dirs))

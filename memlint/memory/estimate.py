@@ -51,7 +51,7 @@ def estimate(run: Run) -> Estimate:
 
 def estimate_as_it_stands(run: Run) -> Estimate:
     """The estimate without regard to the other ways in which the files may be read."""
-    run = run._replace(stack=canonical_stack(run))
+    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found
 

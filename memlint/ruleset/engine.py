@@ -67,6 +67,14 @@ class Analysis(NamedTuple):
         return self.parsed.runs if self.parsed else ()
 
 
+class Judged(NamedTuple):
+    """An analysis with every rule that plans are judged by, and a function that repeats it under other contents of
+    files."""
+
+    analysis: Analysis
+    reanalyse: Callable[[Mapping[str, bytes]], Analysis]
+
+
 class Engine:
     """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from memlint.findings import Finding
-from memlint.fixes.attach import SLOW_PLAN, WrittenPlan, without_slowest
-from memlint.fixes.attempt import Attempt
 from memlint.fixes.moves.hardware import advice
-from memlint.fixes.planner import Plan
-from memlint.fixes.proposed_change import ProposedChange
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
@@ -133,16 +129,3 @@ def test_nothing_is_said_of_hardware_where_the_run_cannot_be_sharded() -> None:
     run = replace(analysis.runs[0], {"parallelism.tensor_parallel_size": 2})
 
     assert not any("ZeRO" in fix.title for fix in advice(run, analysis.estimates[0], estimate))
-
-
-def test_cards_take_the_place_of_a_plan_that_doubles_the_time() -> None:
-    analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
-
-    def option(title: str, speed: float) -> WrittenPlan:
-        plan = Plan((ProposedChange(title, {}, speed),), analysis.runs[0], analysis.estimates[0])
-        return WrittenPlan(plan, Attempt(()))
-
-    slow, slower, one, two = option("slow", SLOW_PLAN), option("slower", 3.0), option("one", 1.0), option("two", 1.4)
-    assert without_slowest((slow, one, two)) == (one, two)
-    assert without_slowest((one, slow, two, slower)) == (one, two)
-    assert without_slowest((one, slow, slower)) == (one, slow)

@@ -6,13 +6,16 @@ import pytest
 
 from memlint.architectures import from_config
 from memlint.fixes.consequences import consistent
+from memlint.fixes.costs import Cost, between
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.proposed_change import ProposedChange
+from memlint.fixes.step_time import ParameterCounts
 from memlint.hardware import find
 from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
+MODEL = ParameterCounts(7_000_000_000, 7_000_000_000)
 EIGHT_BITS = Quantization("bnb", 8, "int8")
 
 
@@ -20,6 +23,11 @@ def step(one: Run, start: str) -> ProposedChange:
     """The only step whose title starts so."""
     (found,) = [step for step in steps(one) if step.title.startswith(start)]
     return found
+
+
+def price(one: Run, start: str) -> Cost:
+    """What the only step whose title starts so costs."""
+    return between(one, replace(one, step(one, start).changes), (MODEL, MODEL))
 
 
 def titles(one: Run) -> str:
@@ -48,8 +56,11 @@ def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
     assert "optimizer.name" not in step(run(parallelism=sharded), "FSDP shards").changes
     eight = step(run(parallelism=sharded, optimizer__name="paged_adamw_8bit"), "FSDP shards")
     assert eight.changes["optimizer.name"] == "adamw_torch"
-    assert step(run(optimizer__name="paged_adamw_32bit"), "ZeRO-2").changes["optimizer.name"] == "adamw_torch"
-    assert "optimizer.name" not in step(run(optimizer__name="adafactor"), "ZeRO-3").changes
+    assert step(run(optimizer__name="paged_adamw_32bit"), "ZeRO-2 with").changes["optimizer.name"] == "adamw_torch"
+    for other in ("adafactor", "adam_mini"):
+        changes = step(run(optimizer__name=other), "ZeRO-3 with parameters and").changes
+        assert changes["optimizer.name"] == "adamw_torch"
+    assert "optimizer.name" not in step(run(optimizer__name="adamw_hf"), "ZeRO-2 with").changes
 
 
 def test_overlapping_communication_can_stop() -> None:
@@ -110,14 +121,14 @@ def test_checkpoints_wait_on_the_host_each_framework_its_own_way(
 
 
 def test_one_gpu_may_have_the_host_hold_what_it_cannot() -> None:
-    full = step(run(**LLAMAFACTORY), "ZeRO-3")
+    full = step(run(**LLAMAFACTORY), "ZeRO-3 with parameters and")
 
     assert full.changes["offload.parameters"] == full.changes["offload.optimizer"] == "cpu"
-    assert full.speed > 1.5
+    assert price(run(**LLAMAFACTORY), "ZeRO-3 with parameters and").speed > 1.5
     assert not full.safe
     assert "FORCE_TORCHRUN=1" in full.note
-    assert "ZeRO-2 with the optimizer states" in titles(run())
-    assert "ZeRO-2 with the optimizer states" not in titles(run(**LORA))
+    assert "ZeRO-2 with optimizer states" in titles(run())
+    assert "ZeRO-2 with optimizer states" not in titles(run(**LORA))
     for one in (run(model__quantization=EIGHT_BITS), run(precision__compute="float32"), run(stack__use_unsloth=True)):
         assert "in host memory" not in titles(one)
 
@@ -126,22 +137,23 @@ def test_zero_3_may_move_states_and_parameters_at_once() -> None:
     sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(3))
     both = "parameters and optimizer states in host memory"
     assert both in titles(run(parallelism=sharded))
-    assert both not in titles(run(parallelism=sharded, offload__optimizer="cpu"))
-    assert both not in titles(run(parallelism=sharded._replace(zero=Zero(2))))
+    assert both in titles(run(parallelism=sharded, offload__optimizer="cpu"))
+    assert "host memory" not in titles(run(parallelism=sharded, offload__optimizer="cpu", offload__parameters="cpu"))
+    assert f"ZeRO stage 2 -> 3, {both}" in titles(run(parallelism=sharded._replace(zero=Zero(2))))
 
 
 def test_evaluation_can_be_done_afterwards() -> None:
     evaluates = run(evaluation__enabled=True, evaluation__batch_size=8)
     found = step(evaluates, "evaluate saved checkpoints")
-    assert (found.quality, found.safe) == ("low", False)
-    assert found.group == step(evaluates, "evaluation batch").group
+    assert (price(evaluates, "evaluate saved").quality, found.safe) == ("low", False)
+    assert found.group == step(evaluates, "evaluation batch 8 -> 1").group
     assert "evaluate saved" not in titles(run())
 
 
 def test_states_of_adamw_can_leave_the_card_without_another_optimizer() -> None:
-    assert step(run(), "paged AdamW").quality == "none"
-    assert step(run(optimizer__name="adamw_bnb_8bit"), "paged 8-bit AdamW").quality == "none"
-    assert step(run(), "paged 8-bit AdamW").quality == "low"
+    assert price(run(), "paged AdamW").quality == "none"
+    assert price(run(optimizer__name="adamw_bnb_8bit"), "paged 8-bit AdamW").quality == "none"
+    assert price(run(), "paged 8-bit AdamW").quality == "low"
     assert "paged" not in titles(run(optimizer__name="paged_adamw_8bit"))
     assert "Adafactor" in titles(run(optimizer__name="paged_adamw_8bit"))
     assert "AdamW" not in titles(run(optimizer__name="adafactor"))
@@ -198,8 +210,8 @@ def seeing(pixels: int, length: int, frozen: bool = True, **changes: object) -> 
 
 def test_images_can_be_smaller_where_pixels_are_what_is_held() -> None:
     large = seeing(4_194_304, 1024)
-    assert step(large, "images of 4194304 -> 589824").quality == "medium"
-    assert step(large, "images of 4194304 -> 65536").quality == "high"
+    assert price(large, "images of 4194304 -> 589824").quality == "medium"
+    assert price(large, "images of 4194304 -> 65536").quality == "high"
     assert "images of" not in titles(seeing(589_824, 2048))  # 752 tokens an image: the length is the bound
     assert "images of" in titles(seeing(589_824, 2048, frozen=False))
     assert "images of" not in titles(run())
@@ -209,7 +221,10 @@ def test_a_vision_tower_that_trains_can_be_frozen() -> None:
     training = seeing(589_824, 2048, frozen=False)
     alone = [found for found in steps(training) if found.group == "tower"]
     assert [len(found.changes) for found in alone] == [1, 2]
-    assert {found.quality for found in alone} == {"low", "medium"}
+    assert [between(training, replace(training, one.changes), (MODEL, MODEL)).quality for one in alone] == [
+        "low",
+        "medium",
+    ]
     axolotl = [found for found in steps(replace(training, AXOLOTL)) if found.group == "tower"]
     assert [len(found.changes) for found in axolotl] == [2]  # one key for both
     assert "freeze the vision tower" not in titles(seeing(589_824, 2048))
@@ -227,12 +242,16 @@ def test_zero_3_shares_4_bit_weights_that_are_stored_in_the_compute_dtype() -> N
 
     assert "ZeRO-3" in titles(stored)
     assert "ZeRO-2" not in titles(stored)
-    assert key not in step(stored, "shard over the 4 GPUs").changes
-    assert step(run(**packed, **TRL), "shard over the 4 GPUs").changes[key] == "bfloat16"
+    assert key not in step(stored, "shard over the 4 GPUs with ZeRO-3, parameters and").changes
+    assert step(run(**packed, **TRL), "shard over the 4 GPUs with ZeRO-3, parameters and").changes[key] == "bfloat16"
     for other in (OLD_TRL, AXOLOTL):
         assert "ZeRO-3" not in titles(run(**packed, **other))
     sharded = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2}
-    assert step(replace(stored, sharded), "ZeRO stage 2 -> 3").changes == {"parallelism.zero.stage": 3}
+    (plain,) = [one for one in steps(replace(stored, sharded)) if one.title == "ZeRO stage 2 -> 3"]
+    assert plain.changes == {
+        "parallelism.zero.stage": 3,
+        "parallelism.zero.gather_16bit_weights_on_model_save": True,
+    }
 
 
 def test_what_follows_from_a_change_is_planned_with_it() -> None:

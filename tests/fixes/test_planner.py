@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
+from memlint.fixes.costs import QUALITIES, between
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.planner import Plan, SearchHooks, as_fix, candidates, excess, largest, peak, plans
-from memlint.fixes.proposed_change import QUALITIES
+from memlint.fixes.step_time import ParameterCounts
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
 
 GIB = 2**30
+MODEL = ParameterCounts(7_000_000_000, 7_000_000_000)
 FULL = replace(
     Run("toy", "toy.yaml"),
     {
@@ -74,10 +76,10 @@ def test_every_plan_fits_and_no_step_is_idle(budget: float) -> None:
             assert not rest or search.estimate(replace(FULL, rest)).verdict != "fits"
 
 
-def test_plans_come_cheapest_first_and_no_two_are_the_same() -> None:
+def test_plans_come_least_risky_first_and_no_two_are_the_same() -> None:
     found = search_plans(30)
 
-    assert [plan.cost for plan in found] == sorted(plan.cost for plan in found)
+    assert [(plan.risk, plan.speed) for plan in found] == sorted((plan.risk, plan.speed) for plan in found)
     assert len({frozenset(plan.changes.items()) for plan in found}) == len(found)
 
 
@@ -160,7 +162,7 @@ def test_what_no_host_holds_is_not_offered_and_the_rest_says_what_it_wants() -> 
     small = replace(start, {"hardware.host_bytes": 64 * GIB})
     for run, offered in ((start, True), (small, False)):
         titles = {plan.steps[0].title for plan in candidates(run, estimate(run), SearchHooks(_offloads(estimate)), 99)}
-        assert ("optimizer states in host memory" in titles) == offered
+        assert any("optimizer states in host memory" in title for title in titles) == offered
 
 
 def _offloads(estimate: Any) -> Any:
@@ -183,7 +185,7 @@ def test_a_fix_says_what_it_costs() -> None:
         assert fix.before and fix.after and fix.after.figure < fix.before.figure
         assert fix.verdict_after == "fits"
         assert fix.safe == all(step.safe for step in plan.steps)
-        assert QUALITIES.index(fix.quality) == max(QUALITIES.index(step.quality) for step in plan.steps)
+        assert QUALITIES.index(fix.quality) == plan.risk
 
 
 @pytest.mark.parametrize("budget", [30, 60, 90])
@@ -202,13 +204,12 @@ def test_the_largest_value_fits_and_the_next_does_not(budget: float) -> None:
 def test_every_move_changes_what_it_says_it_changes() -> None:
     for step in steps(FULL):
         assert replace(FULL, step.changes) != FULL
-        assert step.quality in QUALITIES
-        assert not step.safe or step.quality == "none"
+        assert not step.safe or between(FULL, replace(FULL, step.changes), (MODEL, MODEL)).quality == "none"
 
 
 def test_offloading_and_sharding_are_not_done_unasked() -> None:
     sharded = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2, "parallelism.world_size": 4}
     groups = {step.group: step.safe for step in steps(replace(FULL, sharded))}
 
-    assert groups["zero"] is groups["offload-optimizer"] is False
+    assert groups["zero"] is False
     assert groups["checkpointing"] is groups["batch"] is groups["attention"] is True

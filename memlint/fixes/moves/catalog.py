@@ -1,7 +1,8 @@
-"""What can be changed in a run to make it need less memory, and what each change costs.
+"""What can be changed in a run to make it need less memory.
 
-A move proposes neutral changes (`{"checkpointing.mode": "full"}`) for a run or nothing; whether they help is
-decided by a new estimate, whether the framework can say them by its format. Sources stand at each move.
+A move proposes changes of the run's fields (`{"checkpointing.mode": "full"}`), or nothing. Whether they help, a new
+estimate says; whether they can be written, the format; what they cost, fixes/costs.py. Changes of one group come from
+the weakest to the strongest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
-from memlint.fixes.proposed_change import Move, ProposedChange, cost
+from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
 
@@ -25,16 +26,14 @@ def attention(run: Run) -> Iterator[ProposedChange]:
     if run.attention.implementation != "eager":
         return
     if _loads_with_sdpa(run):
-        yield ProposedChange("use sdpa attention", {"attention.implementation": "sdpa"}, 0.8, group="attention")
+        yield ProposedChange("use sdpa attention", {"attention.implementation": "sdpa"}, "attention")
     elif (
         _soft_capped(run)
         and getattr(run.hardware.gpu, "flash_attention", 0) >= 2
         and run.precision.compute != "float32"
     ):
         changes = {"attention.implementation": "flash_attention_2"}
-        yield ProposedChange(
-            "use FlashAttention 2", changes, 0.7, group="attention", note="flash-attn must be installed"
-        )
+        yield ProposedChange("use FlashAttention 2", changes, "attention", note="flash-attn must be installed")
 
 
 def _loads_with_sdpa(run: Run) -> bool:
@@ -53,9 +52,10 @@ def checkpointing(run: Run) -> Iterator[ProposedChange]:
     Hugging Face's guide says about 20 % slower (transformers docs, perf_train_gpu_one).
     """
     if run.checkpointing.mode == "none":
-        yield ProposedChange(
-            "turn on activation checkpointing", {"checkpointing.mode": "full"}, 1.25, group="checkpointing"
-        )
+        yield ProposedChange("turn on activation checkpointing", {"checkpointing.mode": "full"}, "checkpointing")
+
+
+_LIGER = "the liger-kernel package must be installed"
 
 
 def fused_loss(run: Run) -> Iterator[ProposedChange]:
@@ -65,22 +65,29 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
         return
     supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
-        yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, 0.95, group="loss")
+        yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, "loss", note=_LIGER)
 
 
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
-    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays."""
+    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays.
+
+    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own; a
+    single micro batch has none of them, and the global batch shrinks.
+    """
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
         return
     for smaller in (candidate for candidate in _divisors(size) if candidate < size):
         accumulation = steps * size // smaller
-        yield ProposedChange(
-            f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}",
-            {"batch.micro_batch_size": smaller, "batch.gradient_accumulation_steps": accumulation},
-            1.0 + 0.04 * (size // smaller - 1).bit_length(),
-            group="batch",
-        )
+        title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
+        yield ProposedChange(title, _batch(smaller, accumulation), "batch")
+    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and steps > 1:
+        title = f"accumulation {steps} -> 1: the global batch shrinks from {size * steps} to {size} sequences a GPU"
+        yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
+
+
+def _batch(size: int, accumulation: int) -> dict[str, Any]:
+    return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
 
 
 def _divisors(number: int) -> list[int]:
@@ -92,35 +99,51 @@ def _divisors(number: int) -> list[int]:
 def evaluation(run: Run) -> Iterator[ProposedChange]:
     """Evaluation defaults to 8 sequences at a time, whatever training uses."""
     size = run.evaluation.batch_size
-    if run.evaluation.enabled is True and isinstance(size, int) and size > 1:
-        yield ProposedChange(f"evaluation batch {size} -> 1", {"evaluation.batch_size": 1}, 1.02, group="evaluation")
-    if run.evaluation.enabled is True and run.evaluation.keeps_logits and run.evaluation.accumulation_steps is None:
-        yield ProposedChange(
-            "move evaluation logits to host memory", {"evaluation.accumulation_steps": 1}, 1.02, group="eval-logits"
-        )
-    if run.evaluation.enabled is True and run.purpose == "train":
-        # The weights come out the same, but nothing shows while it trains whether they get worse, or picks the best.
+    if run.evaluation.enabled is not True:
+        return
+    if isinstance(size, int):
+        for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+            title = f"evaluation batch {size} -> {smaller}"
+            yield ProposedChange(title, {"evaluation.batch_size": smaller}, "evaluation")
+    if run.purpose == "train":
         title = "evaluate saved checkpoints instead of while it trains"
-        yield ProposedChange(title, {"evaluation.enabled": False}, 1.0, "low", False, "evaluation")
+        yield ProposedChange(title, {"evaluation.enabled": False}, "evaluation", safe=False)
+    if run.evaluation.keeps_logits and run.evaluation.accumulation_steps is None:
+        changes = {"evaluation.accumulation_steps": 1}
+        yield ProposedChange("move evaluation logits to host memory", changes, "evaluation logits")
+
+
+_SMALL_BUCKET = 50_000_000  # elements: 100 MB of half precision
+_BUCKETS = {  # those that a stage has
+    1: ("reduce_bucket_size", "allgather_bucket_size"),
+    2: ("reduce_bucket_size", "allgather_bucket_size"),
+    3: ("reduce_bucket_size", "prefetch_bucket_size"),
+}
+_LIVE = ("max_live_parameters", "max_reuse_distance")
+_FEW_LIVE = 100_000_000
 
 
 def buckets(run: Run) -> Iterator[ProposedChange]:
-    """Communication buckets of 5e8 elements are 1 GB of half precision each, whatever the model's size."""
+    """Communication buckets of 5e8 elements are 1 GB of half precision each, whatever the model's size; at stage 3,
+    fewer gathered parameters stay for their next use (deepspeed docs, config-json, "ZeRO Optimizations")."""
     zero = run.parallelism.zero
-    if run.parallelism.engine != "deepspeed" or not isinstance(zero.stage, int) or zero.stage < 1:
+    if run.parallelism.engine != "deepspeed" or zero.stage not in _BUCKETS:
         return
-    small = 50_000_000
-    changes = {}
-    for field in ("reduce_bucket_size", "allgather_bucket_size"):
-        value = getattr(zero, field)
-        if isinstance(value, int) and value > small and not (zero.stage == 3 and field == "allgather_bucket_size"):
-            changes[f"parallelism.zero.{field}"] = small
-    if changes:
-        yield ProposedChange("smaller ZeRO buckets (5e7 elements)", changes, 1.02, group="buckets")
+    wanted = dict.fromkeys(_BUCKETS[zero.stage], _SMALL_BUCKET)
+    if zero.stage == 3:
+        wanted |= dict.fromkeys(_LIVE, _FEW_LIVE)
+    larger = {name: size for name, size in wanted.items() if _is_above(getattr(zero, name), size)}
+    if larger:
+        changes = {f"parallelism.zero.{name}": size for name, size in larger.items()}
+        yield ProposedChange("smaller ZeRO buckets (5e7 elements)", changes, "buckets")
     if zero.overlap_comm is True:
         # A second set of buckets is filled while the first is sent (deepspeed docs, config-json, overlap_comm).
         changes = {"parallelism.zero.overlap_comm": False}
-        yield ProposedChange("no overlap of communication with backward", changes, 1.1, group="overlap")
+        yield ProposedChange("no overlap of communication with backward", changes, "overlap")
+
+
+def _is_above(value: Any, size: int) -> bool:
+    return isinstance(value, int) and value > size
 
 
 # Names of one optimizer: 32-bit AdamW, and with 8-bit states (transformers 5.23 training_args.py, OptimizerNames).
@@ -137,34 +160,28 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
     if name in ("adamw_torch", "adamw_hf"):
-        yield ProposedChange(
-            "fused AdamW: no temporaries in the step", {"optimizer.name": "adamw_torch_fused"}, 0.98, group="optimizer"
-        )
-    if name in _ADAMW and not few:
-        yield _optimizer("paged AdamW", "paged_adamw_32bit", 1.4, "none")
+        changes = {"optimizer.name": "adamw_torch_fused"}
+        yield ProposedChange("fused AdamW: no temporaries in the step", changes, "optimizer")
     if name in _ADAMW:
-        yield _optimizer("8-bit AdamW", "adamw_8bit", 1.0, "low")
-    if name in (*_ADAMW, *_ADAMW_8BIT):
-        same = name in _ADAMW_8BIT
-        yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit", 1.1, "none" if same else "low")
+        yield _optimizer("8-bit AdamW", "adamw_8bit")
     if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
-        yield _optimizer("Adafactor", "adafactor", 1.1, "medium")
+        yield _optimizer("Adafactor", "adafactor")
+    if name in _ADAMW and not few:
+        yield _optimizer("paged AdamW", "paged_adamw_32bit")
+    if name in (*_ADAMW, *_ADAMW_8BIT):
+        yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit")
 
 
-def _optimizer(title: str, name: str, speed: float, quality: str) -> ProposedChange:
-    return ProposedChange(title, {"optimizer.name": name}, speed, quality, False, "optimizer")
+def _optimizer(title: str, name: str) -> ProposedChange:
+    return ProposedChange(title, {"optimizer.name": name}, "optimizer", safe=False)
 
 
-def zero_stage(run: Run) -> Iterator[ProposedChange]:
-    """Stage 3 moves 1.5 times the bytes of stages 1 and 2 (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
-    stage, world = run.parallelism.zero.stage, run.parallelism.world_size
-    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or not isinstance(world, int) or world < 2:
-        return
-    shared = (2, 3) if run.model.quantization.method == "none" else host_moves.stages(run)
-    for higher, speed in ((2, 1.02), (3, 1.2)):
-        if higher > stage and higher in shared:
-            changes = {"parallelism.zero.stage": higher, **host_moves.stored_to_share(run)}
-            yield ProposedChange(f"ZeRO stage {stage} -> {higher}", changes, speed, safe=False, group="zero")
+_LOADED_IN_HALF = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
+
+
+def _autocasts_alone(run: Run) -> bool:
+    """Whether torch.autocast alone makes the run compute in half precision: no engine casts the weights."""
+    return run.parallelism.engine in ("single", "ddp") and run.precision.autocast is True
 
 
 def half_weights(run: Run) -> Iterator[ProposedChange]:
@@ -173,21 +190,20 @@ def half_weights(run: Run) -> Iterator[ProposedChange]:
     Frameworks say it in two ways: as a mode of training (LLaMA-Factory's `pure_bf16`) or as the dtype that the
     model is loaded in (transformers' `dtype`). A frozen base is cast to bfloat16 in each matmul anyway.
     """
-    engine, kind = run.parallelism.engine, run.method.kind
-    if engine not in ("single", "ddp") or run.precision.autocast is not True:
+    kind = run.method.kind
+    if not _autocasts_alone(run):
         return
-    loaded = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
     if run.precision.trainable_dtype == "float32" and kind in ("full", "freeze"):
         mode = {
             "precision.trainable_dtype": "bfloat16",
             "precision.autocast": False,
             "precision.outputs_to_fp32": False,
         }
-        yield ProposedChange("train in pure bfloat16", mode, 0.95, "medium", False, "precision")
+        yield ProposedChange("train in pure bfloat16", mode, "precision", safe=False)
         if run.model.weights_dtype == "float32":
-            yield ProposedChange("load and train the weights in bfloat16", loaded, 0.95, "medium", False, "precision")
+            yield ProposedChange("load and train the weights in bfloat16", _LOADED_IN_HALF, "precision", safe=False)
     if run.model.weights_dtype == "float32" and kind == "lora":
-        yield ProposedChange("load the frozen base in bfloat16", loaded, 0.95, "low", False, "precision")
+        yield ProposedChange("load the frozen base in bfloat16", _LOADED_IN_HALF, "precision", safe=False)
 
 
 def mixed_precision(run: Run) -> Iterator[ProposedChange]:
@@ -196,16 +212,14 @@ def mixed_precision(run: Run) -> Iterator[ProposedChange]:
         return
     half = "bfloat16" if getattr(run.hardware.gpu, "bf16", True) else "float16"
     changes = {"precision.compute": half, "precision.autocast": True, "precision.outputs_to_fp32": True}
-    yield ProposedChange(f"train in {half} mixed precision", changes, 0.6, "low", False, "precision")
+    yield ProposedChange(f"train in {half} mixed precision", changes, "precision", safe=False)
 
 
 def reference(run: Run) -> Iterator[ProposedChange]:
     """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py)."""
     if run.method.reference_model == "copy" and run.method.stage in ("dpo", "kto"):
         changes = {"method.reference_model": "precomputed"}
-        yield ProposedChange(
-            "compute the reference log-probabilities beforehand", changes, 1.0, safe=False, group="reference"
-        )
+        yield ProposedChange("compute the reference log-probabilities beforehand", changes, "reference", safe=False)
 
 
 def generation(run: Run) -> Iterator[ProposedChange]:
@@ -215,45 +229,92 @@ def generation(run: Run) -> Iterator[ProposedChange]:
     zero, share, count = run.parallelism.zero, run.method.generator_share, run.method.num_generations
     if run.method.generator == "model" and zero.stage == 3 and zero.gathers_for_generation:
         changes: dict[str, Any] = {"parallelism.zero.gathers_for_generation": False}
-        yield ProposedChange("generate from ZeRO-3's shards", changes, 2.0, safe=False, group="gather")
+        yield ProposedChange("generate from ZeRO-3's shards", changes, "gather", safe=False)
     if share > 0.2:
         changes = {"method.generator_share": 0.2}
-        yield ProposedChange(f"vLLM's share of the card {share:g} -> 0.2", changes, 1.1, safe=False, group="generator")
+        yield ProposedChange(f"vLLM's share of the card {share:g} -> 0.2", changes, "generator", safe=False)
     while run.method.stage == "grpo" and count > 3 and count % 2 == 0:
         count //= 2
         title = f"{run.method.num_generations} -> {count} completions a prompt"
-        yield ProposedChange(title, {"method.num_generations": count}, 0.8, "medium", False, "generations")
+        yield ProposedChange(title, {"method.num_generations": count}, "generations", safe=False)
 
 
 def method(run: Run) -> Iterator[ProposedChange]:
-    """LoRA (Hu et al. 2021, arXiv 2106.09685) and QLoRA (Dettmers et al. 2023, arXiv 2305.14314)."""
-    plain = run.model.quantization.method == "none"
-    if run.method.kind in ("full", "freeze") and run.method.stage != "pt":
-        yield ProposedChange("train a LoRA adapter (rank 16)", lora_changes(run), 0.9, "medium", False, "method", RATE)
-        if plain:
-            changes = {**lora_changes(run), **quantize_changes()}
-            yield ProposedChange(
-                "train a QLoRA adapter (rank 16, 4-bit base)", changes, 1.17, "medium", False, "method", RATE
-            )
+    """Fewer parameters train: the last layers, a LoRA adapter (Hu et al. 2021, arXiv 2106.09685), or one on a base of 4
+    bits (QLoRA, Dettmers et al. 2023, arXiv 2305.14314)."""
+    full = run.method.kind in ("full", "freeze") and run.method.stage != "pt"
     if run.method.kind == "full":
-        yield from _frozen(run)
-    if run.method.kind == "lora" and plain:
-        yield ProposedChange("4-bit base (QLoRA)", quantize_changes(), 1.3, "low", False, "quantization")
-    if run.model.quantization[:2] == ("bnb", 8) and not run.model.quantization.prequantized:
-        yield ProposedChange("4 instead of 8 bits for the base", quantize_changes(), 1.0, "low", False, "quantization")
+        yield from _last_layers(run)
+    if full:
+        yield from _adapters(run)
     if run.method.kind == "lora":
+        yield from _quantized_base(run)
         yield from _lower_rank(run)
 
 
-def _frozen(run: Run) -> Iterator[ProposedChange]:
+def _adapters(run: Run) -> Iterator[ProposedChange]:
+    """An adapter, on the base as it is loaded, in bfloat16 where it is loaded in float32, and in 4 bits."""
+    rate, (words, note) = _adapter_rate(run)
+    adapter = {**lora_changes(run), **rate}
+    yield ProposedChange(f"train a LoRA adapter (rank 16{words})", adapter, "method", False, note)
+    if run.model.weights_dtype == "float32" and _autocasts_alone(run):
+        title = f"train a LoRA adapter (rank 16, base in bfloat16{words})"
+        yield ProposedChange(title, {**adapter, **_LOADED_IN_HALF}, "method", False, note)
+    quantized = four_bits(run)
+    if quantized is not None:
+        title = f"train a QLoRA adapter (rank 16, 4-bit base{words})"
+        yield ProposedChange(title, {**adapter, **quantized}, "method", False, note)
+
+
+def _last_layers(run: Run) -> Iterator[ProposedChange]:
     """A quarter of the layers trains: the last ones."""
     layers = len(getattr(run.model.architecture, "layer_type_ids", ())) // 4
     if layers:
         changes = {"method.kind": "freeze", "method.freeze_trainable_layers": layers}
-        yield ProposedChange(f"train the last {layers} layers only", changes, 0.7, "medium", False, "method")
+        yield ProposedChange(f"train the last {layers} layers only", changes, "method", safe=False)
 
 
-RATE = "adapters want a learning rate about 10 times that of full fine-tuning"
+# LLaMA-Factory 0.9.5 trains adapters with 10 times the rate of full training (examples/train_lora/qwen3_lora_sft.yaml,
+# 1e-4, beside examples/train_full/qwen3_full_sft.yaml, 1e-5); 2e-4 is QLoRA's (arXiv 2305.14314, appendix B.2).
+_RATE_FACTOR, _HIGHEST_RATE = 10, 2e-4
+
+
+def _adapter_rate(run: Run) -> tuple[dict[str, Any], tuple[str, str]]:
+    """The learning rate that an adapter gets in place of full training's: the change, what the title says of it, and a
+    note where the rate is not known."""
+    rate = run.optimizer.learning_rate
+    if not isinstance(rate, float):
+        return {}, ("", "adapters want a learning rate about 10 times that of full training")
+    higher = float(f"{min(_RATE_FACTOR * rate, _HIGHEST_RATE):.3g}")
+    if higher <= rate:
+        return {}, ("", "")
+    return {"optimizer.learning_rate": higher}, (f", learning rate {rate:g} -> {higher:g}", "")
+
+
+def _quantized_base(run: Run) -> Iterator[ProposedChange]:
+    changes, quantization = four_bits(run), run.model.quantization
+    if changes is not None:
+        yield ProposedChange("4-bit base (QLoRA)", changes, "quantization", safe=False)
+    if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not _divided(run):
+        title = "4 instead of 8 bits for the base"
+        yield ProposedChange(title, quantize_changes(), "quantization", safe=False)
+
+
+def four_bits(run: Run) -> dict[str, Any] | None:
+    """The changes that load the base in 4 bits; None where it is quantised already, or where what divides the weights
+    over the GPUs does not take it: ZeRO-3 and FSDP share 4-bit weights that are stored in the compute dtype alone (peft
+    docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md)."""
+    if run.model.quantization.method != "none":
+        return None
+    if not _divided(run):
+        return quantize_changes()
+    storage = host_moves.stored_to_share(run, planned=True)
+    return {**quantize_changes(), **storage} if storage else None
+
+
+def _divided(run: Run) -> bool:
+    engine = run.parallelism.engine
+    return engine == "fsdp" or (engine == "deepspeed" and run.parallelism.zero.stage == 3)
 
 
 def refuses_dropout(run: Run) -> bool:
@@ -281,7 +342,7 @@ def _lower_rank(run: Run) -> Iterator[ProposedChange]:
     changes: dict[str, Any] = {"method.rank": 16}
     if alpha and alpha * 16 % rank == 0:
         changes["method.alpha"] = int(alpha * 16) // rank
-        yield ProposedChange(f"LoRA rank {rank} -> 16", changes, 0.98, "medium", False, "rank")
+        yield ProposedChange(f"LoRA rank {rank} -> 16", changes, "rank", safe=False)
 
 
 def quantize_changes() -> dict[str, Any]:
@@ -293,6 +354,7 @@ def quantize_changes() -> dict[str, Any]:
     }
 
 
+_SHORTEST = 256
 _ORDINARY = 4096  # a bound above it is often far from what the data has: any length down to here can be asked for
 
 
@@ -305,11 +367,9 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
         yield from _prompts(run)
         return
     shorter = 1 << max(0, (length - 1).bit_length() - 1)
-    while shorter >= max(256, min(length // 8, _ORDINARY)):
-        quality = "medium" if shorter * 2 >= length else "high"
-        yield ProposedChange(
-            f"sequences of {length} -> {shorter} tokens", {"sequence.length": shorter}, 0.9, quality, False, "sequence"
-        )
+    while shorter >= max(_SHORTEST, min(length // 8, _ORDINARY)):
+        title = f"sequences of {length} -> {shorter} tokens"
+        yield ProposedChange(title, {"sequence.length": shorter}, "sequence", safe=False)
         shorter //= 2
 
 
@@ -318,20 +378,21 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
     prompt, completion = run.sequence.max_prompt_length, run.sequence.max_new_tokens
     if not isinstance(prompt, int):
         return
-    for part in (2, 4, 8):
-        quality = "medium" if part == 2 else "high"
-        if prompt // part >= 256:
-            changes = {"sequence.max_prompt_length": prompt // part}
-            yield ProposedChange(
-                f"prompts of {prompt} -> {prompt // part} tokens", changes, 0.9, quality, False, "sequence"
-            )
-        if completion // part >= 256:
-            changes = {"sequence.max_new_tokens": completion // part}
-            title = f"completions of {completion} -> {completion // part} tokens"
-            yield ProposedChange(title, changes, 0.8, quality, False, "completion")
+    for part in (part for part in (2, 4, 8) if prompt // part >= _SHORTEST):
+        title = f"prompts of {prompt} -> {prompt // part} tokens"
+        yield ProposedChange(title, {"sequence.max_prompt_length": prompt // part}, "sequence", safe=False)
+    for part in (part for part in (2, 4, 8) if completion // part >= _SHORTEST):
+        title = f"completions of {completion} -> {completion // part} tokens"
+        yield ProposedChange(title, {"sequence.max_new_tokens": completion // part}, "completion", safe=False)
 
 
+# Groups of changes that decide which others there are.
+STRUCTURE = ("method", "zero", "fsdp")
+# Groups whose changes differ in degree alone.
+GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations")
 MOVES: tuple[Move, ...] = (
+    method,
+    *host_moves.MOVES,
     attention,
     fused_loss,
     evaluation,
@@ -339,20 +400,18 @@ MOVES: tuple[Move, ...] = (
     micro_batch,
     checkpointing,
     optimizer,
-    zero_stage,
-    *host_moves.MOVES,
     half_weights,
     mixed_precision,
     reference,
     generation,
-    method,
     sequence,
     *vision_moves.MOVES,
 )
 
 
 def steps(run: Run) -> tuple[ProposedChange, ...]:
-    """Every change that could be tried on `run`, cheapest first; none for a run that trains nothing."""
+    """Every change that could be tried on `run`; those of one group from the weakest to the strongest. None for a run
+    that trains nothing."""
     if run.purpose != "train":
         return ()
-    return tuple(sorted((step for move in MOVES for step in move(run)), key=cost))
+    return tuple(step for move in MOVES for step in move(run))

@@ -7,6 +7,7 @@ from typing import Any
 
 import memlint.memory.families.lookup as families
 from memlint.findings import Edit, Fix
+from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory.values import Estimate
 from memlint.run import SERVERS, Run, replace
@@ -51,7 +52,8 @@ def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]
     after = estimator(replace(run, changes))
     if after.verdict == "fits":
         title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
-        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits")
+        note = "a variable of the environment: no key of the files says it"
+        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 def _card(before: Estimate) -> Iterator[Fix]:
@@ -61,21 +63,68 @@ def _card(before: Estimate) -> Iterator[Fix]:
 
 
 def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) -> Iterator[Fix]:
+    """The smallest number of cards, more than there are, that holds the run with everything sharded."""
     sharded = _sharded(run, express)
     world = run.parallelism.world_size
     if sharded is None or not isinstance(world, int):
         return
-    name, count = sharded[1], 2 * max(1, world)
-    while count <= MOST_GPUS:
-        sizes = ("world_size", "data_parallel_size", "gpus_per_node")
-        values = (count, count, min(count, 8))
-        after = estimator(replace(sharded[0], {f"parallelism.{key}": value for key, value in zip(sizes, values)}))
+    least = max(1, world)
+    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), least)
+    titles: tuple[str, ...] = ()
+    if found is None or found[0] > least + 1:
+        leaner, named = _with_free_changes(run, sharded[0], express)
+        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least)
+        if fewer is not None and (found is None or fewer[0] < found[0]):
+            found, titles = fewer, named
+    if found is not None and found[0] > world:
+        yield _more_cards(before, found, sharded[1], titles)
+
+
+def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
+    count, after = found
+    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
+    title, note = f"use {count} of these cards with {name}", "; ".join(filter(None, (more, note)))
+    return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+
+
+# Groups of changes that leave the result as it is, and the weights where they are.
+_FREE = ("attention", "loss", "batch", "evaluation", "checkpointing", "buckets")
+
+
+def _with_free_changes(run: Run, sharded: Run, express: Express) -> tuple[Run, tuple[str, ...]]:
+    """The sharded run with the strongest change of each of those groups, and their titles."""
+    chosen = {step.group: step for step in steps(sharded) if step.group in _FREE and step.safe}
+    written = [step for step in chosen.values() if express(run, step.changes) is not None]
+    values = {name: value for step in written for name, value in step.changes.items()}
+    return replace(sharded, values), tuple(step.title for step in written)
+
+
+# Cards of one node, then whole nodes of eight.
+_COUNTS = (*range(1, 9), *range(16, MOST_GPUS + 1, 8))
+
+
+def smallest_number(
+    estimate: Callable[[int], Estimate], least: int, most: int = MOST_GPUS
+) -> tuple[int, Estimate] | None:
+    """The smallest number of cards from `least` to `most` on which the run fits, with its estimate; None where it does
+    not fit on `most`. More cards never need more memory each, so that bisection finds it."""
+    counts = [least, *(count for count in _COUNTS if least < count <= most)]
+    low, high, best = 0, len(counts), None
+    while low < high:
+        middle = (low + high) // 2
+        after = estimate(counts[middle])
         if after.verdict == "fits":
-            title = f"use {count} of these cards with {name}"
-            note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
-            return
-        count *= 2
+            high, best = middle, (counts[middle], after)
+        else:
+            low = middle + 1
+    return best
+
+
+def with_cards(run: Run, count: int) -> Run:
+    """The run on so many cards, all of them for data parallelism."""
+    sizes = {"world_size": count, "data_parallel_size": count, "gpus_per_node": min(count, 8)}
+    return replace(run, {f"parallelism.{name}": size for name, size in sizes.items()})
 
 
 def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.run import Run
 
@@ -18,8 +19,7 @@ _NEEDS_DEEPSPEED = "the deepspeed package must be installed"
 def checkpoints(run: Run) -> Iterator[ProposedChange]:
     """Checkpoints wait in host memory until the backward wants them, by the framework's own way.
 
-    A layer computes for longer than its input takes over the bus, so copies hide: 10 % is an upper figure. Under
-    Unsloth a script's own argument decides.
+    Under Unsloth a script's own argument decides.
     """
     checkpoint, way = run.checkpointing, run.planning.checkpoint_offload
     if run.stack.use_unsloth or checkpoint.mode != "full" or checkpoint.offload or run.offload.activations != "none":
@@ -30,62 +30,153 @@ def checkpoints(run: Run) -> Iterator[ProposedChange]:
         changes = {"offload.activations": "cpu"}
     else:
         changes = {"checkpointing.offload": True}
-    yield ProposedChange("keep checkpoints in host memory", changes, 1.1, group="checkpoint-offload")
+    yield ProposedChange("keep checkpoints in host memory", changes, "checkpoint offload")
 
 
 def fsdp(run: Run) -> Iterator[ProposedChange]:
-    """FSDP's shards in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload), and shards of everything."""
+    """FSDP's shards of everything, and in host memory (PyTorch docs, FullyShardedDataParallel, CPUOffload)."""
     own = run.parallelism.fsdp
     if run.parallelism.engine != "fsdp":
         return
+    shards: dict[str, Any] = {}
     if own.strategy in ("SHARD_GRAD_OP", "NO_SHARD") and own.version == 1:
-        changes: dict[str, Any] = {"parallelism.fsdp.strategy": "FULL_SHARD"}
-        yield ProposedChange(f"FSDP {own.strategy} -> FULL_SHARD", changes, 1.2, group="fsdp-strategy")
+        shards, title = {"parallelism.fsdp.strategy": "FULL_SHARD"}, f"FSDP {own.strategy} -> FULL_SHARD"
+        yield ProposedChange(title, shards, "fsdp")
     if own.version == 2 and not own.reshard_after_forward:
-        yield ProposedChange(
-            "reshard after the forward", {"parallelism.fsdp.reshard_after_forward": True}, 1.2, group="fsdp-strategy"
-        )
+        shards = {"parallelism.fsdp.reshard_after_forward": True}
+        yield ProposedChange("reshard after the forward", shards, "fsdp")
     if not own.cpu_offload:
-        stepping = _steps_there(run)
+        stepping = _adam_for_the_host(run)
         title = "FSDP shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
-        changes = {"parallelism.fsdp.cpu_offload": True, **stepping}
-        yield ProposedChange(title, changes, 2.0, safe=False, group="offload-parameters")
+        offloaded = {"parallelism.fsdp.cpu_offload": True, **stepping}
+        yield ProposedChange(title, offloaded, "fsdp", safe=False)
+        if shards:
+            yield ProposedChange(f"{title}, all of them sharded", {**shards, **offloaded}, "fsdp", safe=False)
 
 
-def _steps_there(run: Run) -> dict[str, Any]:
-    """An optimizer that can run on the host. bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
-    (backends/*/ops.py, register_kernel); under DeepSpeed's offload accelerate makes any AdamW DeepSpeed's own (1.15
-    utils/deepspeed.py, map_pytorch_optim_to_deepspeed), whatever the file goes on saying."""
+def _adam_for_the_host(run: Run) -> dict[str, Any]:
+    """An optimizer that can run on the host: bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
+    (backends/*/ops.py, register_kernel)."""
     name = run.optimizer.name
     elsewhere = isinstance(name, str) and ("8bit" in name or name.startswith("paged_")) and "adam" in name
     return {"optimizer.name": "adamw_torch"} if elsewhere else {}
 
 
+_PLAIN_ADAMW = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla", "adamw", "adam")
+
+
+def _deepspeed_adam(run: Run) -> dict[str, Any]:
+    """The AdamW that runs under DeepSpeed's offload, named where another optimizer was asked for: accelerate makes any
+    of them DeepSpeed's Adam for the CPU (1.15 utils/deepspeed.py:29, map_pytorch_optim_to_deepspeed)."""
+    replaced = run.optimizer.engine != "deepspeed" and run.optimizer.name not in _PLAIN_ADAMW
+    return {"optimizer.name": "adamw_torch"} if replaced else {}
+
+
+class Placement(NamedTuple):
+    """A ZeRO stage, and where optimizer states and parameters are."""
+
+    stage: int
+    states: str = "none"
+    parameters: str = "none"
+
+    @property
+    def in_host_memory(self) -> str:
+        if self.parameters != "none":
+            return f"parameters{' and optimizer states' if self.states != 'none' else ''} in host memory"
+        return "optimizer states in host memory" if self.states != "none" else ""
+
+    @property
+    def words(self) -> str:
+        return f"ZeRO-{self.stage}" + (f" with {self.in_host_memory}" if self.in_host_memory else "")
+
+
+# From what is moved least to what is moved most. ZeRO-Offload keeps optimizer states in host memory (Ren et al. 2021,
+# arXiv 2101.06840), ZeRO-Infinity the parameters as well (Rajbhandari et al. 2021, arXiv 2104.07857). Frameworks ship a
+# file for each of them (LLaMA-Factory 0.9.5 examples/deepspeed, Axolotl 0.19 deepspeed_configs).
+_PLACEMENTS = (
+    Placement(2),
+    Placement(3),
+    Placement(2, "cpu"),
+    Placement(3, "cpu"),
+    Placement(3, "none", "cpu"),
+    Placement(3, "cpu", "cpu"),
+)
+
+
 def zero(run: Run) -> Iterator[ProposedChange]:
-    """ZeRO-Offload keeps optimizer states in host RAM (Ren et al. 2021, arXiv 2101.06840): slower steps.
-
-    The result is the same, but another optimizer runs and the host needs the room: not to be changed unasked. Both at
-    once is a step of its own, for it is what frameworks ship a file for (LLaMA-Factory 0.9.5
-    examples/deepspeed/ds_z3_offload_config.json, Axolotl 0.19 deepspeed_configs/zero3_bf16_cpuoffload_all.json).
-    """
-    stage = run.parallelism.zero.stage
-    if run.parallelism.engine != "deepspeed" or not isinstance(stage, int) or stage < 2:
+    """Stage 2 shares gradients and optimizer states among the GPUs, stage 3 the parameters as well (Rajbhandari et al.
+    2020, arXiv 1910.02054); what is left can wait in host memory. The result is the same, but another optimizer
+    runs and the host needs the room: not to be changed unasked."""
+    engine, world = run.parallelism.engine, run.parallelism.world_size
+    known = isinstance(world, int) or engine == "deepspeed"
+    if engine not in ("single", "ddp", "deepspeed") or not known or not _stage(run)[1]:
         return
-    states, parameters = run.offload.optimizer == "none", stage == 3 and run.offload.parameters == "none"
-    if states:
-        changes = {"offload.optimizer": "cpu"}
-        yield ProposedChange("optimizer states in host memory", changes, 1.5, safe=False, group="offload-optimizer")
-    if parameters:
-        changes = {"offload.parameters": "cpu"}
-        yield ProposedChange("parameters in host memory", changes, 1.8, safe=False, group="offload-parameters")
-    if states and parameters:
-        yield ProposedChange(
-            "parameters and optimizer states in host memory", _both(), 2.2, safe=False, group="offload-parameters"
-        )
+    for placement in _PLACEMENTS:
+        if _is_stronger(run, placement):
+            yield ProposedChange(_title(run, placement), _placed(run, placement), "zero", False, _note(run))
 
 
-def _both() -> dict[str, Any]:
-    return {"offload.optimizer": "cpu", "offload.parameters": "cpu"}
+def _title(run: Run, placement: Placement) -> str:
+    now = _stage(run)[0]
+    if run.parallelism.engine == "single":
+        return placement.words
+    if run.parallelism.engine == "ddp":
+        stage = f"shard over the {run.parallelism.world_size} GPUs with ZeRO-{placement.stage}"
+        return ", ".join(filter(None, (stage, placement.in_host_memory)))
+    stage = f"ZeRO stage {now} -> {placement.stage}" if placement.stage != now else ""
+    return ", ".join(filter(None, (stage, placement.in_host_memory)))
+
+
+def _stage(run: Run) -> tuple[int, bool]:
+    """The stage that the run has, and whether it is known."""
+    if run.parallelism.engine != "deepspeed":
+        return 0, True
+    stage = run.parallelism.zero.stage
+    return (stage, True) if isinstance(stage, int) else (0, False)
+
+
+def _is_stronger(run: Run, placement: Placement) -> bool:
+    """Whether the placement moves something that the run leaves on the GPU, takes nothing back, and is worth it: on one
+    GPU only what goes to the host helps, and adapters have states of next to nothing."""
+    now = Placement(_stage(run)[0], run.offload.optimizer, run.offload.parameters)
+    taken_back = (now.states != "none" == placement.states) or (now.parameters != "none" == placement.parameters)
+    if placement == now or placement.stage < now.stage or taken_back or placement.stage not in _stages_in_reach(run):
+        return False
+    if run.parallelism.world_size == 1 and placement.states == placement.parameters == "none":
+        return False
+    few_states = run.method.kind not in ("full", "freeze")
+    return not (few_states and placement.states != now.states and placement.parameters == "none")
+
+
+def _stages_in_reach(run: Run) -> tuple[int, ...]:
+    """The stages that the run has or can be given: DeepSpeed takes every stage for weights that are not quantised."""
+    if run.parallelism.engine != "deepspeed":
+        return stages(run)
+    others = (2, 3) if run.model.quantization.method == "none" else stages(run)
+    return (*others, _stage(run)[0])
+
+
+def _placed(run: Run, placement: Placement) -> dict[str, Any]:
+    """The changes that say the placement, with what has to go with it: a saved model of stage 3 is gathered (DeepSpeed
+    docs, stage3_gather_16bit_weights_on_model_save), and an offloaded optimizer runs on the CPU."""
+    changes: dict[str, Any] = {"parallelism.zero.stage": placement.stage}
+    if run.parallelism.engine != "deepspeed":
+        changes = deepspeed_changes(str(run.precision.compute), placement.stage)
+    elif placement.stage == 3 != run.parallelism.zero.stage and run.saving.enabled:
+        changes["parallelism.zero.gather_16bit_weights_on_model_save"] = True
+    if placement.stage == 3:
+        changes |= stored_to_share(run)
+    if placement.states != run.offload.optimizer:
+        changes |= {"offload.optimizer": placement.states, **_deepspeed_adam(run)}
+    if placement.parameters != run.offload.parameters:
+        changes["offload.parameters"] = placement.parameters
+    return changes
+
+
+def _note(run: Run) -> str:
+    engine = run.parallelism.engine
+    launch = run.planning.single_gpu_launch if engine == "single" else ""
+    return "; ".join(filter(None, (_NEEDS_DEEPSPEED if engine != "deepspeed" else "", launch)))
 
 
 def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
@@ -98,36 +189,6 @@ def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
         "precision.master_weights": True,
         **dict.fromkeys(dtypes, half),
     }
-
-
-def sharding(run: Run) -> Iterator[ProposedChange]:
-    """Data parallelism alone keeps everything on each GPU; ZeRO shards it (Rajbhandari et al. 2020, 1910.02054)."""
-    world, half = run.parallelism.world_size, run.precision.compute
-    if run.parallelism.engine != "ddp" or not isinstance(world, int) or world < 2:
-        return
-    shared = {2: 1.05, 3: 1.25}
-    for stage in stages(run):
-        changes, speed = {**deepspeed_changes(str(half), stage), **stored_to_share(run)}, shared[stage]
-        title = f"shard over the {world} GPUs with ZeRO-{stage}"
-        yield ProposedChange(title, changes, speed, "none", False, "zero", _NEEDS_DEEPSPEED)
-
-
-def single_gpu(run: Run) -> Iterator[ProposedChange]:
-    """One GPU with the host behind it: ZeRO-Offload trains models of over 13 billion parameters on one V100 (Ren et al.
-    2021, arXiv 2101.06840, abstract). With the parameters there as well every layer crosses the bus in the forward and
-    again in the backward, 4 bytes a parameter, which small batches wait for (Rajbhandari et al. 2021, ZeRO-Infinity,
-    arXiv 2104.07857, section 4)."""
-    if run.parallelism.engine != "single" or run.parallelism.world_size != 1 or 2 not in stages(run):
-        return
-    half, note = str(run.precision.compute), "; ".join(filter(None, (_NEEDS_DEEPSPEED, run.planning.single_gpu_launch)))
-    if run.method.kind in ("full", "freeze"):  # adapters have states of next to nothing
-        states = {**deepspeed_changes(half, 2), "offload.optimizer": "cpu", **_steps_there(run)}
-        yield ProposedChange(
-            "ZeRO-2 with the optimizer states in host memory", states, 1.5, "none", False, "zero", note
-        )
-    everything = {**deepspeed_changes(half, 3), **_both(), **_steps_there(run)}
-    title = "ZeRO-3 with parameters and optimizer states in host memory"
-    yield ProposedChange(title, everything, 3.0, "none", False, "zero", note)
 
 
 def stages(run: Run) -> tuple[int, ...]:
@@ -144,12 +205,13 @@ def stages(run: Run) -> tuple[int, ...]:
     return (3,) if four and known and run.method.kind == "lora" else ()
 
 
-def stored_to_share(run: Run) -> dict[str, Any]:
-    """What keeps 4-bit weights in tensors of the compute dtype, where they are not yet and the config can say it."""
+def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:
+    """What keeps 4-bit weights in tensors of the compute dtype, where they are not yet and the config can say it.
+    `planned`: the weights are not in 4 bits yet."""
     quantization, half = run.model.quantization, run.precision.compute
-    if quantization.method == "none" or quantization.storage_dtype == half:
+    if (quantization.method == "none" and not planned) or quantization.storage_dtype == half:
         return {}
     return {"model.quantization.storage_dtype": half} if run.planning.stores_4_bits_in_half else {}
 
 
-MOVES = (checkpoints, sharding, single_gpu, fsdp, zero)
+MOVES = (zero, fsdp, checkpoints)

@@ -12,7 +12,6 @@ from memlint.run import Run, Unknown
 # 1024, 768, 512 and 256 squared; 589824 and 65536 are LLaMA-Factory's defaults for images and for a video's frames
 # (0.9.5 hparams/model_args.py, ProcessorArguments).
 _SIZES = (1_048_576, 589_824, 262_144, 65_536)
-_ENOUGH_TO_READ = 262_144
 
 
 def pixels(run: Run) -> Iterator[ProposedChange]:
@@ -28,9 +27,8 @@ def pixels(run: Run) -> Iterator[ProposedChange]:
         if videos > size:
             changes["sequence.video_max_pixels"] = size
         if changes:
-            quality = "medium" if size >= _ENOUGH_TO_READ else "high"
             title = f"images of {max(images, videos)} -> {size} pixels"
-            yield ProposedChange(title, changes, 0.9, quality, False, "images")
+            yield ProposedChange(title, changes, "images", safe=False)
 
 
 def freeze(run: Run) -> Iterator[ProposedChange]:
@@ -44,9 +42,9 @@ def freeze(run: Run) -> Iterator[ProposedChange]:
     trained = [f"method.{part}" for part in parts if not getattr(method, part)]
     if "method.freeze_vision_tower" in trained:
         if len(trained) == 2 and run.planning.freezes_projector_apart:
-            yield ProposedChange("freeze the vision tower", {trained[0]: True}, 0.95, "low", False, "tower")
+            yield ProposedChange("freeze the vision tower", {trained[0]: True}, "tower", safe=False)
         title = "freeze the vision tower" + (" and the projector" if len(trained) == 2 else "")
-        yield ProposedChange(title, dict.fromkeys(trained, True), 0.9, "medium", False, "tower")
+        yield ProposedChange(title, dict.fromkeys(trained, True), "tower", safe=False)
 
 
 def _grows_with_pixels(run: Run) -> bool:

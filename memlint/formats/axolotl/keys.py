@@ -485,7 +485,12 @@ OPTIMIZER = (
         read_only=True,
         about="Weight decay. It costs no memory.",
     ),
-    Key("learning_rate", "number", passes="learning_rate", about="Learning rate. It costs no memory."),
+    Key(
+        *("learning_rate", "number", "optimizer.learning_rate"),
+        passes="learning_rate",
+        about="Learning rate. It costs no memory.",
+        invalid="ignored",
+    ),
     *(
         Key(name, "number", passes=name, about="A constant of Adam. It costs no memory.")
         for name in ("adam_beta1", "adam_beta2", "adam_epsilon")

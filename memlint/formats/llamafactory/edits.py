@@ -30,11 +30,18 @@ def llamafactory_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> 
     sharding = {name: change for name, change in changes.items() if _is_sharding(name) and not table.can_set(name)}
     own = {name: change for name, change in changes.items() if name not in sharding}
     keys = changed_keys(table, value, run, own)
-    engine = _sharding_edits(parsed, value, run, sharding)
+    repeated = _repeated(parsed, own)
+    engine = _sharding_edits(parsed, value, run, {**sharding, **repeated})
     if keys is None or engine is None or not all(_is_valid(schema, key, new, value) for key, new in keys.items()):
         return None
     path = parsed.documents[0].path
     return (*_edits(path, value, keys), *engine)
+
+
+def _repeated(parsed: Parsed, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of sizes that the DeepSpeed file repeats as numbers: transformers wants both to be equal."""
+    section = parsed.raw.get("deepspeed") if "deepspeed" in parsed.raw_places else None
+    return {name: change for name, change in changes.items() if deepspeed_file.repeats(section, name)}
 
 
 def _is_sharding(name: str) -> bool:

@@ -641,7 +641,7 @@ _INFERENCE = (
 # Keys of transformers' TrainingArguments that a plan changes. Their own table reads them.
 _SHARED = (
     *("per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size"),
-    *("per_device_eval_batch_size", "eval_accumulation_steps", "save_only_model"),
+    *("per_device_eval_batch_size", "eval_accumulation_steps", "save_only_model", "learning_rate"),
 )
 
 

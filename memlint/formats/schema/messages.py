@@ -130,10 +130,16 @@ def _unquoting_edit(value: Any, expected: str, path: str, pointer: Path) -> Edit
     return Edit(path, pointer, "set", number) if number is not None and _NOUNS["number"] in expected else None
 
 
+_ON_THE_CARD = ("gpu", "cuda")
+
+
 def _nearest_option(error: Any, kind: str) -> str:
     if kind != "enum" or not isinstance(error.instance, str):
         return ""
-    return nearest(error.instance, [option for option in error.kind.options if isinstance(option, str)])
+    options = [option for option in error.kind.options if isinstance(option, str)]
+    if error.instance.lower() in _ON_THE_CARD and {"none", "cpu"} <= set(options):
+        return "none"  # an offload device: nothing is offloaded
+    return nearest(error.instance, options)
 
 
 def unknown_key(

@@ -168,7 +168,11 @@ _OPTIMIZER = (
         about="The optimizer. Its state is often the largest part of full training: 8 bytes per parameter for AdamW.",
         read=_read_optimizer,
     ),
-    Key("learning_rate", "number", default=5e-5, about="The peak learning rate. It takes no memory."),
+    Key(
+        *("learning_rate", "number", "optimizer.learning_rate", 5e-5),
+        about="The peak learning rate. It takes no memory.",
+        invalid="ignored",
+    ),
     Key("adam_beta1", "number", default=0.9, about="AdamW's decay of its first moment."),
     Key("adam_beta2", "number", default=0.999, about="AdamW's decay of its second moment."),
     Key("adam_epsilon", "number", default=1e-8, about="What AdamW adds to the denominator."),

@@ -9,7 +9,7 @@ from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.memory import estimate
 from memlint.ruleset.rule import Hit
-from memlint.run import replace
+from memlint.run import Run, replace
 
 _CONFIG = """\
 model_name_or_path: meta-llama/Meta-Llama-3-8B
@@ -64,14 +64,12 @@ FIELDS: Mapping[str, Any] = {
             "when": "plain",
             "set": {"offload.parameters": "none", "offload.optimizer": "none"},
             "safe": True,
-            "speed": 0.4,
         },
         {
             "title": "keep everything on the card",
             "when": "not plain",
             "set": {"offload.parameters": "none", "offload.optimizer": "none"},
             "quality": "none",
-            "speed": 0.4,
             "note": "the optimizer that was asked for runs then, in place of Adam on the CPU",
         },
     ],
@@ -94,7 +92,7 @@ def check(facts: Facts) -> Iterator[Hit]:
     run, offload = facts.run, facts.run.offload
     if (offload.parameters, offload.optimizer) == ("none", "none") or facts.estimate is None:
         return
-    without = estimate(replace(run, {"offload.parameters": "none", "offload.optimizer": "none"}))
+    without = estimate(_without_offload(run))
     if without.verdict != "fits" or without.device_high_bytes is None:
         return
     gib = FUNCTIONS["gib"].call
@@ -107,3 +105,11 @@ def check(facts: Facts) -> Iterator[Hit]:
         at="config.deepspeed" if _names_file(facts) else f"offload.{moved[0]}",
         data={"peak_without": high, "budget": budget},
     )
+
+
+def _without_offload(run: Run) -> Run:
+    """The run with everything on the card, and with AdamW there in place of DeepSpeed's Adam for the CPU."""
+    changes: dict[str, object] = {"offload.parameters": "none", "offload.optimizer": "none"}
+    if run.optimizer.name == "cpu_adam":
+        changes |= {"optimizer.name": "adamw_torch", "optimizer.engine": "torch"}
+    return replace(run, changes)

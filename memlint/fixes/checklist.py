@@ -1,0 +1,52 @@
+"""What to try when a run is out of memory, one change on top of the other, in the order that the field gives.
+
+The order is that of the guides that people are sent to: transformers docs, "Methods and tools for efficient training on
+a single GPU" (perf_train_gpu_one) and "Parallelism methods" (perf_train_gpu_many): a smaller batch, checkpointing,
+attention and loss kernels, the optimizer, sharding, the host, fewer bits, an adapter, shorter sequences.
+"""
+
+from __future__ import annotations
+
+from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
+from memlint.fixes.planner import Plan, PlanSearch, peak
+from memlint.fixes.proposed_change import ProposedChange
+
+ORDER = (
+    *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference", "generator"),
+    *("buckets", "overlap", "optimizer", "zero", "fsdp", "checkpoint offload", "precision", "quantization"),
+    *("images", "tower", "method", "rank", "generations", "completion", "sequence", "gather", "accumulation"),
+)
+
+
+class Tried(NamedTuple):
+    """One change on top of those before it."""
+
+    title: str
+    after: CardBytes | None
+    fits: bool
+
+
+def checklist(search: PlanSearch) -> tuple[Tried, ...]:
+    """The strongest change of each group in turn, until the run fits. A change that saves nothing is left out."""
+    done: tuple[ProposedChange, ...] = ()
+    found: list[Tried] = []
+    current = search.start
+    for group in ORDER:
+        after = _with_strongest(search, done, group)
+        if after is None or (peak(after.estimate) or 0) >= (peak(current.estimate) or 0):
+            continue
+        done, current = after.steps, after
+        found.append(Tried(after.steps[-1].title, after.estimate.on_card, search.fits(after)))
+        if found[-1].fits:
+            break
+    return tuple(found)
+
+
+def _with_strongest(search: PlanSearch, done: tuple[ProposedChange, ...], group: str) -> Plan | None:
+    """The plan with the weakest change of the group where it makes the run fit, else with the strongest. None where
+    there is none, or nothing is known of the run after it."""
+    options = [step for step in search.steps(done) if step.group == group]
+    plans = [search.plan((*done, step)) for step in (options[:1] + options[-1:] if options else ())]
+    known = [plan for plan in plans if plan.estimate.device_high_bytes is not None]
+    return next((plan for plan in known if search.fits(plan)), known[-1] if known else None)

@@ -1,0 +1,123 @@
+"""Plans for more than a run that fits: the largest micro batch, the longest sequence, the fewest cards.
+
+Each looks at the run with every change that leaves the training result as it is, finds the largest value with which
+that still fits, and plans for the run with this value: what is not needed goes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import memlint.fixes.planner as planner
+from memlint._record import NamedTuple
+from memlint.findings import Edit
+from memlint.fixes.moves.hardware import MOST_GPUS, smallest_number, with_cards
+from memlint.fixes.planner import Plan, PlanSearch, SearchHooks
+from memlint.fixes.proposed_change import ProposedChange
+from memlint.memory.values import Estimate
+from memlint.run import Run, Unknown, replace
+
+BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
+GOALS = ("batch", "length", "cards", "speed")
+LONGEST = 1 << 24
+_LENGTHS_OF = 256  # tokens that a length is a multiple of
+
+
+class FewestCards(NamedTuple):
+    """The smallest number of cards, as the run is and with the changes `plan`."""
+
+    as_it_is: int | None
+    cards: int | None
+    plan: Plan | None
+
+
+def keeping(
+    express: Callable[[Run, Mapping[str, Any]], tuple[Edit, ...] | None], kept: Iterable[str]
+) -> Callable[[Run, Mapping[str, Any]], tuple[Edit, ...] | None]:
+    """`express` without edits of the keys `kept`: a framework's own, with or without its section, or fields of the
+    run."""
+    names = frozenset(kept)
+
+    def allowed(run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        edits = None if names & set(changes) else express(run, changes)
+        return None if edits is None or any(names & _names(edit) for edit in edits) else edits
+
+    return allowed
+
+
+def _names(edit: Edit) -> set[str]:
+    """The names under which a key that is edited may be kept: `stage`, `zero_optimization`, or both with a dot."""
+    parts = [str(part) for part in edit.pointer]
+    return {*parts, ".".join(parts)}
+
+
+def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Plan | None:
+    """The plan with the largest micro batch or sequence that fits without a risk for the result; None where the run as
+    it is has it already."""
+    now = run.batch.micro_batch_size if field == BATCH else run.sequence.length
+    free = _with_every_free_change(run, before, hooks, field)
+    if isinstance(now, Unknown):
+        return None
+    size = _rounded(run, field, planner.largest(free, field, 1, hooks, LONGEST))
+    if size <= now:
+        return None
+    first = _resized(run, field, now, size)
+    changed = replace(run, first.changes)
+    estimate = hooks.estimate(changed)
+    if estimate.verdict == "fits":
+        return Plan((first,), changed, estimate)
+    rest = next(iter(planner.plans(changed, estimate, hooks, 1)), None)
+    return None if rest is None or rest.risk else rest._replace(steps=(first, *rest.steps))
+
+
+def _with_every_free_change(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Run:
+    search = PlanSearch(run, before, hooks)
+    return search.changed(planner.strongest(search, "none", ("batch",) if field == BATCH else ()))
+
+
+def _rounded(run: Run, field: str, size: int) -> int:
+    """A length in multiples of 256 tokens; of a batch the largest part of the global batch, which stays as it is."""
+    if field == LENGTH:
+        return size // _LENGTHS_OF * _LENGTHS_OF
+    now, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
+    if not (isinstance(now, int) and isinstance(steps, int)):
+        return 0
+    return next((part for part in range(min(size, now * steps), 0, -1) if now * steps % part == 0), 0)
+
+
+def _resized(run: Run, field: str, now: int, size: int) -> ProposedChange:
+    if field == LENGTH:
+        return ProposedChange(f"sequences of {now} -> {size} tokens", {field: size}, "sequence", safe=False)
+    steps = run.batch.gradient_accumulation_steps
+    assert isinstance(steps, int)  # else there is no part of the global batch
+    fewer = now * steps // size
+    title = f"micro batch {now} -> {size}, accumulation {steps} -> {fewer}"
+    return ProposedChange(title, {field: size, "batch.gradient_accumulation_steps": fewer}, "batch")
+
+
+def fewest_cards(run: Run, before: Estimate, hooks: SearchHooks, most: int = MOST_GPUS) -> FewestCards:
+    """The smallest number of the cards that the run names on which it fits: as it is, and with changes that leave the
+    result as it is."""
+    as_it_is = smallest_number(lambda count: hooks.estimate(with_engine(run, count)), 1, most)
+
+    def changed(count: int) -> Estimate:
+        one = with_engine(run, count)
+        estimate = hooks.estimate(one)
+        search = PlanSearch(one, estimate, hooks)
+        return search.plan(planner.strongest(search, "none")).estimate
+
+    found = smallest_number(changed, 1, most)
+    if found is None:
+        return FewestCards(as_it_is and as_it_is[0], None, None)
+    one = with_engine(run, found[0])
+    plan = next(iter(planner.plans(one, hooks.estimate(one), hooks, 1)), None)
+    return FewestCards(as_it_is and as_it_is[0], found[0], plan)
+
+
+def with_engine(run: Run, count: int) -> Run:
+    """The run on so many cards: plain data parallelism where nothing else divides it."""
+    engine = run.parallelism.engine
+    if engine in ("single", "ddp"):
+        run = replace(run, {"parallelism.engine": "single" if count == 1 else "ddp"})
+    return with_cards(run, count)

@@ -1,0 +1,162 @@
+"""How long a training step takes, as far as it can be counted: FLOPs, bytes over the bus, and the optimizer on the CPU.
+
+Only ratios of two runs are used (fixes/costs.py). What no count gives (kernels, quantised weights) is in costs.json.
+Constants with their sources: costs.json, printed in docs/costs.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.run import Run
+
+_BYTES = 2  # of a half-precision element, which is what crosses the bus
+_GIGA = 1e9
+
+
+class CardRates(NamedTuple):
+    """What a card computes and moves in a second: FLOP, and bytes of its memory, to other cards, and to the host."""
+
+    flops: float
+    memory: float
+    link: float
+    bus: float
+
+
+class ParameterCounts(NamedTuple):
+    """Parameters that compute, and those that train."""
+
+    parameters: int
+    trainable: int
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[str, Any]:
+    """costs.json."""
+    with open(os.path.join(os.path.dirname(__file__), "costs.json"), "rb") as file:
+        loaded: dict[str, Any] = json.load(file)
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def _constants() -> dict[str, float]:
+    return {row["name"]: row["value"] for row in table()["constants"]}
+
+
+def card_of(run: Run) -> CardRates:
+    return _card(getattr(run.hardware.gpu, "name", ""))
+
+
+@lru_cache(maxsize=64)
+def _card(name: str) -> CardRates:
+    row = next(row for row in table()["cards"] if re.search(row["match"], name))
+    return CardRates(
+        row["tflops"] * 1e12, row["memory_gb_s"] * _GIGA, row["link_gb_s"] * _GIGA, row["bus_gb_s"] * _GIGA
+    )
+
+
+def seconds_per_sequence(run: Run, model: ParameterCounts) -> float:
+    """Seconds of a step for each sequence of the global batch; 0 where batch or length are unknown."""
+    size, steps, length = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length
+    if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
+        return 0.0
+    micro = _micro_step(run, model, size * length)
+    last = max(micro, _reduction(run, model))
+    return ((steps - 1) * micro + last + _optimizer_step(run, model)) / (size * steps * _world(run))
+
+
+def _world(run: Run) -> int:
+    world = run.parallelism.data_parallel_size
+    return world if isinstance(world, int) and world > 0 else 1
+
+
+def _micro_step(run: Run, model: ParameterCounts, tokens: int) -> float:
+    """Forward and backward of one micro batch: the longest of what runs at the same time."""
+    return max(_compute(run, model, tokens), _gathering(run, model), _from_host(run, model))
+
+
+def _passes(run: Run) -> int:
+    """How often a step goes through the weights: forward, backward, and once more where layers are recomputed."""
+    return 2 + (run.checkpointing.mode not in ("none",))
+
+
+def _compute(run: Run, model: ParameterCounts, tokens: int) -> float:
+    """Matmuls, and reading every weight from the card's memory once a pass, which small batches wait for."""
+    card, known = card_of(run), _constants()
+    flops = known["flops_adapter"] if run.method.kind == "lora" else known["flops_full"]
+    if _passes(run) == 3:
+        flops += known["flops_recomputed"]
+    read = _passes(run) * _BYTES * model.parameters / card.memory
+    return flops * model.parameters * tokens / (known["utilisation"] * card.flops) + read
+
+
+def _gathering(run: Run, model: ParameterCounts) -> float:
+    """Seconds of communication that hides behind a micro batch: ZeRO-3 and FSDP gather the weights in each pass and
+    scatter the gradients (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
+    if _world(run) < 2 or not _divides_parameters(run):
+        return 0.0
+    moved = _passes(run) * model.parameters + model.trainable
+    return _BYTES * moved / card_of(run).link
+
+
+def _divides_parameters(run: Run) -> bool:
+    engine = run.parallelism.engine
+    return (engine == "deepspeed" and run.parallelism.zero.stage == 3) or engine == "fsdp"
+
+
+def _from_host(run: Run, model: ParameterCounts) -> float:
+    """Parameters in host memory cross the bus in each pass, each card its share (Rajbhandari et al. 2021,
+    ZeRO-Infinity, arXiv 2104.07857, section 4)."""
+    if run.offload.parameters == "none" and not run.parallelism.fsdp.cpu_offload:
+        return 0.0
+    return _passes(run) * _BYTES * model.parameters / _world(run) / card_of(run).bus
+
+
+def _reduction(run: Run, model: ParameterCounts) -> float:
+    """Seconds of the reduction of gradients, which hides behind the last backward."""
+    if _world(run) < 2 or _divides_parameters(run):
+        return 0.0
+    return 2 * _BYTES * model.trainable / card_of(run).link
+
+
+def _optimizer_step(run: Run, model: ParameterCounts) -> float:
+    """Seconds that nothing hides: ZeRO-1 and 2 gather updated parameters; the optimizer where it runs on the CPU."""
+    shares_states = run.parallelism.engine == "deepspeed" and run.parallelism.zero.stage in (1, 2) and _world(run) > 1
+    gathered = _BYTES * model.trainable / card_of(run).link if shares_states else 0.0
+    return gathered + _step_on_cpu(run, model)
+
+
+def _step_on_cpu(run: Run, model: ParameterCounts) -> float:
+    """All cards of a node share its CPU; gradients go there, and updated parameters come back."""
+    fsdp = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.cpu_offload
+    if run.offload.optimizer == "none" and not fsdp:
+        return 0.0
+    known = _constants()
+    each = known["torch_adam_seconds"] if fsdp else known["cpu_adam_seconds"]
+    return each * model.trainable + 2 * _BYTES * model.trainable / _world(run) / card_of(run).bus
+
+
+def paged_states(run: Run, model: ParameterCounts) -> float:
+    """Seconds for all states of a paged optimizer to cross the bus in both directions: the most that paging costs."""
+    width = 2 if "8bit" in str(run.optimizer.name) else 8
+    return 2 * width * model.trainable / card_of(run).bus
+
+
+def checkpoints_in_host_memory(run: Run, model: ParameterCounts) -> float:
+    """Seconds by which the copies of a micro batch's checkpoints take longer than its computation."""
+    size, length = run.batch.micro_batch_size, run.sequence.length
+    if not (isinstance(size, int) and isinstance(length, int)):
+        return 0.0
+    layers, width = _layers(run)
+    copied = 2 * _BYTES * size * length * layers * width / card_of(run).bus
+    return max(0.0, copied - _compute(run, model, size * length))
+
+
+def _layers(run: Run) -> tuple[int, int]:
+    architecture = run.model.architecture
+    return len(getattr(architecture, "layer_type_ids", ())), getattr(architecture, "hidden_size", 0)

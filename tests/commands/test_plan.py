@@ -1,0 +1,107 @@
+"""`memlint plan`: one numbering with `check` and `fix`, goals, keys that stay, patches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.running import ROOT, memlint, write
+
+FULL = (ROOT / "examples" / "llamafactory" / "llama3_8b_full_sft.yaml").read_text(encoding="utf-8")
+LONG = (ROOT / "examples" / "llamafactory" / "qwen2_5_1_5b_eager_long.yaml").read_text(encoding="utf-8")
+FOUR = ("--gpu", "RTX4090", "--gpus", "4", "--isolated")
+EIGHT = ("--gpu", "A100-80GB", "--gpus", "8", "--isolated")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, {"full.yaml": FULL, "long.yaml": LONG})
+    return tmp_path
+
+
+def planned(folder: Path, name: str, *arguments: str) -> dict[str, Any]:
+    (row,) = json.loads(memlint(folder, "plan", name, "--format", "json", *arguments).out)["runs"]
+    assert isinstance(row, dict)
+    return row
+
+
+@pytest.mark.parametrize("name", ["full.yaml", "long.yaml"])
+@pytest.mark.parametrize("card", [FOUR, EIGHT], ids=["four", "eight"])
+def test_check_plan_and_fix_number_the_same_plans(folder: Path, name: str, card: tuple[str, ...]) -> None:
+    plans = planned(folder, name, *card)["plans"]
+    found = json.loads(memlint(folder, "check", name, "--format", "json", *card).out)["findings"]
+    (finding,) = [one for one in found if one["rule"] in ("MEM001", "MEM002", "MEM005")]
+
+    assert [fix["title"] for fix in finding["fixes"] if fix["edits"]] == [plan["title"] for plan in plans]
+    for number in range(1, len(plans) + 1):
+        shown = memlint(folder, "plan", name, "--diff", str(number), *card)
+        written = memlint(folder, "fix", name, "--plan", str(number), "--diff", *card)
+        assert shown.out == written.out != ""
+
+
+def test_there_is_no_plan_of_a_higher_number(folder: Path) -> None:
+    done = memlint(folder, "plan", "full.yaml", "--diff", "9", *FOUR)
+    assert (done.code, done.out) == (1, "")
+    assert "no plan 9" in done.err
+
+
+def test_several_cards_have_a_plan_without_a_risk_from_a_bare_config(folder: Path) -> None:
+    first = planned(folder, "full.yaml", *FOUR)["plans"][0]
+    assert first["quality"] == "none"
+    assert "ZeRO-3" in first["title"]
+
+
+def test_kernels_are_found_before_halves_are_cut(folder: Path) -> None:
+    first = planned(folder, "long.yaml", *EIGHT)["plans"][0]
+    assert {"attention.implementation", "loss.kind"} <= set(first["changes"])
+    assert first["speed"] < 1
+
+
+def test_unsafe_takes_the_least_risky_plan_first(folder: Path) -> None:
+    told = memlint(folder, "fix", "full.yaml", "--unsafe", *EIGHT).err
+    assert "LoRA" not in told
+    assert "zero_optimization: {stage: 3" in (folder / "full.yaml").read_text()
+
+
+def test_kept_keys_are_in_no_plan(folder: Path) -> None:
+    plans = planned(folder, "long.yaml", "--keep", "flash_attn", "--keep", "cutoff_len", *EIGHT)["plans"]
+    assert plans
+    assert not any({"attention.implementation", "sequence.length"} & set(plan["changes"]) for plan in plans)
+
+
+def test_the_largest_batch_keeps_the_global_batch(folder: Path) -> None:
+    (plan,) = planned(folder, "full.yaml", "--goal", "batch", *EIGHT)["plans"]
+    changes = plan["changes"]
+    assert changes["batch.micro_batch_size"] * changes["batch.gradient_accumulation_steps"] == 16
+    assert plan["quality"] == "none" and plan["verdict_after"] == "fits"
+
+
+def test_the_fewest_cards_are_told(folder: Path) -> None:
+    cards = planned(folder, "long.yaml", "--goal", "cards", *EIGHT)["cards"]
+    assert cards["with_changes"] == 1
+    assert planned(folder, "full.yaml", "--max-cards", "2", "--gpu", "A100-80GB", "--gpus", "1", "--isolated")[
+        "advice"
+    ] == [one for one in planned(folder, "full.yaml", "--gpu", "A100-80GB", "--gpus", "1", "--isolated")["advice"]
+          if "of these cards" not in one["title"]]  # fmt: skip
+
+
+def test_the_checklist_ends_with_what_fits(folder: Path) -> None:
+    tried = planned(folder, "full.yaml", *FOUR)["checklist"]
+    assert [one["fits"] for one in tried] == [False] * (len(tried) - 1) + [True]
+    assert "1. micro batch 2 -> 1" in memlint(folder, "plan", "full.yaml", *FOUR).out
+
+
+def test_speed_puts_the_fastest_plan_first(folder: Path) -> None:
+    speeds = [plan["speed"] for plan in planned(folder, "full.yaml", "--goal", "speed", *EIGHT)["plans"]]
+    assert speeds == sorted(speeds)
+
+
+def test_a_fix_that_is_not_written_says_why(folder: Path) -> None:
+    odd = FULL.replace("per_device_train_batch_size: 2", "per_device_train_batch_size: 8")
+    write(folder, {"odd.yaml": odd + "deepspeed: examples/deepspeed/ds_z2_config.json\n"})
+    found = json.loads(memlint(folder, "check", "odd.yaml", "--format", "json", *FOUR).out)["findings"]
+    for fix in (fix for one in found for fix in one["fixes"]):
+        assert fix["edits"] or fix["note"], fix["title"]

@@ -1,0 +1,102 @@
+"""What changes cost: counted where it can be, else from rows with a source; one price for one change."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.fixes.costs import QUALITIES, Cost, between
+from memlint.fixes.step_time import ParameterCounts, seconds_per_sequence, table
+from memlint.hardware import find
+from memlint.run import Hardware, Parallelism, Run, Zero, get, replace
+from tests.memory.runs import run
+
+FULL = ParameterCounts(7_000_000_000, 7_000_000_000)
+ADAPTER = FULL._replace(trainable=20_000_000)
+BASE: Run = run(
+    batch__micro_batch_size=4,
+    batch__gradient_accumulation_steps=4,
+    sequence__length=2048,
+    checkpointing__mode="full",
+    hardware=Hardware(find("A100-80GB")),
+)
+
+
+def price(
+    changes: dict[str, object], start: Run = BASE, models: tuple[ParameterCounts, ParameterCounts] = (FULL, FULL)
+) -> Cost:
+    return between(start, replace(start, changes), models)
+
+
+def test_every_row_names_a_field_a_risk_and_a_source() -> None:
+    for row in (*table()["kernels"], *table()["qualities"]):
+        get(BASE, row["field"])
+        assert row["quality"] in QUALITIES and len(row["source"]) > 20
+    for row in (*table()["constants"], *table()["cards"]):
+        assert row["source"]
+
+
+def test_nothing_costs_nothing() -> None:
+    assert price({}) == Cost(1.0, "none")
+
+
+def test_checkpointing_is_one_more_forward() -> None:
+    off = replace(BASE, {"checkpointing.mode": "none"})
+    assert price({"checkpointing.mode": "full"}, off).speed == pytest.approx(4 / 3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpointing.mode": "none"},
+        {"attention.implementation": "eager"},
+        {"model.quantization.bits": 4},
+        {"offload.optimizer": "cpu"},
+    ],
+)
+def test_the_way_back_costs_the_inverse(changes: dict[str, object]) -> None:
+    start = replace(BASE, {"attention.implementation": "sdpa", "model.quantization.bits": 16})
+    there, back = replace(start, changes), between(replace(start, changes), start, (FULL, FULL))
+    assert between(start, there, (FULL, FULL)).speed * back.speed == pytest.approx(1, abs=0.01)
+    assert back.quality == "none"
+
+
+def test_offload_weighs_less_the_more_tokens_a_step_has() -> None:
+    sharded = replace(BASE, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2})
+    speeds = [
+        price({"offload.optimizer": "cpu"}, replace(sharded, {"batch.gradient_accumulation_steps": steps})).speed
+        for steps in (1, 4, 64)
+    ]
+    assert speeds == sorted(speeds, reverse=True)
+    assert speeds[0] > 1.2 and speeds[-1] < 1.05
+    assert price({"offload.optimizer": "cpu"}, sharded, (ADAPTER, ADAPTER)).speed < 1.02
+
+
+def test_gathering_hides_behind_large_batches_and_not_behind_small_ones() -> None:
+    eight = Parallelism(8, 8, 8, engine="deepspeed", zero=Zero(2))
+    slow = replace(BASE, {"parallelism": eight, "hardware.gpu": find("RTX4090")})
+    small = replace(slow, {"batch.micro_batch_size": 1, "sequence.length": 256})
+    stage = {"parallelism.zero.stage": 3}
+    assert price(stage, small).speed > 1.5 > 1.05 > price(stage, slow).speed
+
+
+def test_a_smaller_micro_batch_reads_the_weights_more_often() -> None:
+    halves = [price({"batch.micro_batch_size": 4 // n, "batch.gradient_accumulation_steps": 4 * n}) for n in (1, 2, 4)]
+    assert [cost.speed for cost in halves] == sorted(cost.speed for cost in halves)
+    assert all(cost.quality == "none" for cost in halves)
+
+
+def test_another_global_batch_is_a_risk() -> None:
+    assert price({"batch.gradient_accumulation_steps": 2}).quality == "low"
+    assert price({"batch.gradient_accumulation_steps": 1}).quality == "medium"
+
+
+def test_half_weights_are_a_risk_without_masters_alone() -> None:
+    mixed = replace(BASE, {"precision.trainable_dtype": "float32"})
+    half = {"precision.trainable_dtype": "bfloat16"}
+    assert price(half, mixed).quality == "medium"
+    assert price({**half, "precision.master_weights": True}, mixed).quality == "none"
+
+
+def test_a_run_of_unknown_size_has_no_counted_price() -> None:
+    assert seconds_per_sequence(run(), FULL) >= 0
+    assert price({"checkpointing.mode": "none"}, BASE, (ParameterCounts(0, 0), ParameterCounts(0, 0))).speed == 1.0

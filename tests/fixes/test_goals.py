@@ -1,0 +1,68 @@
+"""The largest batch, the longest sequence, the fewest cards, keys that stay, and the checklist."""
+
+from __future__ import annotations
+
+from memlint.findings import Edit
+from memlint.fixes.checklist import ORDER, checklist
+from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan
+from memlint.fixes.moves.catalog import steps
+from memlint.fixes.moves.hardware import smallest_number
+from memlint.fixes.planner import PlanSearch
+from memlint.run import replace
+from tests.fixes.test_planner import FULL, toy
+
+
+def test_the_largest_batch_keeps_the_global_batch_and_fits() -> None:
+    search = toy(40)
+    one = replace(FULL, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 16})
+    plan = largest_plan(one, search.estimate(one), search, BATCH)
+
+    assert plan is not None and plan.estimate.verdict == "fits"
+    assert plan.run.batch.micro_batch_size * plan.run.batch.gradient_accumulation_steps == 16  # type: ignore[operator]
+    assert plan.run.batch.micro_batch_size > 1  # type: ignore[operator]
+
+
+def test_the_longest_sequence_is_a_multiple_and_fits() -> None:
+    search = toy(40)
+    one = replace(FULL, {"batch.micro_batch_size": 1, "sequence.length": 1024})
+    plan = largest_plan(one, search.estimate(one), search, LENGTH)
+
+    assert plan is not None and plan.estimate.verdict == "fits"
+    assert plan.run.sequence.length % 256 == 0 and plan.run.sequence.length > 1024  # type: ignore[operator]
+
+
+def test_the_smallest_number_of_cards_is_the_smallest() -> None:
+    for least in (1, 3, 8, 24, 64):
+        found = smallest_number(lambda count, least=least: toy(1000 if count >= least else 1).estimate(FULL), 1)
+        assert found is not None and found[0] == least
+    assert smallest_number(lambda count: toy(1).estimate(FULL), 1) is None
+    assert smallest_number(lambda count: toy(1000 if count >= 8 else 1).estimate(FULL), 1, most=4) is None
+
+
+def test_fewest_cards_with_changes_are_no_more_than_without() -> None:
+    search = toy(40)
+    found = fewest_cards(FULL, search.estimate(FULL), search)
+    assert found.cards == 1 and found.as_it_is is None
+    assert found.plan is not None and found.plan.estimate.verdict == "fits"
+
+
+def test_a_kept_key_is_not_written_by_any_of_its_names() -> None:
+    edit = Edit("a.yaml", ("zero_optimization", "stage"), "set", 3)
+    for name in ("stage", "zero_optimization", "zero_optimization.stage", "parallelism.zero.stage"):
+        assert keeping(lambda run, changes: (edit,), (name,))(FULL, {"parallelism.zero.stage": 3}) is None
+    assert keeping(lambda run, changes: (edit,), ("other",))(FULL, {"parallelism.zero.stage": 3}) == (edit,)
+
+
+def test_the_checklist_goes_down_until_the_run_fits() -> None:
+    search = toy(20)
+    tried = checklist(PlanSearch(FULL, search.estimate(FULL), search))
+
+    peaks = [one.after.high for one in tried if one.after is not None]
+    assert peaks == sorted(peaks, reverse=True) and len(peaks) == len(tried)
+    assert [one.fits for one in tried] == [False] * (len(tried) - 1) + [True]
+
+
+def test_every_group_of_changes_has_its_place_in_the_checklist() -> None:
+    sharded = {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2}
+    seen = {step.group for start in (FULL, replace(FULL, sharded)) for step in steps(start)}
+    assert seen <= {*ORDER}

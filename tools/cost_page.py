@@ -1,0 +1,93 @@
+"""Writes docs/costs.md from memlint/fixes/costs.json: `python tools/cost_page.py [--check]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from generated import ROOT, settle
+
+from memlint.fixes.step_time import table
+
+PAGE = ROOT / "docs" / "costs.md"
+HEAD = """\
+# What changes cost
+
+Written by `python tools/cost_page.py` from `memlint/fixes/costs.json`. Plans, fixes of rules and `memlint plan` take
+their factors on the time of a step and their risk for the result from here and from nowhere else. Factors multiply.
+A factor is for the same number of tokens: 1.3 is 30 % slower.
+
+## Counted
+
+The time of a step is counted for the run before and after a change (`memlint/fixes/step_time.py`); the ratio is the
+factor. A micro batch takes the longest of what runs at the same time:
+
+- FLOPs of the matmuls over the card's peak times the utilisation, and reading every weight once a pass: activation
+  checkpointing adds a pass and 2 FLOP, adapters spare 2 FLOP, small batches wait for the weights;
+- under ZeRO-3 and FSDP, gathering the weights in each pass and scattering the gradients over the link between cards;
+- with parameters in host memory, each card's share of the weights over its bus in each pass.
+
+The reduction of gradients hides behind the last micro batch. The optimizer's step on the CPU and its copies hide behind
+nothing: the more tokens a step has, the less they weigh. Under gradient accumulation a smaller micro batch costs what
+reading the weights more often costs.
+"""
+BASIS = {"paper": "a paper", "measured": "a published measurement", "count": "counted", "unknown": "not known"}
+WORDS = {"paged_states": "all states over the bus, twice a step", "checkpoints_in_host_memory": "copies beyond a layer"}
+
+
+def page() -> str:
+    rows = table()
+    parts = [HEAD, *_constants(rows), *_kernels(rows), *_risks(rows), *_cards(rows)]
+    return "\n".join(parts) + "\n"
+
+
+def _constants(rows: dict[str, Any]) -> Iterator[str]:
+    yield "| Constant | Value | Source |\n| --- | --- | --- |"
+    for row in rows["constants"]:
+        yield f"| {row['name'].replace('_', ' ')} | {row['value']:g} {row['unit']} | {row['source']} |"
+
+
+KERNELS = """
+## Taken from elsewhere
+
+Where nothing is published, the table says so, and the factor is 1 or a guess.
+
+| Change | Factor on the step | Risk | From | Source |
+| --- | --- | --- | --- | --- |"""
+RISKS = """
+## Risk for the result alone
+
+Shorter sequences and smaller images are a medium risk down to half and to 512 x 512 pixels, and a high one below.
+Another global batch is a low risk up to a factor of 2, else a medium one. Half-precision weights beside fp32 masters
+(DeepSpeed) are none.
+
+| Change | Risk | Source |
+| --- | --- | --- |"""
+
+
+def _kernels(rows: dict[str, Any]) -> Iterator[str]:
+    yield KERNELS
+    for row in rows["kernels"]:
+        speed = row["speed"] if isinstance(row["speed"], str) else f"{row['speed']:g}"
+        basis = BASIS[row["basis"]]
+        yield f"| {row['change']} | {WORDS.get(speed, speed)} | {row['quality']} | {basis} | {row['source']} |"
+
+
+def _risks(rows: dict[str, Any]) -> Iterator[str]:
+    yield RISKS
+    for row in rows["qualities"]:
+        yield f"| {row['change']} | {row['quality']} | {row['source']} |"
+
+
+def _cards(rows: dict[str, Any]) -> Iterator[str]:
+    yield "\n## Cards\n\nDense half-precision peak, memory, link to other cards in one direction, bus to the host.\n"
+    yield "| Card | TFLOPS | Memory GB/s | Link GB/s | Bus GB/s | Source |\n| --- | --- | --- | --- | --- | --- |"
+    for row in rows["cards"]:
+        name = row["match"].replace("|", ", ").replace("$", "").replace(" ?", " ") or "any other"
+        rates = " | ".join(str(row[key]) for key in ("tflops", "memory_gb_s", "link_gb_s", "bus_gb_s"))
+        yield f"| {name} | {rates} | {row['source']} |"
+
+
+if __name__ == "__main__":
+    sys.exit(settle({PAGE: page()}, sys.argv[1:]))
