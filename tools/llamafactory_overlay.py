@@ -53,7 +53,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "include_num_input_tokens_seen": {"type": ["boolean", "string", "null"]},
     "logging_steps": {"type": "number", "minimum": 0},
     "eval_steps": {"type": ["number", "null"], "minimum": 0},
-    "save_steps": {"type": "number", "minimum": 0},
+    "save_steps": {"type": "number"},  # -1 saves nothing (transformers 5.23 trainer_callback.py:586)
     "warmup_steps": {"type": "number", "minimum": 0},  # a share of the steps since transformers 5
     "num_train_epochs": {"type": "number", "minimum": 0},
     "learning_rate": {"type": "number", "minimum": 0},

@@ -22,7 +22,7 @@ from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
-from memlint.formats.trainer.reader import read_dtype_doubt, rule_applies, unjudged
+from memlint.formats.trainer.reader import read_dtype_doubt, rule_applies, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
@@ -33,7 +33,7 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Origin, Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "unjudged"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
 
 DIALECT = "yaml11"
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).

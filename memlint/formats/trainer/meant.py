@@ -95,9 +95,16 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         if key in known and target in _OF_TRL and "use_peft" not in present:
             continue  # well-known scripts have `model_name` and `lora_rank` of their own
         if target and target not in present and not config.context.field_annotations(key):
-            what = "TRL's scripts drop it" if config.trl else "HfArgumentParser refuses it"
+            what = _what_becomes_of_it(config)
             message = f"unknown key `{key}`: did you mean `{target}`? {what}"
             yield config.section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=target)
+
+
+def _what_becomes_of_it(config: TrainerConfig) -> str:
+    """What happens to a key that no class has."""
+    if config.section.document.syntax == "python":
+        return "Python raises TypeError: it is no argument of the configuration class"
+    return "TRL's scripts drop it" if config.trl else "HfArgumentParser refuses it"
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:

@@ -60,6 +60,15 @@ def unjudged(document: Document, context: Context) -> Issue | None:
     return Issue("own-reader", message, document.path, severity="info")
 
 
+# Rules about what TRL's own scripts make of a key; a Python script says itself what it does.
+_OF_TRL_SCRIPTS = frozenset({"PEF018", "PEF019", "PEF020"})
+
+
+def skips_rule(rule: str, document: Document) -> bool:
+    """Whether `rule` says nothing of this document."""
+    return document.syntax == "python" and rule in _OF_TRL_SCRIPTS
+
+
 def rule_applies(rule: str) -> bool:
     """Whether `rule` holds of a file that a script reads by itself."""
     return rule.startswith(_OF_ANY_READER)

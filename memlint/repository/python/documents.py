@@ -31,6 +31,7 @@ _TRAINER = re.compile(r"\b\w*Trainer\s*\(")
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
 MAX_IMPORTS = 40
+_ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _TASKS: Mapping[str, str] = {
     "SFTTrainer": "sft",
@@ -207,8 +208,12 @@ class _Placed:
         self.unknown: dict[Path, str] = {}
 
     def put(self, key: str, value: Value) -> None:
-        if not (isinstance(value, Known) and value.value is None):
-            self.values[key], self.entries[key] = self._plain((key,), value, self._root)
+        if isinstance(value, Known) and value.value is None:
+            return
+        if key in _ENGINES and isinstance(value, (Undetermined, Either)):
+            self.unknown[key,] = _reason(value)  # a placeholder would turn the engine on
+            return
+        self.values[key], self.entries[key] = self._plain((key,), value, self._root)
 
     def _plain(self, path: Path, value: Value, around: tuple[int, int]) -> tuple[Any, Entry]:
         """The value as a file would have it, with its place; a placeholder for what is not known."""

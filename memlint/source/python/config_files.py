@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.source.document import Document, Path
+from memlint.source.load import in_dialect
 from memlint.source.python.classes import instance
 from memlint.source.python.members import merge
 from memlint.source.python.reader import Call, Library, Reader
@@ -37,6 +38,8 @@ def load(reader: Reader, given: Call) -> Value:
     document = find(reader, path)
     if document is None:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
+    if "OmegaConf" in given.name:
+        document = in_dialect(document, "omegaconf")
     return reader.made(of_document(document))  # type: ignore[no-any-return]
 
 
@@ -168,7 +171,7 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
 def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
     """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`."""
     document = find(reader, posixpath.join(folder, f"{name}.yaml"))
-    own = of_document(document) if document is not None else None
+    own = of_document(in_dialect(document, "omegaconf")) if document is not None else None
     if not isinstance(own, Table) or depth > 8:
         return None
     defaults = own.values.pop("defaults", None)

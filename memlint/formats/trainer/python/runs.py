@@ -55,7 +55,7 @@ _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", 
 # What decides about memory, of TrainingArguments and SFTConfig.
 _MAY_BE_PASSED = (
     *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
-    *("deepspeed", "fsdp", "max_length", "packing", "eval_strategy"),
+    *("max_length", "packing", "eval_strategy"),
 )
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
