@@ -72,8 +72,8 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= len(known) - 1
 
 
-# Without the precision that its author trained in.
-UNRECORDED = {"trl#3456"}
+# Without the precision that its author trained in; and one whose samples are far shorter than the limit in its file.
+UNRECORDED = {"trl#3456", "LlamaFactory#7197"}
 
 
 def test_configs_whose_authors_name_their_cards() -> None:

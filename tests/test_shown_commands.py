@@ -47,7 +47,7 @@ def meant(command: str) -> str:
 
 
 # A verb alone is its name, where it wants more than that.
-NAMES = ("diff", "new-rule", "explain", "plan", "calibrate", "simulate")
+NAMES = ("diff", "new-rule", "explain", "plan", "calibrate", "simulate", "map")
 COMMANDS = sorted({command: page for page, command in shown() if command not in NAMES}.items())
 
 

@@ -25,20 +25,25 @@ def with_release_readings(
     parsed: Parsed, estimates: Sequence[Estimate], parse: Callable[[Document, Context], Parsed], context: Context
 ) -> Parsed:
     """The same runs; one that is out of memory by the newest releases alone has the reading with older ones."""
+    asked = [_hangs_on_releases(run, estimate) for run, estimate in zip(parsed.runs, estimates)]
+    if not any(asked):
+        return parsed
+    older = parse(parsed.documents[0], context._replace(versions={**context.versions, **OLDER}))
+    if len(older.documents) < len(parsed.documents) or len(older.runs) != len(parsed.runs):
+        return parsed  # a file beside this one is gone by now: what is left of the run says nothing about releases
     runs = tuple(
-        run._replace(readings=(*run.readings, _reading(run, index, parse, parsed.documents[0], context)))
-        if estimate.verdict == "out_of_memory" and run.format in _FORMATS and not is_stated(run)
-        else run
-        for index, (run, estimate) in enumerate(zip(parsed.runs, estimates))
+        run._replace(readings=(*run.readings, _reading(run, before))) if asks else run
+        for run, before, asks in zip(parsed.runs, older.runs, asked)
     )
     return parsed._replace(runs=runs)
 
 
-def _reading(
-    run: Run, index: int, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
-) -> Reading:
-    older = parse(document, context._replace(versions={**context.versions, **OLDER})).runs
-    changes = differences(run, older[index], _SECTIONS) if len(older) > index else ()
+def _hangs_on_releases(run: Run, estimate: Estimate) -> bool:
+    return estimate.verdict == "out_of_memory" and run.format in _FORMATS and not is_stated(run)
+
+
+def _reading(run: Run, older: Run) -> Reading:
+    changes = differences(run, older, _SECTIONS)
     newest, before = names(run)
     given = (("stack.transformers", run.stack.transformers),)
     return Reading(_REASON, f"with {before}", f"with {newest}", changes, given)

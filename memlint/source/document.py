@@ -67,7 +67,7 @@ class Start(NamedTuple):
     those. `switches`: flags that take no value. `names`: the flag for a key, where it has another name. `unmodelled`:
     what the program does to its model that no flag tells. `loads_model`: a Python script loads the model itself, so
     that the defaults of TRL's loader are not in force. `written_at`: where the value of a key stands, in Python, as
-    "configs/sft.yaml:12"; keys that the script computes are left out.
+    "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the arguments that a call may have.
     """
 
     format: str
@@ -93,6 +93,7 @@ class Start(NamedTuple):
     unmodelled: str = ""
     loads_model: bool = False
     written_at: Mapping[str, str] = {}
+    accepts: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):

@@ -171,5 +171,11 @@ def test_a_rule_says_what_cfg008_said(name: str, message: str) -> None:
     assert keys == set()
 
 
+# Rules that were never part of CFG008.
+NEWER = {"AXO084", "AXO085", "AXO086", "AXO087", "AXO088"}
+
+
 def test_every_rule_of_axolotls_files_is_in_the_table() -> None:
-    assert {name for name in RULES if name.startswith("AXO")} <= {name for name, _ in REFUSALS}
+    assert {name for name in RULES if name.startswith("AXO")} == {
+        name for name, _ in REFUSALS if name.startswith("AXO")
+    } | NEWER

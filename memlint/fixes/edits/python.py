@@ -15,12 +15,8 @@ import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
-from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.source import load
 from memlint.source.document import Document, Span
-
-# Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
-_OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -106,7 +102,7 @@ def _added(document: Document, edit: Edit) -> Patch:
     start = document.start
     if len(edit.pointer) != 1 or start is None or () not in start.sources:
         raise CannotEdit("no call in this file takes it")
-    if key not in TRAINING_ARGUMENTS and not (key in _OF_TRL and start.framework == "trl"):
+    if key not in start.accepts:
         raise CannotEdit(f"the training arguments have no `{key}`")
     if document.path.endswith(".ipynb"):
         raise CannotEdit("a new argument is not written into a notebook")

@@ -14,6 +14,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.source import load
 from memlint.source.document import Document, Path, Problem, Start
 from memlint.source.layout import Entry, Places
@@ -45,6 +46,9 @@ _TASKS: Mapping[str, str] = {
     "Trainer": "sft",
     "Seq2SeqTrainer": "sft",
 }
+_OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
+# Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
+_OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
 _OF_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer"})
 
 
@@ -187,6 +191,7 @@ def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path,
         task=_TASKS.get(run.trainer, ""),
         loads_model=run.loads_model,
         sources={(): (call.start, call.end)} if call is not None else {},
+        accepts=_OF_TRAINER | _OF_TRL if is_trl else _OF_TRAINER,
     )
 
 
