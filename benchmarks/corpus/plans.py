@@ -55,14 +55,15 @@ def main() -> int:
     parser.add_argument("--setting", action="append", choices=list(SETTINGS), help="may be repeated (default: all)")
     parser.add_argument("-v", action="store_true", help="name the runs that get no plan, and what is broken")
     given = parser.parse_args()
-    paths = [path for kind in KINDS for path in _files(given.folder / kind, given.sample)]
+    paths = [path for kind in KINDS for path in files(given.folder / kind, given.sample)]
     tables = {name: _setting(name, paths, given.v) for name in given.setting or SETTINGS}
     if {"RTX4090 x1", "RTX4090 x4"} <= set(tables):
         _more_cards(tables["RTX4090 x1"], tables["RTX4090 x4"], given.v)
     return 0
 
 
-def _files(folder: Path, sample: int) -> list[Path]:
+def files(folder: Path, sample: int) -> list[Path]:
+    """The configs below a folder, or a sample of them."""
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml", ".json") and path.is_file())
     return sorted(random.Random(0).sample(found, sample)) if 0 < sample < len(found) else found
 

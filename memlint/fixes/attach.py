@@ -112,7 +112,7 @@ def _fitting(
                 continue
             option = written(analysis, index, plan, reanalyse)
             if isinstance(option, WrittenPlan):
-                option = _without_unneeded_changes(analysis, index, option, plan, reanalyse)
+                option = _without_unneeded_changes(analysis, index, option, plan, reanalyse, hooks)
                 done.setdefault(planner.kind(option.plan), option)
             else:
                 failures.append(option)
@@ -189,14 +189,20 @@ def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:
 
 
 def _without_unneeded_changes(
-    analysis: Analysis, index: int, option: WrittenPlan, planned: planner.Plan, reanalyse: Reanalyse
+    analysis: Analysis,
+    index: int,
+    option: WrittenPlan,
+    planned: planner.Plan,
+    reanalyse: Reanalyse,
+    hooks: planner.SearchHooks,
 ) -> WrittenPlan:
     """The plan without changes that it turns out not to need, the dearest tried first: the written files may need less
     memory than was planned."""
     if option.plan.estimate == planned.estimate:
         return option
+    search = planner.PlanSearch(analysis.runs[index], analysis.estimates[index], hooks)
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
-        fewer = option.plan._replace(steps=tuple(other for other in option.plan.steps if other is not step))
+        fewer = search.plan(tuple(other for other in option.plan.steps if other is not step))
         rest = written(analysis, index, fewer, reanalyse) if fewer.steps else None
         if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest

@@ -52,18 +52,20 @@ class HalfToFloatSoftmax(torch.autograd.Function):  # type: ignore[misc]
 
 class GroupedProduct(torch.autograd.Function):  # type: ignore[misc]
     """`grouped_mm` in fp32, which CUDA computes and the shapes of fake tensors refuse (torch 2.13
-    aten/src/ATen/native/cuda/GroupedBlas.cpp, _grouped_mm_cuda falls back; _meta_registrations.py:8644 wants bf16)."""
+    aten/src/ATen/native/cuda/GroupedBlas.cpp, _grouped_mm_cuda falls back; _meta_registrations.py:8644 wants bf16).
+    Gradients have the strides of what they are of (tools/autograd/derivatives.yaml, _grouped_mm; FunctionsManual.cpp,
+    _grouped_mm_mat2_backward): the weight's gradient is taken as it is, without a copy."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.shapes = x.shape, weight.shape
+        ctx.layouts = tuple((one.shape, one.stride()) for one in (x, weight))
         ctx.save_for_backward(x if weight.requires_grad else None, weight if x.requires_grad else None)
         return torch.empty(x.shape[0], weight.shape[-1], dtype=x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        made = [torch.empty(shape) if wanted else None for shape, wanted in zip(ctx.shapes, ctx.needs_input_grad)]
-        return tuple(made)
+        wanted = zip(ctx.layouts, ctx.needs_input_grad)
+        return tuple(torch.empty_strided(*layout) if is_wanted else None for layout, is_wanted in wanted)
 
 
 class CudaOperators(TorchFunctionMode):  # type: ignore[misc]

@@ -27,6 +27,7 @@ from memlint.run import (
 )
 from memlint.simulation import Adapter, SimulatedStep, StepSettings, UnsupportedRun, simulate, simulate_settings
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
+from memlint.simulation.precision import GroupedProduct
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 from tests.memory.runs import run as small_run
@@ -269,3 +270,15 @@ def test_a_step_reads_as_an_estimate() -> None:
     lines = list(tensor_lines(step, 5))
     assert len(lines) == 6
     assert lines[-1].endswith("smaller groups")
+
+
+def test_a_grouped_product_gives_gradients_the_strides_of_the_real_one() -> None:
+    """Else autograd copies the gradient of a transposed weight, which the real operator's is taken without."""
+    weight, rows = torch.ones(4, 32, 16, requires_grad=True), torch.ones(64, 16, requires_grad=True)
+    ends = torch.tensor([16, 32, 48, 64], dtype=torch.int32)
+    seed = torch.ones(64, 32)
+    real = torch.nn.functional.grouped_mm(rows, weight.transpose(-2, -1), offs=ends)
+    stand_in = GroupedProduct.apply(rows, weight.transpose(-2, -1))
+    expected = torch.autograd.grad(real, (rows, weight), seed)
+    found = torch.autograd.grad(stand_in, (rows, weight), seed)
+    assert [one.stride() for one in found] == [one.stride() for one in expected]

@@ -73,8 +73,9 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
     titles: tuple[str, ...] = ()
     if found is None or found[0] > least + 1:
         leaner, named = _with_free_changes(run, sharded[0], express)
-        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least)
-        if fewer is not None and (found is None or fewer[0] < found[0]):
+        most = MOST_GPUS if found is None else found[0] - 1
+        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least, most)
+        if fewer is not None:
             found, titles = fewer, named
     if found is not None and found[0] > world:
         yield _more_cards(before, found, sharded[1], titles)

@@ -192,17 +192,18 @@ def deepspeed_changes(half: str, stage: int) -> dict[str, Any]:
 
 
 def stages(run: Run) -> tuple[int, ...]:
-    """The ZeRO stages that can share this run's weights. Of quantised ones bitsandbytes' 4 bits alone, at stage 3, and
-    where the tensors that hold them are of the compute dtype (peft docs, accelerate/deepspeed.md, "Use PEFT QLoRA and
-    DeepSpeed with ZeRO3"; LLaMA-Factory 0.9.5 refuses all others, model/model_utils/quantization.py:94-226)."""
+    """The ZeRO stages that can share this run. Of quantised weights bitsandbytes' 4 bits alone, below adapters: stage 2
+    leaves them as they are, stage 3 shares them where the tensors that hold them are of the compute dtype (peft docs,
+    accelerate/deepspeed.md, "Compatibility with bitsandbytes quantization + LoRA" and "Use PEFT QLoRA and DeepSpeed
+    with ZeRO3"; LLaMA-Factory 0.9.5 refuses all others, model/model_utils/quantization.py:94-226)."""
     quantization = run.model.quantization
     if run.precision.compute not in _HALF or run.stack.use_unsloth:
         return ()
     if quantization.method == "none":
         return (2, 3)
-    four = quantization.method == "bnb" and quantization.bits == 4 and not quantization.prequantized
-    known = quantization.storage_dtype == run.precision.compute or bool(stored_to_share(run))
-    return (3,) if four and known and run.method.kind == "lora" else ()
+    four = quantization.method == "bnb" and quantization.bits == 4 and run.method.kind == "lora"
+    shared = quantization.storage_dtype == run.precision.compute or bool(stored_to_share(run))
+    return () if not four else (2, 3) if shared and not quantization.prequantized else (2,)
 
 
 def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:

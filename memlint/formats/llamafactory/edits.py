@@ -77,7 +77,7 @@ def _sharding_edits(
     if changes.get("parallelism.engine", "deepspeed") != "deepspeed":
         return None
     wanted = {name: change for name, change in changes.items() if name != "parallelism.engine"}
-    if wanted.get("parallelism.zero.stage") == 3 and _not_under_zero3(value, run):
+    if _refuses_deepspeed(value) or (wanted.get("parallelism.zero.stage") == 3 and _not_under_zero3(value, run)):
         return None
     place = parsed.raw_places.get("deepspeed")
     if place is not None:
@@ -100,10 +100,17 @@ def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, 
 
 def _not_under_zero3(value: Mapping[str, Any], run: Run) -> bool:
     """hparams/parser.py:495-538 and model_utils/quantization.py:105."""
-    refused = ("pure_bf16", "use_unsloth", "use_kt", "pissa_init", "predict_with_generate", "use_badam")
+    refused = ("pure_bf16", "use_unsloth", "use_kt", "pissa_init", "predict_with_generate")
     quantization = run.model.quantization
     eight = quantization.method != "none" and (quantization.prequantized or quantization.bits != 4)
     return any(value.get(key) for key in refused) or eight
+
+
+def _refuses_deepspeed(value: Mapping[str, Any]) -> bool:
+    """DeepSpeed is started as for several GPUs even on one, and there BAdam wants `layer` and ZeRO-3
+    (hparams/parser.py:394-398); what it takes then is not modelled. accelerate would replace an offloaded optimizer by
+    DeepSpeed's Adam (1.15 utils/deepspeed.py:29)."""
+    return bool(value.get("use_badam"))
 
 
 def _new_section(

@@ -114,7 +114,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     read_start(fields, config.section.document, KEYS)
     _data_parallel_size(fields)
     if only_evaluates(config):
-        _apply_evaluation(fields, config.is_on("do_predict"))
+        _apply_evaluation(fields, config.is_on("do_predict") and not config.is_on("prediction_loss_only"))
     return sections
 
 
@@ -131,13 +131,14 @@ def only_evaluates(config: TrainerConfig) -> bool:
     return not config.trl and (switched_off or silent) and (config.is_on("do_eval") or config.is_on("do_predict"))
 
 
-def _apply_evaluation(fields: Fields, predicts: bool) -> None:
-    """`predicts`: Trainer.predict keeps all logits, whatever the metrics (transformers 5.23 trainer.py, predict)."""
+def _apply_evaluation(fields: Fields, keeps_logits: bool) -> None:
+    """`keeps_logits`: Trainer.predict keeps those of all samples, whatever the metrics, but with `prediction_loss_only`
+    (transformers 5.23.0 trainer.py:3165, :2911, :3285)."""
     reason = "`do_train` is off: the Trainer evaluates alone"
     apply_without_training(fields, reason)
     fields.infer("evaluation.enabled", True, reason)
     fields.infer("batch.micro_batch_size", fields.get("evaluation.batch_size"), reason)
-    if predicts:
+    if keeps_logits:
         fields.infer("evaluation.keeps_logits", True, "Trainer.predict keeps the logits of all samples")
 
 

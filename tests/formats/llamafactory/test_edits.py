@@ -88,6 +88,10 @@ def test_what_is_said_is_read_again(text: str, changes: dict[str, Any]) -> None:
         (FULL + "pure_bf16: true\n", {"parallelism.zero.stage": 3}),  # hparams/parser.py:503
         (LORA + "quantization_bit: 8\n", {"parallelism.zero.stage": 3}),  # model_utils/quantization.py:199
         (FULL + "use_galore: true\n", {"parallelism.zero.stage": 2}),  # hparams/parser.py:519
+        (
+            FULL + "use_badam: true\n",
+            {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"},
+        ),  # hparams/parser.py:394
         (FULL + "use_galore: true\n", {"method.kind": "lora"}),  # finetuning_args.py:616
         (LORA + "quantization_bit: 4\n", {"method.kind": "full"}),
         (LORA, {"optimizer.name": "no_such_optimizer"}),

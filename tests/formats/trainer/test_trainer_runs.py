@@ -577,8 +577,9 @@ def test_a_file_of_training_or_of_trl_trains_whatever_it_evaluates() -> None:
 
 def test_prediction_keeps_the_logits() -> None:
     """transformers 5.23 trainer.py, predict: `prediction_loss_only` is the argument's, not that of `evaluate`."""
-    (run,) = parsed_of({**EVALUATION, "do_eval": False, "do_predict": True}).runs
-    assert run.evaluation.keeps_logits is True
+    predicting = {**EVALUATION, "do_eval": False, "do_predict": True}
+    assert parsed_of(predicting).runs[0].evaluation.keeps_logits is True
+    assert parsed_of({**predicting, "prediction_loss_only": True}).runs[0].evaluation.keeps_logits is False
     assert parsed_of(EVALUATION).runs[0].evaluation.keeps_logits is False
 
 

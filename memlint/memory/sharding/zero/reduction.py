@@ -56,7 +56,6 @@ class ReductionSettings(NamedTuple):
     offloads: bool = False
 
 
-@lru_cache(maxsize=256)
 def replay(units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> tuple[Moment, ...]:
     """A `Moment` for each of `units`, which run backward from last to first; gradients within one come from last to
     first, too. Of all ranks the fullest counts at each moment. What is resident is not in it: in an accumulation what
@@ -77,7 +76,8 @@ def reduction_moments(
 
     While the logits are alive there is only the head's gradient.
     """
-    moments = iter(replay(_gradients(units), settings))
+    trained = tuple((_trained(unit), unit.repeat) for unit in units)
+    moments = iter(_replayed(trained, _without_ranks(trained, settings)))
     found = []
     for unit in units:
         own = [next(moments) for _ in range(unit.repeat)]
@@ -88,19 +88,39 @@ def reduction_moments(
     return tuple(found)
 
 
-def _gradients(units: tuple[Unit, ...]) -> tuple[tuple[Gradient, ...], ...]:
+# The elements of a unit's trainable tensors and whether weight decay applies to each, and how often the unit repeats.
+_Trained = tuple[tuple[tuple[int, bool], ...], int]
+
+
+def _trained(unit: Unit) -> tuple[tuple[int, bool], ...]:
+    return tuple((t.numel, decays(t)) for t in unit.tensors if t.trainable for _ in range(t.copies))
+
+
+def _without_ranks(units: tuple[_Trained, ...], settings: ReductionSettings) -> ReductionSettings:
+    """Settings of one rank where the number of ranks changes nothing: in stage 3 it only pads gradients that do not
+    divide evenly, and says which part of a bucket is cast."""
+    ranks = settings.ranks
+    even = not any(numel % ranks for tensors, _ in units for numel, _ in tensors)
+    return settings._replace(ranks=1) if settings.stage == 3 and even and not settings.wide else settings
+
+
+@lru_cache(maxsize=256)
+def _replayed(units: tuple[_Trained, ...], settings: ReductionSettings) -> tuple[Moment, ...]:
+    return replay(_gradients(units), settings)
+
+
+def _gradients(units: tuple[_Trained, ...]) -> tuple[tuple[Gradient, ...], ...]:
     """The trainable tensors of every repetition of every unit, each with its place in its group's flat partition."""
     ends = [0, 0]
-    both = {decays(tensor) for unit in units for tensor in unit.tensors if tensor.trainable}
+    both = {decay for tensors, _ in units for _, decay in tensors}
     found = []
-    for unit in units:
-        trained = [t for t in unit.tensors for _ in range(t.copies) if t.trainable]
-        for _ in range(unit.repeat):
+    for tensors, repeat in units:
+        for _ in range(repeat):
             own = []
-            for tensor in trained:
-                group = int(len(both) > 1 and not decays(tensor))
-                own.append(Gradient(tensor.numel, group, ends[group]))
-                ends[group] += tensor.numel
+            for numel, decay in tensors:
+                group = int(len(both) > 1 and not decay)
+                own.append(Gradient(numel, group, ends[group]))
+                ends[group] += numel
             found.append(tuple(own))
     return tuple(found)
 

@@ -1,0 +1,156 @@
+"""One plan in three verbs: `python benchmarks/corpus/plan_verbs.py FOLDER [--sample N] [-v]`.
+
+FOLDER is laid out as for plans.py. For every file with one run over the budget of a 24 GB card, and for N = 1 to 3, the
+patch of `plan --diff N`, that of `fix --plan N --diff` and the patches of the N-th plan that `check` shows are made by
+the functions that the verbs call. Printed: of the plans that any verb has, the share in which the three write the same
+bytes. `fix` goes on until no finding about memory is left, so that files with several such runs are counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.corpus.plans import KINDS, files
+from memlint.commands import fix as fix_verb
+from memlint.commands import options
+from memlint.commands import plan as plan_verb
+from memlint.findings import Fix, Patch
+from memlint.fixes.apply import apply_fixes
+from memlint.fixes.attach import main_finding
+from memlint.fixes.edits.apply import apply
+from memlint.fixes.edits.reread import encode
+from memlint.fixes.edits.unified_patch import patch
+from memlint.fixes.laws import identity
+from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.linter import Linter
+from memlint.ruleset.engine import Analysis
+from memlint.source.document import Document
+
+HARDWARE = ("--gpu", "RTX4090", "--gpus", "1")
+NUMBERS = (1, 2, 3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sample", type=int, default=0, help="so many files of each kind, drawn with a fixed seed")
+    parser.add_argument("-v", action="store_true", help="name the plans that differ, and how")
+    given = parser.parse_args()
+    counts: collections.Counter[str] = collections.Counter()
+    for path in (str(path) for kind in KINDS for path in files(given.folder / kind, given.sample)):
+        for number, outcome in _outcomes(path):
+            counts[outcome] += 1
+            if given.v and outcome not in ("same", "several runs"):
+                print(f"  {outcome}: {path}: plan {number}")
+    several = counts.pop("several runs", 0)
+    total = sum(counts.values())
+    print(
+        f"{total} plans, {100 * counts['same'] / max(1, total):.1f} % the same in plan, fix and check: {dict(counts)}"
+    )
+    print(f"files with several runs over the budget: {several}")
+    return int(counts["same"] != total)
+
+
+def _outcomes(path: str) -> Iterator[tuple[int, str]]:
+    """For each number of a plan what differs between the verbs, or `same`."""
+    given = _arguments(plan_verb._parser("memlint plan"), path)
+    linter = Linter(options.lint_request(given, fixes=False))
+    over = [(target, index) for target in plan_verb._targets(linter, given) for index in _over(target.analysis)]
+    if len(over) > 1:
+        yield 0, "several runs"
+    if len(over) != 1:
+        return
+    target, index = over[0]
+    planned = plan_verb._plans(target, index, given, target.hooks(())).options
+    shown = _of_check(path)
+    for number in NUMBERS:
+        tried = planned[number - 1].tried if number <= len(planned) else None
+        found = (
+            _patches(tried.before, tried.contents) if tried else {},
+            _of_fix(path, number),
+            shown.get(number, {}),
+        )
+        if any(found):
+            yield number, _compared(*found)
+
+
+def _arguments(parser: options.Parser, *words: str) -> options.Options:
+    given = parser.parse_args([*words, *HARDWARE])
+    options.fill_defaults(given)
+    return given
+
+
+def _over(analysis: Analysis) -> Iterator[int]:
+    for index, (run, estimate) in enumerate(zip(analysis.runs, analysis.estimates)):
+        known = estimate.budget_bytes and estimate.allocated_bytes is not None
+        if known and run.purpose == "train" and estimate.verdict not in ("fits", "unknown"):
+            yield index
+
+
+def _compared(planned: dict[str, bytes], fixed: dict[str, bytes], shown: dict[str, bytes]) -> str:
+    if planned == fixed == shown:
+        return "same"
+    names = {"plan": planned, "fix": fixed, "check": shown}
+    missing = [name for name, patches in names.items() if not patches]
+    if missing:
+        return f"none in {' and '.join(missing)}"
+    return "plan and fix differ" if planned != fixed else "check differs"
+
+
+def _patches(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The patch of each file that changes."""
+    return {path: patch(path, before[path], new) for path, new in after.items() if before[path] != new}
+
+
+def _of_fix(path: str, number: int) -> dict[str, bytes]:
+    """What `fix --plan N --diff` prints."""
+    given = _arguments(fix_verb._parser("memlint fix"), path, "--plan", str(number))
+    propose = fix_verb._propose(path, options.lint_request(given), given, lambda *_: True, {})
+    settled = apply_fixes(propose, {})
+    return _patches(settled.before, settled.contents)
+
+
+def _of_check(path: str) -> dict[int, dict[str, bytes]]:
+    """The patches of the plans that `check` shows of its finding about memory, by number. Changes that do not make the
+    run fit are shown as well, and are no plans."""
+    linter = Linter(options.lint_request(_arguments(fix_verb._parser("memlint check"), path)))
+    linter.analyser.folds_causes = False
+    analysed = linter.analyse(path)
+    documents = _documents(analysed)
+    plans = [fix for fix in _main_fixes(analysed) if fix.patches and fix.verdict_after == "fits"]
+    return {number: _from_patches(fix.patches, documents) for number, fix in enumerate(plans, 1)}
+
+
+def _main_fixes(analysed: FileAnalysis) -> tuple[Fix, ...]:
+    """The fixes of the first finding that the plans of a run solve."""
+    shown = {identity(finding): finding for finding in analysed.findings}
+    for analysis in analysed.analyses:
+        for index in _over(analysis):
+            main = main_finding(analysis, index)
+            if main is not None and identity(main.finding) in shown:
+                return shown[identity(main.finding)].fixes
+    return ()
+
+
+def _documents(analysed: FileAnalysis) -> dict[str, Document]:
+    parts = [part for one in analysed.analyses if one.parsed for part in (one.document, *one.parsed.documents)]
+    return {document.path: document for document in reversed(parts)}
+
+
+def _from_patches(patches: tuple[Patch, ...], documents: Mapping[str, Document]) -> dict[str, bytes]:
+    found = {}
+    for path in dict.fromkeys(one.path for one in patches):
+        document = documents[path]
+        text = apply(document.text, tuple(one for one in patches if one.path == path))
+        found[path] = patch(path, encode(document, document.text), encode(document, text))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
