@@ -1,10 +1,13 @@
-"""What the frameworks' parsers refuse of public configurations: `python benchmarks/mistakes/corpus_refusals.py SOURCES CORPUS`.
+"""What the frameworks' parsers refuse of public configurations.
 
-SOURCES holds the packages that judges.py names. CORPUS holds a folder for each kind of file and an INDEX.jsonl, whose lines
-give `kind`, `repo`, `path` and `file`. Every file goes to the judge of its framework. One line is written for each file
-that was judged: its place, the judge, the framework's words of refusal ("" where it takes the file), and the keys that it
-drops. Refusals that only say what the judging machine lacks (a card, other cards than one, a file that the repository
-keeps elsewhere, a package, the hub, USE_MCA=1) are marked `machine`: they say nothing of the configuration.
+    python benchmarks/mistakes/corpus_refusals.py SOURCES CORPUS
+
+SOURCES holds the packages that judges.py names. CORPUS holds a folder for each kind of file and an INDEX.jsonl, whose
+lines give `kind`, `repo`, `path` and `file`. Every file goes to the judge of its framework. One line is written for
+each: its place, the judge, the framework's words of refusal ("" where it takes the file), and the keys that it drops.
+LLaMA-Factory 0.9.5 needs transformers 5.6.0 (`--kind llamafactory`, with it in SOURCES); the other kinds are for the
+releases of judges.py. Refusals that only say what the judging machine lacks (a card, other cards than one, a file that
+the repository keeps elsewhere, a package, the hub, USE_MCA=1) are marked `machine`: they say nothing of the file.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from omegaconf.errors import OmegaConfBaseException
 from benchmarks.mistakes.judges import Answer, judges
 
 RECORDS = Path(__file__).resolve().parents[1] / "data" / "corpus_refusals.tsv"
+MOST_WORDS = 240  # characters of a refusal
 HEADER = ("file", "judge", "says", "refusal", "dropped")
 _MACHINE = (
     r"ImportError|ModuleNotFoundError|PackageNotFoundError|not installed|process group|socket|FileNotFoundError|"
     r"fp8 requested|couldn't connect|does not appear to have|Can't load|LocalEntryNotFound|OfflineMode|"
     r"CUDA|no GPU|No such file|not a valid model identifier|requires? a GPU|not available on this machine|"
-    r"Check batch related|global eval batch size|generation_batch_size|total_num_steps|pure_bf16|tensor_model_parallel_size|"
+    r"Check batch related|global eval batch size|generation_batch_size|total_num_steps|pure_bf16|"
+    r"tensor_model_parallel_size|"
     r"path to an existing deepspeed config|manually pass in|SageMakerConfig"
 )
 # What reaches out of the machine; a DeepSpeed file is judged by itself.
@@ -59,7 +64,11 @@ def main() -> None:
         name = judge_of(entry["kind"], content) if isinstance(content, dict) else ""
         if name:
             print(name, entry["file"], flush=True)
-            lines.append("\t".join(row(f"{entry['kind']}/{entry['repo']}/{entry['path']}", name, known[name](prepared(content, name)))))
+            lines.append(
+                "\t".join(
+                    row(f"{entry['kind']}/{entry['repo']}/{entry['path']}", name, known[name](prepared(content, name)))
+                )
+            )
     options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -77,7 +86,7 @@ def loaded(file: Path, kind: str) -> Any:
 
 
 def judge_of(kind: str, content: dict[str, Any]) -> str:
-    """The judge for a file; "" where no judge here reads such a file (inference, LLaMA-Factory's v1 files, scripts' own)."""
+    """The judge for a file; "" where none reads such a file (inference, LLaMA-Factory's v1 files, scripts' own)."""
     if "zero_optimization" in content:
         return "deepspeed"
     if kind == "llamafactory":
@@ -114,7 +123,7 @@ def without_auto(content: dict[str, Any]) -> dict[str, Any]:
 
 def row(file: str, judge: str, answer: Answer) -> tuple[str, ...]:
     says = "takes" if not answer.refusal else "machine" if re.search(_MACHINE, answer.refusal) else "refuses"
-    return file, judge, says, answer.refusal.replace("\t", " "), ",".join(answer.dropped)
+    return file, judge, says, answer.refusal.replace("\t", " ")[:MOST_WORDS], ",".join(answer.dropped)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
 
-_ABSENT = ("fire", "uvicorn", "fastapi", "ray", "gradio", "modelscope", "av", "librosa", "soxr", "sse_starlette", "torchaudio")
+_ABSENT = (
+    "fire",
+    "uvicorn",
+    "fastapi",
+    "ray",
+    "gradio",
+    "modelscope",
+    "av",
+    "librosa",
+    "soxr",
+    "sse_starlette",
+    "torchaudio",
+)
 _LINEAR_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -50,7 +62,7 @@ _parsers_alone = False
 def judges(sources: Path, parsers_alone: bool = False) -> Mapping[str, Judge]:
     """The judge of each framework; `sources` holds the unpacked packages, in folders `<name>-<release>`.
 
-    With `parsers_alone` no model, adapter or optimizer is built: right for files whose model a tiny one cannot stand for.
+    With `parsers_alone` no model or adapter is built: right for files whose model a tiny one cannot stand for.
     """
     global _parsers_alone
     _parsers_alone = parsers_alone
@@ -332,7 +344,6 @@ def _deepspeed(values: dict[str, Any]) -> Answer:
 def _deepspeed_step(config: Any) -> None:
     """The optimizer and the scheduler as engine.py:1512 and :1105 build them, where torch has the same ones."""
     import torch
-
     from deepspeed.runtime.engine import DeepSpeedEngine
 
     weights = [torch.nn.Parameter(torch.ones(2))]
