@@ -57,6 +57,8 @@ CHOICES: dict[str, Schema] = {
     "logging_strategy": {"enum": ["no", "steps", "epoch", False, None]},
 }
 
+# transformers 4.49.0 has ADAMW_HF in training_args.py and 4.50.0 has not; 5.7 has ADAMW_APEX_FUSED and 5.8.0 has not.
+LEFT_OPTIMIZERS = {"adamw_apex_fused": "transformers 5.8.0", "adamw_hf": "transformers 4.50.0"}
 LEFT = {"logging_dir": "transformers 5.15"}  # others that 5.23.0 lacks went with 5.0
 
 
@@ -205,7 +207,10 @@ def main(sources: Path) -> None:
                 add(properties, name, schema)
             elif name not in properties:
                 properties[name] = {**schema, **({"x-memlint-removed-in": LEFT.get(name, gone)} if gone else {})}
-    properties["optim"] = {"enum": [*optimizers(properties["optim"]), "adamw_hf"]}
+    properties["optim"] = {
+        "enum": [*optimizers(properties["optim"]), "adamw_hf"],
+        "x-memlint-removed-values": LEFT_OPTIMIZERS,
+    }
     properties["fsdp"] = {"anyOf": [{"type": "array"}, {"type": ["boolean", "string"]}]}
     properties["lora_target_modules"] = {"anyOf": [{"type": "array"}, {"type": "string"}]}
     add(properties, "scale_rewards", {"type": "boolean"})  # grpo_config.py:__post_init__ takes both
@@ -236,7 +241,7 @@ def main(sources: Path) -> None:
 
 
 def optimizers(schema: Schema) -> list[str]:
-    """Every optimizer that one of the releases takes (adamw_hf went with transformers 4.5x)."""
+    """Every optimizer that one of the releases takes."""
     return list(dict.fromkeys(word for part in alternatives(schema) for word in part.get("enum", ())))
 
 

@@ -29,6 +29,7 @@ from benchmarks.mistakes.originals import EVERY, Original
 
 RECORDS = Path(__file__).resolve().parents[1] / "data" / "mistakes.jsonl"
 MOST = 9
+MOST_WORDS = 160  # characters of a refusal that are kept
 # The judges' transformers is newer than the one that LLaMA-Factory 0.9.5 asks for (5.6): what changed between them is
 # no mistake there. Paths and names of things outside of the file are not judged by memlint either.
 _NOT_JUDGED = ("warmup_ratio", "_n_gpu", "use_cpu", "no_cuda", "deepspeed", "fsdp", "mp_parameters", "use_mps_device")
@@ -90,7 +91,7 @@ def _words(change: Change, original: Original, judge: Judge) -> str:
     if re.search(_OF_THIS_MACHINE, answer.refusal):
         return ""
     if answer.refusal:
-        return answer.refusal
+        return answer.refusal[:MOST_WORDS]
     written = {".".join(change.place), change.place[-1] if change.place else ""}
     return f"dropped: {change.place[-1]}" if written & set(answer.dropped) else ""
 

@@ -30,7 +30,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
 
-_ABSENT = ("fire", "uvicorn", "fastapi", "ray", "gradio", "modelscope", "av", "librosa", "sse_starlette", "torchaudio")
+_ABSENT = (
+    "fire",
+    "uvicorn",
+    "fastapi",
+    "ray",
+    "gradio",
+    "modelscope",
+    "av",
+    "librosa",
+    "soxr",
+    "sse_starlette",
+    "torchaudio",
+)
 _LINEAR_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -44,8 +56,16 @@ class Answer(NamedTuple):
 Judge = Callable[[dict[str, Any]], Answer]
 
 
-def judges(sources: Path) -> Mapping[str, Judge]:
-    """The judge of each framework; `sources` holds the unpacked packages, in folders `<name>-<release>`."""
+_parsers_alone = False
+
+
+def judges(sources: Path, parsers_alone: bool = False) -> Mapping[str, Judge]:
+    """The judge of each framework; `sources` holds the unpacked packages, in folders `<name>-<release>`.
+
+    With `parsers_alone` no model or adapter is built: right for files whose model a tiny one cannot stand for.
+    """
+    global _parsers_alone
+    _parsers_alone = parsers_alone
     folders = sorted(str(folder) for folder in sources.iterdir() if folder.is_dir())
     sys.path[:0] = folders
     os.environ.update(CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_CHECK="1", DS_ACCELERATOR="cpu")
@@ -71,7 +91,7 @@ def refusal(build: Callable[[], object]) -> str:
             build()
     except (Exception, SystemExit) as error:  # whatever ends the run
         words = " ".join(str(error).split()) or quiet.getvalue().strip().rpartition("\n")[2]
-        return f"{type(error).__name__}: {words[:120]}"
+        return f"{type(error).__name__}: {words}"
     return ""
 
 
@@ -164,6 +184,8 @@ def _llamafactory_run(parser: Any, values: dict[str, Any]) -> None:
     model, data, training, tuning, _ = parser.get_train_args(copy.deepcopy(values))
     if data.template is not None and data.template not in TEMPLATES:
         raise ValueError(f"Template {data.template} does not exist.")  # data/template.py:639
+    if _parsers_alone:
+        return
     tiny = _model(model.model_name_or_path)
     if model.flash_attn not in ("auto", "disabled", "fa2"):
         configure_attn_implementation(tiny.config, model)
@@ -205,6 +227,8 @@ def _trainer_run(values: dict[str, Any]) -> None:
 
     parser = HfArgumentParser((*_example_classes(), TrainingArguments))
     model, _, training = parser.parse_dict(copy.deepcopy(values))
+    if _parsers_alone:
+        return
     options = {"attn_implementation": model.attn_implementation, "dtype": model.dtype}
     _optimized(_model(model.model_name_or_path, **{key: value for key, value in options.items() if value}), training)
 
@@ -224,7 +248,8 @@ def _trl(name: str, values: dict[str, Any]) -> Answer:
             parser = trl.TrlParser(classes)
             found = parser.parse_args_and_config(["--config", file.name], return_remaining_strings=True)
         dropped.extend(word.removeprefix("--") for word in found[-1] if word.startswith("--"))
-        _trl_model(found[1], found[2])
+        if not _parsers_alone:
+            _trl_model(found[1], found[2])
 
     return Answer(refusal(run), tuple(dropped))
 
@@ -259,7 +284,8 @@ def _axolotl(values: dict[str, Any]) -> Answer:
             env_capabilities={"torch_version": "2.11.0"},
         )
         found.update(checked.to_dict())
-        _axolotl_model(found)
+        if not _parsers_alone:
+            _axolotl_model(found)
 
     error = refusal(run)
     names = _axolotl_names()
@@ -318,11 +344,14 @@ def _deepspeed(values: dict[str, Any]) -> Answer:
 def _deepspeed_step(config: Any) -> None:
     """The optimizer and the scheduler as engine.py:1512 and :1105 build them, where torch has the same ones."""
     import torch
+    from deepspeed.runtime.engine import DeepSpeedEngine
 
     weights = [torch.nn.Parameter(torch.ones(2))]
     options = dict(config.optimizer_params or {})
+    with contextlib.suppress(AttributeError):  # its first line refuses max_grad_norm, the others need an engine
+        DeepSpeedEngine._configure_basic_optimizer(types.SimpleNamespace(optimizer_params=lambda: options), weights)
     if (config.optimizer_name or "").lower() in ("adam", "adamw"):
-        for key in ("torch_adam", "adam_w_mode", "max_grad_norm", "bias_correction"):
+        for key in ("torch_adam", "adam_w_mode", "bias_correction"):
             options.pop(key, None)
         optimizer: Any = torch.optim.AdamW(weights, **options)
     else:
@@ -358,7 +387,7 @@ def _accelerate(values: dict[str, Any]) -> Answer:
     answer = launcher_refuses(values)
     section = values.get("fsdp_config")
     wrapped = section.get("fsdp_transformer_layer_cls_to_wrap") if isinstance(section, dict) else None
-    if not answer and isinstance(wrapped, str) and values.get("distributed_type") == "FSDP":
+    if not (answer or _parsers_alone) and isinstance(wrapped, str) and values.get("distributed_type") == "FSDP":
         answer = refusal(lambda: _wrap(_model(wrapped), wrapped))
     return Answer(answer, _unread_by_accelerate(values))
 

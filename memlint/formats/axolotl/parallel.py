@@ -57,9 +57,14 @@ def apply_engine(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ..
 
 
 def _world_of_degrees(fields: Fields, config: AxolotlConfig) -> None:
-    """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train."""
+    """`dp_shard_size: 16` shards over 16 GPUs: with the other degrees, so many train.
+
+    A degree of 1 counts no GPUs: FSDP then shards over all that are left (axolotl 0.19.0 utils/distributed.py:359-374).
+    """
     sizes = [as_int(config.own.get(key)) for key in (*_DATA_PARALLEL, *_DEGREES)]
-    if isinstance(fields.get("parallelism.world_size"), int) or not any(sizes[: len(_DATA_PARALLEL)]):
+    if isinstance(fields.get("parallelism.world_size"), int) or not any(
+        size and size > 1 for size in sizes[: len(_DATA_PARALLEL)]
+    ):
         return
     world = 1
     for size in sizes:

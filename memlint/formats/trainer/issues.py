@@ -57,6 +57,8 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
         return None  # a template: what will stand there is not known
     if issue.code in ("removed-key", "renamed-key"):
         return _outdated(issue, config)
+    if issue.code == "removed-value":  # as with a key that is gone, an older release may be in use
+        return issue._replace(severity="warning" if "transformers" in config.stated else "info")
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if isinstance(value, str) and issue.code == "wrong-type":

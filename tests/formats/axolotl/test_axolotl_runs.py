@@ -529,6 +529,9 @@ def test_degrees_say_how_many_gpus_there_are() -> None:
     names = ("parallelism.world_size", "parallelism.tensor_parallel_size", "parallelism.data_parallel_size")
     assert values(value, *names) == [8, 2, 4]
     assert values(PLAIN, "parallelism.world_size") == [UNKNOWN]
+    assert values({**FSDP2, "dp_shard_size": 1}, "parallelism.world_size") == [
+        UNKNOWN
+    ]  # shards over all that are there
 
 
 def test_a_shipped_deepspeed_file_counts_where_it_is_not_there() -> None:

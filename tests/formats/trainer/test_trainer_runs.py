@@ -615,3 +615,9 @@ def test_ppo_trains_a_second_model_that_is_not_counted() -> None:
     assert run.method.stage == "ppo" and "value model" in run.stack.unmodelled
     assert estimate(run).allocated_bytes is None
     assert parsed_of(DPO).runs[0].stack.unmodelled == ""
+
+
+def test_an_optimizer_that_newer_releases_lack_is_gone_not_misspelt() -> None:
+    gone = parsed_of({**TRL, "optim": "adamw_hf"})
+    assert [(issue.code, issue.severity) for issue in gone.issues] == [("removed-value", "info")]
+    assert codes(parsed_of({**TRL, "optim": "adamw_hff"})) == ["bad-value"]
