@@ -1,5 +1,5 @@
 """Flags that a program refuses: argparse exits with status 2 at a flag that is not defined, HfArgumentParser raises
-ValueError (transformers 5.23.0 hf_argparser.py, parse_args_into_dataclasses).
+ValueError (transformers 5.23.0 hf_argparser.py:354).
 
 Said only of programs whose definition is complete (`completeness.py`). Beside their own flags, those made of classes of
 transformers, TRL and PEFT take the fields of these classes, of every release.
