@@ -89,9 +89,8 @@ ON_DEMAND = {
     "repository.launch.index": (
         "repository.launch.parse",
         "repository.launch.files",
-        "repository.launch.variables",
     ),  # where a page names a config
-    "repository.launch.unknown_launcher": ("repository.launch.words",),  # where a command names the config
+    "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
     "report.text": ("report.overview",),  # for folders, and --statistics
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json",),  # most configs are YAML

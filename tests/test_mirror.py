@@ -135,9 +135,9 @@ COVERED = {
     "tests/report/test_vocabulary.py": ("report.card_figures",),
     "tests/repository/test_discovery.py": ("repository.globs",),
     "tests/repository/test_launches.py": (
-        *("repository.launch.index", "repository.launch.pages", "repository.launch.parse", "repository.launch.words"),
+        *("repository.launch.index", "repository.launch.pages", "repository.launch.snippets"),
     ),
-    "tests/repository/test_launch_variables.py": ("repository.launch.variables",),
+    "tests/repository/test_launch_variables.py": ("repository.launch.parse",),
     "tests/repository/test_unknown_launcher.py": ("repository.launch.unknown_launcher",),
     "tests/repository/test_launched.py": ("repository.launch.apply",),
     "tests/settings/test_settings.py": ("settings.effective", "settings.files", "settings.model"),

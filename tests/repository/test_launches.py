@@ -18,7 +18,7 @@ from memlint.repository.launch import pages as launches
 from memlint.repository.launch import parse
 from memlint.repository.launch.files import likeliest
 from memlint.repository.launch.index import LaunchIndex
-from memlint.repository.launch.words import commands
+from memlint.repository.launch.snippets import snippets
 from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.shipped import shipped
@@ -71,11 +71,15 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
         ("torchrun --nproc-per-node=4 --standalone run.py --config sft.yaml", ((), 4, True)),
         ("deepspeed --num_gpus=4 run.py sft.yaml --deepspeed ds.json", (("ds.json",), 4, True)),
         ("deepspeed run.py --deepspeed=ds.json sft.yaml", (("ds.json",), 0, True)),
+        ("deepspeed --include localhost:0,1 run.py sft.yaml", ((), 2, True)),
+        ("torchrun run.py sft.yaml", ((), 1, True)),
+        (f"bash -lc '{COMMAND}'", (ZERO3_FILE, 0, True)),
+        (COMMAND.replace("run.py", "run.py --output_dir <your folder>"), (ZERO3_FILE, 0, True)),
         # Something in it bears on the engine or the number, and its words do not tell.
         (COMMAND.replace("run.py", "--use_fsdp run.py"), (ZERO3_FILE, 0, False)),
         (COMMAND.replace("run.py", "--num_processes $N run.py"), (ZERO3_FILE, 0, False)),
         (COMMAND.replace("run.py", "--num_machines 2 run.py"), (ZERO3_FILE, 0, False)),
-        (COMMAND.replace("acc/zero3", "acc/{zero3,ddp}"), ((), 0, False)),
+        (COMMAND.replace("acc/zero3", "acc/{zero3,ddp}"), (ZERO3_FILE, 0, False)),
         (COMMAND.replace("acc/zero3", "elsewhere/zero3"), ((), 0, False)),
         (COMMAND.replace("acc/zero3", "/root/acc/zero3"), ((), 0, False)),
         ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 run.py sft.yaml", ((), 4, False)),
@@ -84,9 +88,8 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
         (f"{COMMAND} --fsdp full_shard", (ZERO3_FILE, 0, False)),
         ("accelerate launch run.py sft.yaml", ((), 0, False)),
         ("torchrun --nproc_per_node gpu run.py sft.yaml", ((), 0, False)),
-        ("deepspeed --include localhost:0,1 run.py sft.yaml", ((), 0, False)),
         ("trl sft --config sft.yaml --accelerate_config zero3", ((), 0, False)),
-        ("accelerate launch --config_file acc/zero3.yaml $SCRIPT sft.yaml", ((), 0, False)),
+        ("accelerate launch --config_file acc/zero3.yaml $SCRIPT sft.yaml", (ZERO3_FILE, 0, False)),
     ],
 )
 def test_what_a_command_says(command: str, expected: tuple[tuple[str, ...], int, bool]) -> None:
@@ -275,7 +278,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names, known: taken.append(page) or ())
+    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names, read: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",
@@ -292,7 +295,7 @@ def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.
 @pytest.mark.parametrize("part", ['"', "'", "\\\n", "cd x && ", "`", "torchrun ", "{a,", "accelerate launch \\\n--x "])
 def test_no_page_takes_long(part: str) -> None:
     text = "torchrun " + part * (launches.MOST_BYTES // len(part))
-    assert len(list(commands(text))) <= launches.MOST_BYTES
+    assert len(list(snippets("/p.md", text))) <= launches.MOST_BYTES
 
 
 @given(st.text(alphabet=st.sampled_from("torchrun deepspeed\\\n\"'`;&|(){},=-$#cd ./sftyaml"), max_size=200))

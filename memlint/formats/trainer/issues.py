@@ -35,7 +35,14 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     known = compiled_schema(SCHEMA).schema["properties"]
     judged = (_judged(issue, config) for issue in found)
-    kept = _once((*(issue for issue in judged if issue is not None), *_typos(config, known), *meant_issues(config)))
+    kept = _once(
+        (
+            *_refused(config, known),
+            *(issue for issue in judged if issue is not None),
+            *_typos(config, known),
+            *meant_issues(config),
+        )
+    )
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if is_record(section.value) else kept
 
 
@@ -151,6 +158,21 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
             if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
+
+
+def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
+    """Flags of a command that the program that it starts does not define."""
+    section, start = config.section, config.section.document.start
+    if start is None or not start.refused:
+        return
+    gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
+    taken = start.defined if start.is_own else (*start.defined, *known)
+    for key in section.value:
+        if key in start.refused:
+            near = nearest(key, [name for name in taken if name not in section.value and name not in gone])
+            hint = f"did you mean `--{near}`? " if near else ""
+            message = f"unknown flag `--{key}`: {hint}{start.entry} defines no such flag, and its parser refuses it"
+            yield section.issue("unknown-key", message, key, on_key=True, suggestion=near)
 
 
 def _fits(key: str, value: Any) -> bool:

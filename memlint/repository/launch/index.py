@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import (
+    MOST_BYTES,
     TrackedNames,
     by_distance,
     command_texts,
-    may_assign,
     may_launch,
     shows_launcher,
 )
@@ -71,12 +71,20 @@ class LaunchIndex:
         used = Counter(name for page in self._texts for _, launch in self._launches_in(page) for name in launch.files)
         return launch_files.likeliest(self._files, config, used)
 
+    def _text(self, name: str) -> str | None:
+        """The text of a tracked file, as a script that is called from another one."""
+        if name not in self._names.names:
+            return None
+        try:
+            data = self._texts[name] if name in self._texts else self._read(posixpath.join(self._names.root, name))
+        except OSError:
+            return None
+        return data.decode("utf-8", "replace") if len(data) <= MOST_BYTES else None
+
     def _launches_in(self, page: str) -> tuple[tuple[str, Launch], ...]:
         if page not in self._by_page:
             from memlint.repository.launch.parse import launches_in_text  # where a page names a config
-            from memlint.repository.launch.variables import variables
 
             text = self._texts[page].decode("utf-8", "replace")
-            known = variables(page, text, self.pages()) if may_assign(page) and "$" in text else {}
-            self._by_page[page] = launches_in_text(page, text, self._names, known)
+            self._by_page[page] = launches_in_text(page, text, self._names, self._text)
         return self._by_page[page]

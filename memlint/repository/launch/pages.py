@@ -25,6 +25,7 @@ HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|
 _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]"
 _LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
+_SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # of a word that only the shell, or a reader, can fill in
 
 
@@ -35,7 +36,10 @@ class TrackedNames(NamedTuple):
     names: frozenset[str]
 
     def resolve(self, word: str, folders: Iterable[str]) -> tuple[str, ...]:
-        """The tracked files that `word` may name, seen from one of `folders`."""
+        """The tracked files that `word` may name, seen from one of `folders`, or with its whole path."""
+        inside = f"{self.root.rstrip('/')}/"
+        if word.startswith(inside):
+            word, folders = word[len(inside) :].lstrip("/"), ("",)
         if posixpath.isabs(word) or re.search(_OPEN_VALUE, word):
             return ()
         places = (posixpath.normpath(posixpath.join(folder, word)) for folder in folders)
@@ -52,16 +56,19 @@ def shows_launcher(text: str) -> bool:
     return any(word in text for word in _LAUNCHERS)
 
 
-def may_assign(name: str) -> bool:
-    """Whether a file of this name is a shell script, whose variables have values."""
+def is_script(name: str) -> bool:
+    """Whether a file of this name is a shell script."""
     return name.endswith(_SCRIPTS)
 
 
 def may_launch(name: str, data: bytes, config: str) -> bool:
-    """Whether a file with these contents may launch `config`: it has its name, `recipes/{a,b}.yaml`, or a variable."""
+    """Whether a file with these contents may launch `config`: it has its name, `recipes/{a,b}.yaml`, or a variable, or
+    calls a script."""
     if posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None:
         return True
-    return may_assign(name) and re.search(rb"\$[{\w]", data) is not None
+    if is_script(name) and re.search(rb"\$[{\w]", data) is not None:
+        return True
+    return re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None
 
 
 def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:

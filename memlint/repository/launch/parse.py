@@ -1,62 +1,65 @@
-"""How a repository launches its configs: commands in its scripts and pages, read as text, never executed.
+"""How a repository launches its configs: commands in its scripts and pages, followed as a shell would, never executed.
 
 `accelerate launch --config_file recipes/zero3.yaml --num_processes 8 scripts/sft.py --config recipes/sft.yaml` says
 what a Trainer's file cannot: which engine, and how many GPUs. Only tracked files are read, once for a repository and up
 to a bound, and only for a config that leaves one of the two open.
+
+Scripts and recipes are followed as a whole, with their variables and the scripts that they call; of pages and of a
+config's comments, the commands that they show.
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from memlint.formats.base import Launch
-from memlint.repository.launch.pages import CONFIGS, MOST_BYTES, TrackedNames
-from memlint.repository.launch.variables import Variables, expanded
-from memlint.repository.launch.words import MODULES, TRAIN_COMMANDS, commands
+from memlint.repository.launch.pages import CONFIGS, MOST_BYTES, TrackedNames, is_script
+from memlint.repository.launch.snippets import snippets
+from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
+from memlint.repository.scripts.embedded import holds_recipes, recipes
+from memlint.repository.scripts.world import visible_devices, world
+from memlint.source.shell.interpreter import Interpreter
+from memlint.source.shell.invocation import Invocation, Surroundings
+from memlint.source.shell.text import Word
+from memlint.source.shell.tree import Source
 
 MOST_LAUNCHES = 5000  # in one file: commands times the configs that each names
-_NUMBER = re.compile(r"[1-9][0-9]{0,4}")
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+MOST_FOLDERS = 8  # that one file enters
+# Launchers whose own options say all of the engine and the number of GPUs.
+_TELLING = ("accelerate", "torchrun", "deepspeed")
+# Options that change neither the engine nor the number of GPUs (accelerate 1.15 commands/launch.py:156-330,
+# torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py), and those that `world` reads.
+_WITHOUT_EFFECT = frozenset(
+    ("main_process_ip", "main_process_port", "machine_rank", "rdzv_backend", "rdzv_conf", "rdzv_endpoint", "rdzv_id")
+    + ("node_rank", "master_addr", "master_port", "max_restarts", "log_dir", "role", "tee", "monitor_interval")
+    + ("num_cpu_threads_per_process", "redirects", "standalone", "quiet", "debug", "same_network", "m", "module")
+    + ("enable_cpu_affinity", "no_python")
+)
+_READ = {
+    "accelerate": frozenset(("num_processes", "num_machines", "config_file")),
+    "torchrun": frozenset(("nproc_per_node", "nnodes")),
+    "deepspeed": frozenset(("num_gpus", "num_nodes", "include", "i")),
+}
+Read = Callable[[str], "str | None"]
 
-# Options that change neither the engine nor the number of GPUs, with the number of values that each takes
-# (accelerate 1.15 commands/launch.py:156-330, torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py).
-_OPTIONS_WITHOUT_EFFECT: Mapping[str, int] = {
-    **dict.fromkeys(("main_process_ip", "main_process_port", "machine_rank", "rdzv_backend", "rdzv_conf"), 1),
-    **dict.fromkeys(("rdzv_endpoint", "rdzv_id", "node_rank", "master_addr", "master_port", "max_restarts"), 1),
-    **dict.fromkeys(("log_dir", "role", "tee", "num_cpu_threads_per_process", "monitor_interval", "redirects"), 1),
-    **dict.fromkeys(("standalone", "quiet", "debug", "same_network", "enable_cpu_affinity", "no_python"), 0),
-}
-_COUNT_OPTIONS = {
-    "accelerate": ("num_processes", ""),
-    "torchrun": ("nproc_per_node", "nnodes"),
-    "deepspeed": ("num_gpus", "num_nodes"),
-}
+
+def _no_text(name: str) -> str | None:
+    return None
 
 
 def launches_in_text(
-    name: str, text: str, tracked: TrackedNames, known: Variables | None = None
+    name: str, text: str, tracked: TrackedNames, read: Read = _no_text
 ) -> tuple[tuple[str, Launch], ...]:
-    """Each config that a command in the file `name` launches, and how. `known`: what its variables stand for."""
-    return tuple(islice(_iter_launches(name, text, tracked, known or {}), MOST_LAUNCHES))
-
-
-def _iter_launches(name: str, text: str, tracked: TrackedNames, known: Variables) -> Iterator[tuple[str, Launch]]:
-    for command in commands(text):
-        folders = _folders(posixpath.dirname(name), command.entered)
-        found = (
-            one for words in expanded(command.words, known) for one in launches_of_command(words, folders, tracked)
-        )
-        for config, launch in found:
-            located = launch._replace(path=name, line=command.line, visible=command.visible)
-            yield (
-                config,
-                located._replace(
-                    is_clear=located.is_clear and not located.is_beyond(located.gpus_per_node or located.gpus)
-                ),
-            )
+    """Each config that a command in the file `name` launches, and how. `read`: a tracked file's text, by its name."""
+    text = text.replace("\r\n", "\n")
+    found = (
+        (config, launch._replace(path=name, line=text.count("\n", 0, one.at.start) + 1))
+        for one in _invocations(name, text, tracked, read)
+        for config, launch in launches_of_invocation(one, _folders(name, one.folder, tracked.root), tracked)
+    )
+    return tuple(islice(found, MOST_LAUNCHES))
 
 
 def launches_in_comments(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
@@ -65,109 +68,149 @@ def launches_in_comments(name: str, text: str, tracked: TrackedNames) -> tuple[L
     return tuple(launch for config, launch in launches_in_text(name, comments, tracked) if config == name)
 
 
-def _folders(folder: str, entered: Iterable[str]) -> tuple[str, ...]:
-    """The folders that a command's paths may be relative to: the file's own, those above it, and those after a `cd`."""
-    above = [folder]
-    while folder:
-        folder = posixpath.dirname(folder)
-        above.append(folder)
-    return tuple(dict.fromkeys((*(posixpath.join(base, name) for name in entered for base in above), *above)))
+def _invocations(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[Invocation]:
+    """The programs that the commands of a file start."""
+    path = posixpath.join(tracked.root, name)
+    for sources in _scripts(path, text):
+        follower = Interpreter(path, _surroundings(name, tracked, read))
+        follower.follow_all(sources, posixpath.dirname(path))
+        yield from follower.invocations
 
 
-def launches_of_command(
-    words: tuple[str, ...], folders: tuple[str, ...], tracked: TrackedNames
+def _scripts(path: str, text: str) -> Iterator[Iterable[Source]]:
+    """The scripts that a file holds, each as the texts that one shell reads."""
+    if is_script(path):
+        yield (Source.of_file(path, text),)
+    elif holds_recipes(path):
+        yield from ((Source(part.text),) for part in recipes(path, text))
+    else:
+        yield map(Source, snippets(path, text))
+
+
+def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
+    """The tracked files, as a script sees them that may be started in its own folder or in one above."""
+    start = posixpath.dirname(posixpath.join(tracked.root, name))
+    above = _above(posixpath.dirname(name))
+
+    def find(path: str, kind: str) -> str | None:
+        word = posixpath.relpath(path, start)
+        places = (posixpath.normpath(posixpath.join(base, word)) for base in above)
+        found = next((place for place in places if place in tracked.names), None) if kind != "folder" else None
+        return posixpath.join(tracked.root, found) if found is not None else None
+
+    return Surroundings(lambda path: read(posixpath.relpath(path, tracked.root)), find)
+
+
+def _above(folder: str) -> tuple[str, ...]:
+    """The folder and those above it, down to the root's "". Of `a/b`: `a/b`, `a`, ``."""
+    found = [folder]
+    while found[-1]:
+        found.append(posixpath.dirname(found[-1]))
+    return tuple(found)
+
+
+def _folders(name: str, entered: str, root: str) -> tuple[str, ...]:
+    """The folders that a command's paths may be relative to: those that the file entered, its own, those above it.
+
+    Where a page starts is not known: after `git clone ...; cd repository; cd tune` it may be in `repository/tune` or
+    in `tune` of its own folder or of one above.
+    """
+    own = posixpath.dirname(name)
+    above = _above(own)
+    steps = posixpath.relpath(entered, posixpath.join(root, own)).split("/")[-MOST_FOLDERS:]
+    tails = ("/".join(steps[index:]) for index in range(len(steps)))
+    inside = (posixpath.normpath(posixpath.join(base, tail)) for tail in tails for base in above)
+    return tuple(dict.fromkeys("" if one == "." else one for one in (*inside, *above)))
+
+
+def launches_of_invocation(
+    invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
 ) -> Iterator[tuple[str, Launch]]:
-    """Each config that a command names, with the launch that the command describes, still without path and line."""
-    launcher, rest = _launcher(words)
-    launcher_words, arguments = _split_at_script(rest) if launcher in _COUNT_OPTIONS else ([], rest)
-    if launcher_words == ["?"] and not any(word.startswith("--") for word in rest):  # prose
+    """Each config that a program's arguments name, with the launch that it is, still without path and line."""
+    launched = _launched(invocation.words)
+    if launched is None or launched.program is None or _is_prose(launched):
         return
-    launch = _launcher_options(launcher, launcher_words, folders, tracked)
-    sharded, arguments = _deepspeed_argument(arguments, folders, tracked)
-    if sharded is not None:
-        launch = launch._replace(deepspeed="".join(sharded[:1]), is_clear=launch.is_clear and len(sharded) == 1)
-    if not (launch.files or launch.gpus):
-        launch = launch._replace(is_clear=False)
-    for word in dict.fromkeys(part for argument in arguments for part in _path_candidates(argument)):
+    launch = _described(launched, invocation, folders, tracked)
+    for word in dict.fromkeys(_values(launched.arguments)):
         if word.endswith(CONFIGS):
             named = tracked.resolve(word, folders)
             for config in named:
                 yield config, launch._replace(is_clear=launch.is_clear and len(named) == 1)
 
 
-def _path_candidates(argument: str) -> Iterator[str]:
-    """The paths that an argument may hold; `--config=recipes/{a,b}.yaml` holds two, as shells expand braces."""
-    value = argument.partition("=")[2] or argument
-    braces = _BRACES.search(value)
-    if braces is None:
-        yield value
-    else:
-        yield from (value[: braces.start()] + word + value[braces.end() :] for word in braces[1].split(","))
-
-
-def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    name = posixpath.basename(words[0])
-    if name == "-m":
-        return MODULES[words[1]], words[2:]
-    if name == "accelerate-launch":
-        return "accelerate", words[1:]
-    return (name, words[2:]) if name == "accelerate" or name in TRAIN_COMMANDS else (name, words[1:])
-
-
-def _split_at_script(words: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """The launcher's own options, and the words after its script or module; ["?"] and all words where it names none."""
+def _launched(words: Sequence[Word]) -> LaunchCommand | None:
+    """The launch that a command is, or that a part of it is: a wrapper that nobody knows may stand before it."""
     for index, word in enumerate(words):
-        if word.endswith(".py") or word in ("-m", "--module"):
-            return list(words[:index]), words[index + 1 :]
-    return ["?"], words
+        if posixpath.basename(word.text) in LAUNCHER_WORDS or word.text.startswith("python"):
+            found = command(words[index:])
+            if found is not None and found.launcher != "python":
+                return found
+    return None
 
 
-def _launcher_options(launcher: str, words: list[str], folders: tuple[str, ...], tracked: TrackedNames) -> Launch:
-    """The launch that the launcher's own options describe; not clear where one is unknown or a placeholder."""
-    count, nodes = _COUNT_OPTIONS.get(launcher, ("", ""))
-    launch = Launch(launcher=launcher, is_clear=launcher in _COUNT_OPTIONS)
-    machines = 1
-    pending = list(reversed(words))
-    while pending:
-        name, equals, value = pending.pop().partition("=")
-        option = name.lstrip("-").replace("-", "_") if name.startswith("-") else ""
-        if option in _OPTIONS_WITHOUT_EFFECT:
-            del pending[len(pending) - (0 if equals else min(_OPTIONS_WITHOUT_EFFECT[option], len(pending))) :]
-            continue
-        if option and option in (count, nodes, "num_machines", "config_file"):
-            value = value if equals else pending.pop() if pending else ""
-        if option == "config_file" and launcher == "accelerate":
-            found = tracked.resolve(value, folders)
-            launch = launch._replace(config_file="".join(found[:1]), is_clear=launch.is_clear and len(found) == 1)
-        elif option and option == count and _NUMBER.fullmatch(value):
-            launch = launch._replace(gpus=int(value))
-        elif option and option in (nodes, "num_machines") and _NUMBER.fullmatch(value):
-            machines = int(value)
-        else:
-            launch = launch._replace(is_clear=False)
-    if not launch.gpus:
-        return launch._replace(is_clear=launch.is_clear and machines == 1)
-    if launcher == "accelerate":  # counts all processes; the others count those of one machine
-        return launch._replace(gpus_per_node=launch.gpus // machines if machines > 1 else 0)
-    return launch._replace(gpus=launch.gpus * machines, gpus_per_node=launch.gpus)
+def _is_prose(launched: LaunchCommand) -> bool:
+    """`torchrun with sft.yaml`: no program, and no option."""
+    if launched.launcher not in _TELLING or launched.is_module or launched.program is None:
+        return False
+    words = (launched.program, *(one.flag for one in launched.options), *launched.arguments)
+    return not launched.program.text.endswith(".py") and not any(word.text.startswith("--") for word in words)
 
 
-def _deepspeed_argument(
-    words: tuple[str, ...], folders: tuple[str, ...], tracked: TrackedNames
-) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The file of the script's own `--deepspeed`, and the other words; `--fsdp...` makes the engine unclear: ()."""
-    others: list[str] = []
-    found: tuple[str, ...] | None = None
-    skip = False
-    for index, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if skip:
-            skip = False
-        elif name == "--deepspeed":
-            skip = not equals
-            found = tracked.resolve(value if equals else "".join(words[index + 1 : index + 2]), folders)
-        elif name.startswith("--fsdp"):
-            found = ()
-        else:
-            others.append(word)
-    return found, tuple(others)
+def _described(
+    launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
+) -> Launch:
+    """The launch that the launcher's own options describe; not clear where one may change what they say."""
+    launcher = launched.launcher
+    if launcher not in _TELLING:
+        return _with_deepspeed(Launch(launcher=launcher), launched, folders, tracked)
+    launch = Launch(
+        launcher=launcher, visible=visible_devices(invocation.variables), is_clear=_is_clear(launched, launcher)
+    )
+    file = launched.option("config_file") if launcher == "accelerate" else None
+    if file is not None:
+        found = tracked.resolve(file.values[0].text, folders) if file.values else ()
+        launch = launch._replace(config_file="".join(found[:1]), is_clear=launch.is_clear and len(found) == 1)
+    launch = _with_gpus(launch, launched, invocation)
+    launch = _with_deepspeed(launch, launched, folders, tracked)
+    is_beyond = launch.is_beyond(launch.gpus_per_node or launch.gpus)
+    return launch._replace(is_clear=launch.is_clear and not is_beyond and bool(launch.files or launch.gpus))
+
+
+def _is_clear(launched: LaunchCommand, launcher: str) -> bool:
+    """Whether the program is known, and no option but the number and the launch file has to do with the launch."""
+    program = launched.program.known if launched.program is not None else None
+    is_program = program is not None and (launched.is_module or program.endswith(".py"))
+    return is_program and all(one.name in _WITHOUT_EFFECT | _READ[launcher] for one in launched.options)
+
+
+def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation) -> Launch:
+    """With the number of GPUs. A launch file's own number counts before the visible devices."""
+    asked = [one for one in launched.options if one.name in _READ[launch.launcher] and one.name != "config_file"]
+    if launched.option("config_file") is not None and not launched.option("num_processes"):
+        return launch._replace(is_clear=launch.is_clear and not asked)
+    size = world(launched, invocation.variables, (), None)
+    if not size.gpus:
+        return launch._replace(is_clear=launch.is_clear and not asked)
+    return launch._replace(gpus=size.gpus, gpus_per_node=size.per_node)
+
+
+def _with_deepspeed(launch: Launch, launched: LaunchCommand, folders: tuple[str, ...], tracked: TrackedNames) -> Launch:
+    """With the file of the program's own `--deepspeed`; `--fsdp...` makes the engine unclear."""
+    given = {one.name: one for one in options(launched.arguments)[0]}
+    if any(name.startswith("fsdp") for name in given):
+        return launch._replace(is_clear=False)
+    if "deepspeed" not in given:
+        return launch
+    values = given["deepspeed"].values
+    found = tracked.resolve(values[0].text, folders) if values else ()
+    return launch._replace(deepspeed="".join(found[:1]), is_clear=launch.is_clear and len(found) == 1)
+
+
+def _values(arguments: Sequence[Word]) -> Iterator[str]:
+    """The arguments' values; the file of `--deepspeed` is none of the program's configs."""
+    previous = ""
+    for word in arguments:
+        name, joined, value = word.text.partition("=")
+        if name != "--deepspeed" and previous != "--deepspeed":
+            yield value if joined else name
+        previous = "" if joined else name

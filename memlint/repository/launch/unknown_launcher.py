@@ -58,9 +58,9 @@ def _repository_shards(document: Document, context: Context) -> bool:
 
 def _may_shard(launch: Launch) -> bool:
     """Whether the command is more than one process a GPU."""
-    from memlint.repository.launch.words import TRAIN_COMMANDS  # patterns: where a command names the config
+    from memlint.repository.scripts.commands import PROGRAMS  # where a command names the config
 
-    return bool(launch.files) or (launch.launcher != "torchrun" and launch.launcher not in TRAIN_COMMANDS)
+    return bool(launch.files) or (launch.launcher != "torchrun" and launch.launcher not in PROGRAMS)
 
 
 def _shards(context: Context, name: str, path: str) -> bool:

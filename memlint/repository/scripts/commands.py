@@ -46,6 +46,8 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "megatron": frozenset(("sft", "pt", "rlhf")),
     "axolotl": frozenset(("train",)),
 }
+# Words that a launch begins with, besides Python.
+LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed"))
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
 _VALUE = re.compile(r"-\.?\d")  # a negative number is no option
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.repository.scripts.completeness import have_one_definition, is_complete
 
 MOST_FILES = 24  # that one program leads to
 MOST_BYTES = 512 * 1024
@@ -111,7 +112,8 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
     meanings: dict[str, str] = {}
     constants: dict[str, tuple[Any, str]] = {}
     computed: dict[str, str] = {}
-    parsed, lets_through, missing = "", False, False
+    parsed, missing = "", False
+    parsed_classes: list[str] = []
     for module in modules:
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Call):
@@ -124,15 +126,14 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
             elif name in _PARSERS:
                 parsed = "dataclasses"
                 found, complete = _dataclasses(node, classes)
+                parsed_classes += found
                 missing = missing or not complete
                 for class_name in found:
                     missing = not _collect(class_name, classes, flags, known) or missing
-            elif name in ("parse_known_args", "parse_known_intermixed_args") or any(
-                keyword.arg == "return_remaining_strings" for keyword in node.keywords
-            ):
-                lets_through = True
             _meaning(node, name, _Passed(module.path, meanings, constants, computed), known)
-    complete = bool(parsed) and not lets_through and not missing
+    trees = [module.tree for module in modules]
+    complete = bool(parsed) and not missing and have_one_definition(parsed_classes, trees)
+    complete = complete and is_complete(trees[0], read(path) or "", trees)
     return TrainingProgram(
         flags, frozenset(known), parsed, complete, meanings, constants, computed, _unmodelled(modules, classes)
     )

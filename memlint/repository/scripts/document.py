@@ -94,7 +94,7 @@ class Values:
 def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) -> Iterable[Placed]:
     """The command's flags as keys of a format, `key=value` words as keys with sections."""
     named, others = options(command.arguments)
-    schema = _keys_of(format_name)
+    schema = keys_of(format_name)
     for option in named:
         yield flag(option, program, schema)
     for word in others:
@@ -105,7 +105,7 @@ def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) ->
 
 
 @cache
-def _keys_of(format_name: str) -> Mapping[str, Any]:
+def keys_of(format_name: str) -> Mapping[str, Any]:
     """The format's keys with their schemas, references followed; none where the format has no schema of flags."""
     if format_name not in SCHEMAS:
         return {}

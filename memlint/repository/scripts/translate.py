@@ -13,6 +13,7 @@ from memlint.formats.trainer.recognise import is_training_arguments
 from memlint.repository.scripts.commands import LaunchCommand, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed
+from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.swift import FLAGS as SWIFT_FLAGS
 from memlint.repository.scripts.swift import translated
 
@@ -122,7 +123,8 @@ def completed(
         yield from flags
         return
     yield from _program_defaults(program, {str(one.path[0]) for one in flags})
-    shared = list(_shared(flags))
+    refused = refused_flags(command, program)
+    shared = list(_shared([one for one in flags if str(one.path[0]) not in refused]))
     places = {one.key for one in shared if one.key is not None}
     yield from (one for one in flags if one.key not in places)
     yield from shared

@@ -39,9 +39,9 @@ def world(
     nodes = _nodes(command)
     if nodes == 0:
         return UNKNOWN
-    visible, at = _visible(variables)
+    visible = visible_devices(variables)
     if visible:
-        return World(visible * nodes, visible, at)
+        return World(visible * nodes, visible, _assigned_at(variables["CUDA_VISIBLE_DEVICES"]))
     tasks = _tasks(wrappers, job)
     if tasks is not None:
         return tasks
@@ -135,13 +135,16 @@ def _variable(variables: Mapping[str, Text], name: str) -> int:
     return int(text) if text is not None and _NUMBER.fullmatch(text) else 0
 
 
-def _visible(variables: Mapping[str, Text]) -> tuple[int, Where | None]:
+def visible_devices(variables: Mapping[str, Text]) -> int:
     """The number of devices in CUDA_VISIBLE_DEVICES, 0 where it is not set or not known."""
     text = known(variables.get("CUDA_VISIBLE_DEVICES", ()))
     if text is None or not _DEVICES.fullmatch(text):
-        return 0, None
-    pieces = variables["CUDA_VISIBLE_DEVICES"]
-    return len([one for one in text.split(",") if one.strip()]), pieces[0].at if pieces else None
+        return 0
+    return len([one for one in text.split(",") if one.strip()])
+
+
+def _assigned_at(value: Text) -> Where | None:
+    return value[0].at if value else None
 
 
 def _tasks(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> World | None:

@@ -68,12 +68,19 @@ class Interpreter:
 
         Where the script stops without a value that nobody gives, it is followed again with that value given.
         """
-        source = source or Source.of_file(self.path, text)
+        sources = (source or Source.of_file(self.path, text),)
+        self.follow_all(sources, folder, arguments)
+
+    def follow_all(self, sources: Iterable[Source], folder: str, arguments: Iterable[Word] = ()) -> None:
+        """Follow texts that one shell reads one after the other, each parsed for itself. As `follow`."""
+        sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
             self.invocations, self._steps, self._depth, self._rounds = [], 0, 0, 0
             self.expander.start()
             try:
-                self._script(source, State((Word(literal(self.path)), *arguments), folder))
+                states = [State((Word(literal(self.path)), *arguments), folder)]
+                for source in sources:
+                    states = [way for one in states for way in self._script(source, one)][:MOST_WAYS]
             except WorkLimitReached:
                 break
             if self._required <= self.expander.given:

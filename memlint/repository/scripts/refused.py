@@ -1,0 +1,53 @@
+"""Flags that a program refuses: argparse exits with status 2 at a flag that is not defined, HfArgumentParser raises
+ValueError (transformers 5.23.0 hf_argparser.py:354).
+
+Said only of programs whose definition is complete (`completeness.py`). Beside their own flags, those made of classes of
+transformers, TRL and PEFT take the fields of these classes, of every release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from memlint.repository.scripts.commands import LaunchCommand, Option, options
+from memlint.repository.scripts.definitions import TrainingProgram
+from memlint.repository.scripts.document import keys_of
+
+# Fields of these classes that the schema does not list, as they are gone for long or no run is read by them
+# (transformers 3.5.1, 4.10, 4.30, 4.46 and 5.23; trl 0.9.6, 0.12.2, 0.16 to 1.16).
+_GONE = frozenset(
+    ("adap_kl_ctrl", "backward_batch_size", "base_model", "base_model_attribute_name", "compare_steps")
+    + ("config", "dispatch_batches", "early_stopping", "evaluate_during_training", "evaluation_strategy")
+    + ("forward_batch_size", "generation_config", "generation_max_length", "generation_num_beams")
+    + ("global_backward_batch_size", "global_batch_size", "horizon", "init_kl_coef", "is_peft_model")
+    + ("kl_penalty", "max_target_length", "non_eos_penalty", "optimize_cuda_cache", "optimize_device_cache")
+    + ("penalty_reward_value", "ppo_epochs", "predict_with_generate", "push_to_hub_if_best_kwargs")
+    + ("query_dataset", "ratio_threshold", "reward_model", "score_clip", "sharded_ddp", "sortish_sampler")
+    + ("split_batches", "steps", "target", "target_kl", "task_name", "use_ipex", "use_liger_loss")
+    + ("use_score_norm", "use_score_scaling", "vllm_enable_prefix_caching", "vllm_guided_decoding_regex")
+    + ("xpu_backend",)
+)
+
+
+def refused_flags(command: LaunchCommand, program: TrainingProgram) -> frozenset[str]:
+    """The flags of the command that the program refuses; none where its definition is open."""
+    if not program.is_complete or not (program.flags or program.classes):
+        return frozenset()
+    known = frozenset(takes(program))
+    return frozenset(one.name for one in options(command.arguments)[0] if _is_refused(one, program, known))
+
+
+def takes(program: TrainingProgram) -> Iterator[str]:
+    """The names of all flags that the program takes."""
+    yield from ("help", *program.flags)
+    if program.parses != "argparse":
+        yield from keys_of("trainer")
+        yield from _GONE
+
+
+def _is_refused(option: Option, program: TrainingProgram, known: Collection[str]) -> bool:
+    """Whether no flag has this name, or one that begins so: argparse completes what is the start of one alone."""
+    if option.flag.unknown or not option.flag.text.startswith("--") or not option.name.replace(".", "_").isidentifier():
+        return False
+    plain = option.name.removeprefix("no_") if program.parses != "argparse" else option.name
+    return not any(name.startswith((option.name, plain)) for name in known)

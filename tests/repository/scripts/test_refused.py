@@ -1,0 +1,125 @@
+"""Flags that a program refuses: said where its definition is complete, silent where anything may define more."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.findings import Finding
+from tests.repository.scripts.test_documents import FLAGS, analysed
+
+CLASSES = """\
+from dataclasses import dataclass
+from transformers import HfArgumentParser, TrainingArguments
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = "gpt2"
+    use_lora: bool = True
+parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model, training = parser.parse_args_into_dataclasses()
+"""
+OWN = """\
+import argparse
+from transformers import TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path")
+parser.add_argument("--batch_size", type=int)
+parser.add_argument("-s", "--save-path")
+args = parser.parse_args()
+TrainingArguments(output_dir="out", per_device_train_batch_size=args.batch_size)
+"""
+
+
+def refused(program: str, flags: str, **files: str) -> list[Finding]:
+    more = {name.replace("_py", ".py"): text for name, text in files.items()}
+    found = analysed(f"torchrun --nproc_per_node 1 train.py {flags}\n", {"train.py": program, **more})
+    assert found.runs
+    return [one for one in found.findings if one.rule == "CFG001" and "its parser refuses it" in one.message]
+
+
+def test_a_flag_that_no_class_defines_is_an_error_at_the_flag() -> None:
+    (found,) = refused(CLASSES, f"{FLAGS} --gradient_acumulation_steps 4")
+
+    assert found.severity == "error"
+    assert found.message == (
+        "unknown flag `--gradient_acumulation_steps`: did you mean `--gradient_accumulation_steps`? "
+        "train.py defines no such flag, and its parser refuses it"
+    )
+    text = f"torchrun --nproc_per_node 1 train.py {FLAGS} --gradient_acumulation_steps 4\n"
+    start = found.location.start
+    assert text[start:].startswith("--gradient_acumulation_steps")
+
+
+def test_a_program_with_flags_of_its_own_takes_no_others() -> None:
+    (found,) = refused(OWN, "--model_name_or_path a/b --batch_size 2 --per_device_train_batch_size 4")
+
+    assert "`--per_device_train_batch_size`" in found.message
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        f"{FLAGS} --no_use_lora --use-lora False",
+        f"{FLAGS} --evaluation_strategy no --per_gpu_train_batch_size 2 --local_rank 0",
+        f"{FLAGS} --max_step 5",  # the start of one flag alone
+        f"{FLAGS} --$NAME 4 $MORE -x 3",
+    ],
+)
+def test_flags_that_the_classes_take(flags: str) -> None:
+    assert refused(CLASSES, flags) == []
+
+
+@pytest.mark.parametrize("flags", ["--batch_size 2 --save-path a", "--batch 2 -s a", "--batch_size=2 --help"])
+def test_flags_that_the_program_takes(flags: str) -> None:
+    assert refused(OWN, f"--model_name_or_path a/b {flags}") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("parser.parse_args()", "parser.parse_known_args()[0]"),
+        ("parser.parse_args()", "parser.parse_args(read())"),
+        ("parser.parse_args()", "library.add_arguments(parser).parse_args()"),
+        ("args = ", "deepspeed.add_config_arguments(parser)\nargs = "),
+        ("args = ", "for name in names: parser.add_argument(f'--{name}')\nargs = "),
+        ("args = ", "sys.argv = sys.argv[:3]\nargs = "),
+        ("args = ", "sys.argv[1:] = []\nargs = "),
+        ("ArgumentParser()", "ArgumentParser(parents=[base])"),
+        ("ArgumentParser()", "ArgumentParser(**options)"),
+        ("argparse.ArgumentParser()", "build()"),
+        ("import argparse", "import argparse, os\nimport click"),
+    ],
+)
+def test_a_definition_that_may_be_longer_says_nothing(old: str, new: str) -> None:
+    assert old in OWN
+    assert refused(OWN.replace(old, new), "--model_name_or_path a/b --batch_size 2 --warmup 4") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("class ModelArguments:", "class ModelArguments(library.Base):"),
+        ("(ModelArguments, ", "(ModelArguments, library.More, "),
+        ("parse_args_into_dataclasses()", "parse_args_into_dataclasses(return_remaining_strings=True)"),
+        ("use_lora: bool = True", "use_lora: bool = field(metadata={'aliases': ['--lora']})"),
+        ("from dataclasses", "@dataclass\nclass ModelArguments: pass\nfrom dataclasses"),
+    ],
+)
+def test_classes_that_are_not_all_known_say_nothing(old: str, new: str) -> None:
+    assert old in CLASSES
+    assert refused(CLASSES.replace(old, new), f"{FLAGS} --gradient_acumulation_steps 4") == []
+
+
+def test_a_helper_of_the_repository_adds_flags() -> None:
+    helper = "def more(parser):\n    parser.add_argument('--warmup')\n    return parser\n"
+    program = "from helper import more\n" + OWN.replace("args = ", "more(parser)\nargs = ")
+
+    assert refused(program, "--batch_size 2 --warmup 4", helper_py=helper) == []
+    assert len(refused(program, "--batch_size 2 --cooldown 4", helper_py=helper)) == 1
+
+
+def test_the_fix_renames_the_flag() -> None:
+    flags = f"{FLAGS} --gradient_acumulation_steps 4"
+    (found,) = refused(CLASSES, flags)
+    (fix,) = found.fixes
+
+    assert [(edit.action, edit.pointer) for edit in fix.edits] == [("rename", ("gradient_acumulation_steps",))]
