@@ -11,10 +11,11 @@ from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, b
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
-_LAUNCH_KEYS = re.compile(rb"distributed_type|compute_environment")  # keys that such a file has
-_LAUNCH_NAME = re.compile(r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch")  # in its name, mostly
+# Patterns are compiled when they are first used: most folders have no such file.
+_LAUNCH_KEYS = rb"distributed_type|compute_environment"  # keys that such a file has
+_LAUNCH_NAME = r"(?i)accelerate|deepspeed|zero|fsdp|ddp|multi|launch"  # in its name, mostly
 _SHARDING_TYPES = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
-_PART = re.compile(r"[a-z]+[0-9]*|[0-9]+[a-z]*")
+_PART = r"[a-z]+[0-9]*|[0-9]+[a-z]*"
 
 
 def launch_files(
@@ -26,7 +27,7 @@ def launch_files(
         path = posixpath.join(tracked.root, name)
         try:
             data = read(path)
-            if len(data) > MOST_BYTES or not _LAUNCH_KEYS.search(data):
+            if len(data) > MOST_BYTES or not re.search(_LAUNCH_KEYS, data):
                 continue
             document = load(path)
         except OSError:
@@ -39,7 +40,7 @@ def launch_files(
 
 def _configs(tracked: TrackedNames) -> list[str]:
     names = (name for name in tracked.names if name.endswith(CONFIGS))
-    return sorted(names, key=lambda name: (_LAUNCH_NAME.search(name) is None, name.count("/"), name))[:MOST_FILES]
+    return sorted(names, key=lambda name: (re.search(_LAUNCH_NAME, name) is None, name.count("/"), name))[:MOST_FILES]
 
 
 def likeliest(files: Sequence[str], config: str, used: Mapping[str, int]) -> list[str]:
@@ -47,10 +48,12 @@ def likeliest(files: Sequence[str], config: str, used: Mapping[str, int]) -> lis
 
     `configs/a100_80gb/zero3.yaml` is rather that of `configs/dpo/a100_80gb.yaml` than one below `a100_40gb`.
     """
+    if not files:
+        return []
     own_words = _words(config)
     near = by_distance(files, config, str)
     return sorted(near, key=lambda name: (-len(_words(name) & own_words), -used.get(name, 0)))
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(_PART.findall(name.lower()))
+    return frozenset(re.findall(_PART, name.lower()))
