@@ -151,6 +151,7 @@ COVERED = {
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
     ),
     "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),
+    "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/scripts/test_documents.py": (
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
         *("repository.scripts.embedded", "repository.scripts.launch_file", "repository.scripts.read"),

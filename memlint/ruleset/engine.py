@@ -24,6 +24,7 @@ from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
+from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.source_findings import problem_findings, template_finding
@@ -113,8 +114,6 @@ class Engine:
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         if any(one.verdict == "out_of_memory" for one in estimates):
-            from memlint.ruleset.release_reading import with_release_readings  # where a run is over its card
-
             parsed = with_release_readings(parsed, estimates, format_.parse, context)
             estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))

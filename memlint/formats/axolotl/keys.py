@@ -109,7 +109,6 @@ MODEL = (
         "tf32",
         "flag",
         "precision.tf32",
-        default="auto",
         only_if_given=True,
         invalid="ignored",
         read_only=True,

@@ -85,7 +85,11 @@ def test_words_are_what_a_shell_makes(name: str) -> None:
     assert words(text) == wanted
 
 
-@pytest.mark.parametrize("name", KNOWN)
+# Where the text asks for its own folder, bash answers with this machine's.
+ELSEWHERE = [name for name, (text, _) in KNOWN.items() if 'dirname "$0"' not in text]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
 def test_bash_agrees(name: str) -> None:
     """The table above is true: each script is this file's own."""
     bash = shutil.which("bash")
@@ -93,8 +97,6 @@ def test_bash_agrees(name: str) -> None:
         pytest.skip("no bash")
     text, wanted = KNOWN[name]
     stub = 'p() { printf "%s\\n" "$@"; }\n'
-    if 'dirname "$0"' in text:
-        pytest.skip("the folder is this machine's")
 
     done = subprocess.run([bash, "-c", stub + text], capture_output=True, text=True, check=False)
 
