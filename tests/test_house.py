@@ -82,6 +82,7 @@ ON_DEMAND = {
             "repository.launch.pages",
             "repository.python_arguments",
             "repository.config_reader",
+            "repository.walk",
         ),
         *("repository.scripts.read", "repository.python.documents"),  # where a script is checked
         "repository.python.configs",  # where no format knows a file

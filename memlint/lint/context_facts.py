@@ -51,8 +51,10 @@ def context_facts(
     commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
-    if stated.isolated or "companions" in settings.origins:  # `with: []`: nothing but the config takes part
+    if "companions" in settings.origins:  # `with: []`: nothing but the config takes part
         facts |= {"launch_commands": no_launches, "launch_files": no_launches}
+    elif stated.isolated:
+        facts |= {"launch_commands": workspace.own_launch_commands, "launch_files": no_launches}
     return facts
 
 

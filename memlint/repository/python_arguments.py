@@ -7,15 +7,12 @@ reported, so a clean repository is never searched.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.repository.globs import THIRD_PARTY_FOLDERS
+from memlint.repository.walk import files_below
 
-MOST_FOLDERS = 2000
-MOST_FILES = 5000
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
 MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
@@ -23,7 +20,6 @@ _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # Scripts that read YAML themselves and make what they like of its keys.
 _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
 _MOST_LINES = 12  # of one annotation
-_PASSED_OVER = THIRD_PARTY_FOLDERS | {"tests", "build", "dist"}
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -116,21 +112,5 @@ def _whole(text: str, following: Iterable[str]) -> str:
 
 
 def python_files(root: str) -> Iterator[str]:
-    """Python files below `root`, breadth first and bounded; hidden folders, environments and links are passed over."""
-    folders, found = [root], 0
-    for number, folder in enumerate(folders):
-        try:
-            with os.scandir(folder) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name[0] == "." or entry.name in _PASSED_OVER:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            elif entry.name.endswith(".py") and entry.is_file(follow_symlinks=False):
-                found += 1
-                yield entry.path.replace(os.sep, "/")
-        if found >= MOST_FILES or number >= MOST_FOLDERS:
-            return
+    """Python files below `root`."""
+    return files_below(root, lambda name: name.endswith(".py"))

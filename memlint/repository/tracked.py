@@ -23,8 +23,13 @@ class Tracked:
     def files(self) -> list[str]:
         """The names of all tracked files, relative to the repository's root, with `/`."""
         if self._names is None:
-            self._names = self._listed_by_git() if os.path.exists(os.path.join(self.base, ".git")) else []
+            self._names = self._listed_by_git() if self.is_repository else []
         return self._names
+
+    @property
+    def is_repository(self) -> bool:
+        """Whether the folder is one that git looks after."""
+        return os.path.exists(os.path.join(self.base, ".git"))
 
     def contains(self, path: str, is_folder: bool) -> bool:
         """Whether git tracks the file at `path` (absolute), or a file in the folder there."""

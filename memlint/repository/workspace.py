@@ -272,7 +272,16 @@ class Workspace:
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""
-        found = self._launch_index().launches(self._name(path), self.documents(path)[0].text)
+        return self._displayed(self._launch_index().launches(self._name(path), self.documents(path)[0].text))
+
+    def own_launch_commands(self, path: str) -> tuple[Launch, ...]:
+        """Those in the comments of the config at `path`; no other file is looked for."""
+        from memlint.repository.launch.index import in_comments  # as above
+
+        name = self._name(path)
+        return self._displayed(in_comments(name, self.documents(path)[0].text, self.root))
+
+    def _displayed(self, launches: Iterable[Launch]) -> tuple[Launch, ...]:
         display_path = self._display_name
         return tuple(
             one._replace(
@@ -280,7 +289,7 @@ class Workspace:
                 config_file=display_path(one.config_file) if one.config_file else "",
                 deepspeed=display_path(one.deepspeed) if one.deepspeed else "",
             )
-            for one in found
+            for one in launches
         )
 
     def launch_files(self, path: str) -> tuple[str, ...]:
@@ -363,7 +372,7 @@ def on_disk(
     """A workspace over the real file system; `root` and `cwd` are absolute."""
     files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
     inside = _realpath(root)
-    functions = partial(_python_files, inside), partial(_tracked_files, inside)
+    functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
     return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *functions)
 
 
@@ -379,8 +388,14 @@ def _python_files(root: str) -> Iterable[str]:
     return python_files(root)
 
 
-def _tracked_files(root: str) -> Iterable[str]:
-    return tracked_by.Tracked(root).files()
+def _tracked_files(root: str, cwd: str) -> Iterable[str]:
+    """What git tracks; without git, what lies below the working directory (a root above it may be a home)."""
+    tracked = tracked_by.Tracked(root)
+    if tracked.is_repository or root != cwd:
+        return tracked.files()
+    from memlint.repository.walk import files_below  # where a folder has no git
+
+    return [path[len(root.rstrip("/")) + 1 :] for path in files_below(root)]
 
 
 def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:

@@ -119,3 +119,24 @@ def test_a_comparison_reads_each_side_s_own_pages(repository: Path) -> None:
     told = memlint(repository, "diff", "HEAD", "--gpu", "A100-80GB").out
 
     assert "fits -> unknown" in told.replace("\N{RIGHTWARDS ARROW}", "->")
+
+
+COMMENTED = "# accelerate launch --config_file acc/zero3.yaml run.py --config sft.yaml\n" + CONFIG
+
+
+def test_without_git_the_working_folder_s_pages_are_read(tmp_path: Path) -> None:
+    write(tmp_path, {"recipes/sft.yaml": CONFIG, "acc/zero3.yaml": LAUNCH, "README.md": PAGE})
+    told = memlint(tmp_path, "check", "recipes", "--gpu", "A100-80GB", "--no-fixes").out
+
+    assert "commands in the repository launch it (README.md:3)" in told
+
+
+@pytest.mark.parametrize("option", ["", "--isolated"])
+def test_a_launch_file_that_is_missing_leaves_the_launcher_open(tmp_path: Path, option: str) -> None:
+    llamafactory = "stage: sft\ndo_train: true\nfinetuning_type: full\ndataset: a\ntemplate: llama3\n"
+    text = COMMENTED.replace("dataset_text_field: text\n", llamafactory).replace("max_length", "cutoff_len")
+    write(tmp_path, {"sft.yaml": text, "plain.yaml": text.partition("\n")[2]})
+    told = memlint(tmp_path, "check", ".", "--gpu", "A100-80GB", "--gpus", "2", "--no-fixes", *option.split()).out
+
+    verdicts = [line.split(" ", 3)[:3] for line in told.splitlines() if ": " in line and " MEM00" in line]
+    assert verdicts == [["plain.yaml:5:30:", "error", "MEM001"], ["sft.yaml:6:30:", "info", "MEM005"]]

@@ -10,6 +10,7 @@ from memlint.formats.base import Format, Issue
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.formats.trainer import format as trainer
 from memlint.repository import python_arguments as declared
+from memlint.repository import walk
 from memlint.repository.python_arguments import fields, python_files
 from memlint.repository.workspace import Workspace, in_memory, on_disk
 
@@ -150,7 +151,7 @@ def test_the_tree_is_searched_once_and_with_bounds(tmp_path: Path, monkeypatch: 
     (tmp_path / "a.py").unlink()
     assert workspace.overlaid({}).field_annotations("loss_weight", "b")
     assert not workspace.field_annotations("loss_weight", "elsewhere")
-    monkeypatch.setattr(declared, "MOST_FOLDERS", 0)
+    monkeypatch.setattr(walk, "MOST_FOLDERS", 0)
     assert len(list(python_files(root))) == 1
 
 

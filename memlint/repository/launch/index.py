@@ -41,7 +41,10 @@ class LaunchIndex:
         """The commands that launch `config`: those in its own `text`, then the nearest first."""
         pages = (name for name, data in self._texts.items() if may_launch(name, data, config))
         found = (launch for page in pages for one, launch in self._launches_in(page) if one == config)
-        return (*self._in_comments(config, text), *by_distance(found, config, lambda launch: launch.path))
+        return (
+            *in_comments(config, text, self._names.root, self._names.names),
+            *by_distance(found, config, lambda launch: launch.path),
+        )
 
     def pages(self) -> Iterator[str]:
         """The texts that show commands."""
@@ -54,13 +57,6 @@ class LaunchIndex:
             folders.append(folder)
             folder = posixpath.dirname(folder)
         return self._names.resolve(word, folders)
-
-    def _in_comments(self, config: str, text: str) -> tuple[Launch, ...]:
-        if not shows_launcher(text):
-            return ()
-        from memlint.repository.launch.parse import launches_in_comments  # where a launcher is named
-
-        return launches_in_comments(config, text, self._names)
 
     def files(self, config: str) -> Sequence[str]:
         """The launch files of accelerate, the likeliest for `config` first."""
@@ -88,3 +84,12 @@ class LaunchIndex:
             text = self._texts[page].decode("utf-8", "replace")
             self._by_page[page] = launches_in_text(page, text, self._names, self._text)
         return self._by_page[page]
+
+
+def in_comments(config: str, text: str, root: str, tracked: Iterable[str] = ()) -> tuple[Launch, ...]:
+    """The commands in a config's own comments that launch it. `tracked`: the files that they may name beside it."""
+    if not shows_launcher(text):
+        return ()
+    from memlint.repository.launch.parse import launches_in_comments  # where a launcher is named
+
+    return launches_in_comments(config, text, TrackedNames(root, frozenset((*tracked, config))))
