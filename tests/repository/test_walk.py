@@ -18,12 +18,14 @@ def test_nearest_first_without_hidden_folders_environments_and_links(tmp_path: P
     assert list(walk.files_below(str(tmp_path / "none"))) == []
 
 
-@pytest.mark.parametrize(("bound", "count"), [("MOST_FOLDERS", 1), ("MOST_FILES", 2)])
-def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("bound", "most", "count"), [("MOST_FOLDERS", 0, 1), ("MOST_FOLDERS", 2, 3), ("MOST_FILES", 2, 2)]
+)
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, count: int) -> None:
     for number in range(5):
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}" / "one").write_text("")
     (tmp_path / "first").write_text("")
-    monkeypatch.setattr(walk, bound, count - 1)
+    monkeypatch.setattr(walk, bound, most)
 
     assert len(list(walk.files_below(str(tmp_path)))) == count
