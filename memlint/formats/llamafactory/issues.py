@@ -6,10 +6,17 @@ from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
 from memlint.source.document import Document
 
 _SEVERAL = 3
 _REFUSED = ": LLaMA-Factory refuses the file, unless it is for a fork"
+# Arguments of LLaMA-Factory that are compared, split or looked up before or in the first step: null ends the run there
+# (0.9.5 hparams/{model,data,finetuning}_args.py, parser.py:159-189, data/data_utils.py, train/tuner.py).
+_NEVER_NULL = ENDS_THE_RUN | frozenset(
+    ("stage", "finetuning_type", "flash_attn", "cutoff_len", "val_size", "dataset_dir", "lora_rank", "lora_dropout")
+    + ("lora_target", "image_max_pixels", "image_min_pixels", "video_max_pixels", "video_min_pixels")
+)
 _V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
 
 
@@ -53,8 +60,12 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
     """parse_dict converts and checks nothing (transformers 5.23 hf_argparser.py:358): what is only asked for truth, or
     compared with one name, lets the run start."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    value = view.section.value.get(key) if isinstance(key, str) else None
-    if issue.code not in ("bad-value", "wrong-type") or not isinstance(value, str):
+    if issue.code not in ("bad-value", "wrong-type") or not isinstance(key, str):
+        return issue
+    value = view.section.value.get(key)
+    if value is None and key in view.section.value:
+        return issue if key in _NEVER_NULL else _null(key, issue)
+    if not isinstance(value, str):
         return issue
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]
     if properties.get(key, {}).get("$ref") == "#/$defs/flag":
@@ -62,6 +73,13 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
     if key == "export_device":
         return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
     return issue
+
+
+def _null(key: str, issue: Issue) -> Issue:
+    message = (
+        f"`{key}` is null, which no parser refuses: it counts as None, not as the default; leave the key out for that"
+    )
+    return issue._replace(severity="info", message=message)
 
 
 def _interpolation(view: LlamaFactoryConfig, key: str, value: str) -> Issue:

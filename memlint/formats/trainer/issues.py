@@ -19,6 +19,7 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import meant_issues, refused_text
 from memlint.formats.trainer.reader import slip_of
 from memlint.formats.trainer.recognise import SCHEMA
+from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.formats.versions import NO_EVIDENCE
 
 # Arguments that nobody writes; transformers 4 and 5 have all of them.
@@ -38,6 +39,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     kept = _once(
         (
             *_refused(config, known),
+            *_nulls(config),
             *(issue for issue in judged if issue is not None),
             *_typos(config, known),
             *meant_issues(config),
@@ -173,6 +175,15 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
             hint = f"did you mean `--{near}`? " if near else ""
             message = f"unknown flag `--{key}`: {hint}{start.entry} defines no such flag, and its parser refuses it"
             yield section.issue("unknown-key", message, key, on_key=True, suggestion=near)
+
+
+def _nulls(config: TrainerConfig) -> Iterator[Issue]:
+    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said."""
+    for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
+        if config.section.value[key] is None:
+            how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"
+            message = f"`{key}` is null: None is {how}, and the run ends there; leave the key out for its default"
+            yield config.section.issue("wrong-type", message, key)
 
 
 def _fits(key: str, value: Any) -> bool:
