@@ -85,7 +85,7 @@ ON_DEMAND = {
             "repository.walk",
         ),
         *("repository.scripts.read", "repository.python.documents"),  # where a script is checked
-        "repository.python.configs",  # where no format knows a file
+        *("repository.python.configs", "source.python.text"),  # where no format knows a file
     ),
     "repository.launch.index": (
         "repository.launch.parse",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memlint.repository.python.documents import PythonRepository
     from memlint.repository.python_arguments import Python
     from memlint.repository.scripts.definitions import TrainingProgram
+    from memlint.source.python.text import ParsedModules
 
 ReadBytes = Callable[[str], bytes]
 
@@ -84,6 +85,7 @@ class Workspace:
         self._tracked = tracked
         self._launch_indexes: list[LaunchIndex] = []  # one at most
         self._config_indexes: list[ConfigIndex] = []  # one at most
+        self._modules: list[ParsedModules] = []  # one at most, shared with every overlay: it goes by the text
         self._folders: dict[str, str] = {}  # their real paths
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -132,7 +134,15 @@ class Workspace:
             lambda name: self._script_text(f"{root}/{name}"),
             self._config_file,
             lambda name: self.display_path(f"{root}/{name}"),
+            self._parsed_modules().parse,
         )
+
+    def _parsed_modules(self) -> ParsedModules:
+        if not self._modules:
+            from memlint.source.python.text import ParsedModules  # as above
+
+            self._modules.append(ParsedModules())
+        return self._modules[0]
 
     def config_runs(self, path: str) -> tuple[Document, ...]:
         """The runs that a script of the repository makes of a configuration file with a schema of its own."""
@@ -206,7 +216,7 @@ class Workspace:
             *(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact),
             *(self._python, self._tracked),
         )
-        other._resolutions, other._surveyed = self._resolutions, self._surveyed
+        other._resolutions, other._surveyed, other._modules = self._resolutions, self._surveyed, self._modules
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if self._launch_indexes and not _any_may_hold_commands(names):
             other._launch_indexes = self._launch_indexes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import islice
 
 from memlint.repository.python.documents import PythonRepository, documents, may_train
@@ -16,9 +17,14 @@ from memlint.source.document import Document
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
+MAX_TEXTS = 256  # of modules, that are kept from one file to the next
 MIN_KEYS = 2  # values of a run that must stand in the file
-# A cheap look at the file: words that training configurations have, whatever their schema.
-_TRAINS = re.compile(r"batch_size|learning_rate|\blr\b|epochs|max_steps|lora|model")
+# A cheap look at the file: keys that training configurations have, whatever their schema.
+_TRAINING_KEY = re.compile(
+    r"""\b([\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
+    r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype))["']?\s*:""",
+    re.IGNORECASE,
+)
 # A cheap look at a script or what it imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 
@@ -27,22 +33,44 @@ class ConfigIndex:
     """The scripts of a repository that may read configuration files, found when first asked for."""
 
     def __init__(self, repository: PythonRepository, python: Callable[[], Iterable[str]]) -> None:
-        self._repository = repository
+        self._repository = repository._replace(read=_remembered(repository.read))
         self._python = python
         self._scripts: list[tuple[str, str]] | None = None
+        # Script and suffix -> the files that it loads whatever its command line says, of a script that loads no other.
+        self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The runs that a script makes of the configuration file at `path` (below the root); none where none does."""
         text = self._repository.read(path)
-        if text is None or not _TRAINS.search(text):
+        if text is None or len(set(_TRAINING_KEY.findall(text))) < MIN_KEYS:
             return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):
-            found = documents(script, code, self._repository, path)
+            found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own:
                 return tuple(one._replace(index=index, documents=len(found)) for index, one in _places(found, own))
         return ()
+
+    def _runs(self, script: str, code: str, path: str) -> tuple[Document, ...]:
+        """The runs that a script makes if it is started with the file at `path`; none where it does not load it.
+
+        Following a script takes a second where it imports much: one that passes the file over is not followed again
+        for each of the others.
+        """
+        key = script, posixpath.splitext(path)[1]
+        if path not in self._only_loads.get(key, (path,)):
+            return ()
+        loaded: set[str] = set()
+
+        def document(name: str) -> Document | None:
+            loaded.add(name)
+            return self._repository.document(name)
+
+        found = documents(script, code, self._repository._replace(document=document), path)
+        if path not in loaded:
+            self._only_loads[key] = frozenset(loaded)
+        return found
 
     def _nearest(self, path: str) -> list[tuple[str, str]]:
         """Scripts, first those that name the file, then by how many folders they share with it."""
@@ -64,6 +92,19 @@ class ConfigIndex:
             text = self._repository.read(path)
             if text is not None and _LOADS.search(text) and may_train(path, text, self._repository.read):
                 yield path, text
+
+
+def _remembered(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """`read`, with the last texts kept, and the many places where a module might be and is not."""
+    texts, missing = lru_cache(MAX_TEXTS)(read), set[str]()
+
+    def text(path: str) -> str | None:
+        found = None if path in missing else texts(path)
+        if found is None:
+            missing.add(path)
+        return found
+
+    return text
 
 
 def _shared(one: list[str], other: list[str]) -> int:

@@ -55,12 +55,13 @@ _OF_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer"})
 class PythonRepository(NamedTuple):
     """What a script can see: files by their paths below the repository's root; None for what is not there.
 
-    `display` gives the path that reports show.
+    `display` gives the path that reports show. `parse`: a module's tree, or what is wrong with it.
     """
 
     read: Callable[[str], str | None]
     document: Callable[[str], Document | None]
     display: Callable[[str], str]
+    parse: Callable[[str, str], SourceText | Problem] = parse
 
 
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
@@ -82,7 +83,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     text = file if isinstance(file, str) else file.text
     if not may_train(path, text, repository.read):
         return ()
-    script = parse(path, text) if isinstance(file, str) else notebook.read(file)
+    script = repository.parse(path, text) if isinstance(file, str) else notebook.read(file)
     if isinstance(script, Problem):
         return ()
     runs = runs_of(script, _Cache(repository).files(), config)
@@ -140,7 +141,7 @@ class _Cache:
     def _module(self, path: str) -> SourceText | None:
         if path not in self._modules:
             text = self._repository.read(path)
-            found = parse(path, text) if text is not None else None
+            found = self._repository.parse(path, text) if text is not None else None
             self._modules[path] = found if isinstance(found, SourceText) else None
         return self._modules[path]
 

@@ -10,6 +10,7 @@ from memlint.source.document import Problem, Span
 from memlint.source.lines import Lines, span_at
 
 MAX_CHARACTERS = 1_000_000
+MAX_KEPT = 1_000_000
 # Python's own parser refuses deeper nesting with MemoryError or RecursionError; both are caught.
 _TOO_LARGE = f"more than {MAX_CHARACTERS:,} characters: not read"
 
@@ -46,6 +47,27 @@ class SourceText:
         if whole.isascii():
             return start + column
         return start + len(whole.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+class ParsedModules:
+    """Modules that several scripts import, parsed once: the last ones, up to `MAX_KEPT` characters of text."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], SourceText | Problem] = {}
+        self._characters = 0
+
+    def parse(self, path: str, text: str) -> SourceText | Problem:
+        """As `parse` does."""
+        found = self._kept.pop((path, text), None)
+        if found is None:
+            found = parse(path, text)
+            self._characters += len(text)
+        self._kept[path, text] = found
+        while self._characters > MAX_KEPT and len(self._kept) > 1:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._characters -= len(oldest[1])
+        return found
 
 
 def parse(path: str, text: str) -> SourceText | Problem:
