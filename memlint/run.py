@@ -134,8 +134,48 @@ class Method(NamedTuple):
     extra_models: tuple[Any, ...] = ()
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
-    generator: str = ""  # what generates completions (ppo, grpo): model, vllm (on other GPUs), vllm_colocate
-    generator_share: float = 0.0  # share of the card that an inference engine on it reserves
+    value_model: Any = None  # a `ValueModel` that trains beside the policy (PPO's critic), None without one
+
+
+class ValueModel(NamedTuple):
+    """PPO's critic: a model that gives one number for each token, and trains as the policy does, on the same cards.
+
+    `length`: tokens of each row of its micro-batch; 0: the run's sequence length.
+    """
+
+    model: Model
+    micro_batch_size: Maybe[int] = UNKNOWN
+    length: Maybe[int] = 0
+    checkpointed: bool = True
+    offloads_weights: bool = False  # on the card during its own phases alone
+    offloads_optimizer: bool = False
+
+
+class Rollout(NamedTuple):
+    """How completions are written between updates (PPO, GRPO), and what leaves the card meanwhile.
+
+    Engines such as vLLM and SGLang take `share` of each card while they generate. With `sleep_level` 0 they keep it
+    while the model trains, with 1 their weights wait in host memory, with 2 they give back everything.
+    """
+
+    generator: str = ""  # model (the trained one itself), vllm (an engine on other GPUs), vllm_colocate (on the same)
+    share: Maybe[float] = 0.0  # of each card, with the engine's weights and cache
+    sleep_level: int = 0
+    tensor_parallel_size: Maybe[int] = 1  # GPUs that share the engine's weights
+    max_model_len: Maybe[int] = 0  # tokens of the longest sequence that the engine accepts; 0: its own default
+    sequences: Maybe[int] = 0  # completions that a GPU writes at once; 0: those of a micro-batch
+    # Sequences in one forward that computes the policy's log-probabilities before the update; 0: none is made for them.
+    log_prob_micro_batch_size: Maybe[int] = 0
+    log_prob_length: Maybe[int] = 0  # tokens of each of those rows; 0: the sequence's
+    log_prob_entropy: str = "none"  # the entropy in that forward, as `loss.entropy`
+    # The same for the reference model; 0: its forward runs while the policy's graph is alive.
+    reference_micro_batch_size: Maybe[int] = 0
+    reference_length: Maybe[int] = 0
+    offloads_weights: bool = False  # the trained model's weights wait in host memory while completions are written
+    offloads_optimizer: bool = False  # its optimizer states are on the card during the update alone
+    offloads_reference: bool = False  # a copied reference model is on the card layer by layer alone
+    own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
+    sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine
 
 
 class Precision(NamedTuple):
@@ -230,6 +270,9 @@ class Loss(NamedTuple):
     in_chunks: bool = False  # a plain loss over whole logits, computed in chunks
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
     fallback_reason: str = ""  # why a fused loss in the config has no effect
+    entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
+    prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
+    scales_logits: bool = False  # by a temperature, into a copy
 
 
 class Optimizer(NamedTuple):
@@ -297,6 +340,7 @@ class Fsdp(NamedTuple):
     param_dtype: str = ""  # mixed precision policy; "" follows precision.compute
     reduce_dtype: str = ""
     upcasts_trainable: bool = True  # accelerate turns low-precision trainable parameters into fp32
+    reduces_each_backward: bool = False  # each micro-batch's gradients are reduced at once: no `no_sync`
 
 
 class Parallelism(NamedTuple):
@@ -442,6 +486,7 @@ class Run(NamedTuple):
     attention: Attention = Attention()
     checkpointing: Checkpointing = Checkpointing()
     loss: Loss = Loss()
+    rollout: Rollout = Rollout()
     optimizer: Optimizer = Optimizer()
     parallelism: Parallelism = Parallelism()
     offload: Offload = Offload()

@@ -26,18 +26,19 @@ from memlint.formats.schema.suggest import nearest
 PHASES = (
     *("load", "forward", "backward", "optimizer_step", "evaluation", "save"),
     *("generation", "prefill", "decode", "serve"),
+    *("rollout", "weight_sync", "log_probabilities", "reference", "value_update"),
 )
 COMPONENTS = (
     *("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication"),
-    *("kv_cache",),
+    *("kv_cache", "engine"),
 )
 SECTIONS = ("config", "deepspeed", "accelerate", "fsdp")
 
 _GROUPS = {
     name: getattr(schema, name.title())
     for name in (
-        *("model", "method", "precision", "batch", "sequence", "attention", "checkpointing", "loss", "optimizer"),
-        *("parallelism", "offload", "evaluation", "saving", "serving", "stack", "hardware"),
+        *("model", "method", "precision", "batch", "sequence", "attention", "checkpointing", "loss", "rollout"),
+        *("optimizer", "parallelism", "offload", "evaluation", "saving", "serving", "stack", "hardware"),
     )
 }
 _NESTED = {

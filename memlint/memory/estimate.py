@@ -28,11 +28,13 @@ from memlint.run import SERVERS, UNKNOWN, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import memlint.memory.rollout as rollout
     import memlint.memory.sharding.fsdp.placement as fsdp
     import memlint.memory.sharding.zero.placement as zero
     from memlint.memory.frozen_models import FrozenModel
 else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
+    rollout = Lazy("memlint.memory.rollout")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
 _GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps
@@ -106,15 +108,24 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     except MissingValue as missing:
         return _without_activations(run, placed, missing)
     frozen = _frozen_models(run)
-    state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), frozen)
+    policy = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), frozen)
+    learner = _critic(run)
+    state = rollout.with_critic(policy, learner, run.method.value_model) if learner is not None else policy
     if run.purpose == "inference":
         return _counted(_inference(run, units, state), placed)
     step = training_step(run, units, simulated)
     found, walk = _training_phases(step, units, state, frozen, simulated)
     peak = max(found, key=_allocated)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, frozen, found)
+    if learner is not None:
+        updated = rollout.value_update(learner, policy, run)
+        found += (updated,)
+        peak = max(peak, updated, key=_allocated)
+        low, high = max(low, updated.allocated_bytes), max(high, updated.allocated_bytes)
+    beside_engine = rollout.beside_engine(run, units, state) if run.rollout.sleep_level else ()
     details = {**_details(run, state, walk, peak), "other_models_bytes": state.weights - placed.state.weights}
     details |= _overhead_inputs(found, units, state) | _image_details(run, units)
+    found += beside_engine
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     if run.stack.use_unsloth:
@@ -127,7 +138,44 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + offloaded,
     )
-    return _counted(estimated, placed)
+    return _counted(_beside_engine(estimated, run, beside_engine), placed)
+
+
+def _critic(run: Run) -> rollout.Critic | None:
+    return rollout.critic(run, _state) if run.method.value_model is not None else None
+
+
+def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) -> Estimate:
+    """The estimate with the phases in which an inference engine shares the card: what is higher counts.
+
+    The allocator's caches are emptied before an engine wakes (verl 0.9.1 workers/engine_workers.py:769), so these
+    phases show what is allocated.
+    """
+    if not engine_phases or run.hardware.gpu is None:
+        return found
+    peak = max(engine_phases, key=_allocated)
+    usable = device.usable_bytes(run)
+    shown = peak.allocated_bytes + device.outside_allocator(run)
+    low, high = (max(shown, one or 0) for one in (found.device_low_bytes, found.device_high_bytes))
+    reaches = rollout.fits_beside_engine(run, engine_phases)
+    fits_on = tuple(gpu.name for gpu in hardware.common() if gpu.name in found.fits_on and reaches(gpu))
+    found = found._replace(
+        device_low_bytes=low,
+        device_high_bytes=high,
+        device_unclamped_high_bytes=max(found.device_unclamped_high_bytes or 0, shown),
+        verdict=device.verdict(low, high, usable),
+        fits_on=fits_on,
+    )
+    if shown <= (found.device_bytes or 0):
+        return found
+    return found._replace(
+        peak_phase=peak.name,
+        allocated_bytes=peak.allocated_bytes,
+        reserved_bytes=peak.allocated_bytes,
+        device_bytes=shown,
+        allocated_low_bytes=None,
+        allocated_high_bytes=None,
+    )
 
 
 def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
@@ -182,6 +230,8 @@ def _training_phases(
         from memlint.memory.evaluation import evaluation
 
         found += (evaluation(run, units, state, simulated),)
+    if run.method.stage in _GENERATING_STAGES:
+        found += rollout.log_probabilities(run, units, state)
     generated = _generation(run, units, state)
     return found if generated is None else (*found, generated), walk
 
@@ -239,7 +289,7 @@ def _image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    if run.method.stage not in _GENERATING_STAGES:
+    if run.method.stage not in _GENERATING_STAGES or (run.rollout.sleep_level > 0 and run.rollout.generator != "model"):
         return None
     from memlint.memory.generation import generation
 
@@ -355,7 +405,7 @@ def _with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -
 
     ZeRO-3 and FSDP shard the copy as well.
     """
-    if run.method.reference_model != "copy":
+    if run.method.reference_model != "copy" or run.rollout.offloads_reference:
         return state
     width = BYTES[str(run.model.weights_dtype)]
     base = sum(

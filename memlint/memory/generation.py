@@ -27,7 +27,7 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | 
     parts["communication"] = state.communication
     parts["weights"] = state.weights
     gathered = gathered_bytes(run, units)
-    if run.method.generator in ("", "model"):
+    if run.rollout.generator in ("", "model"):
         gathered_state = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
         inference_phases = inference.phases(_as_inference(run, micro_batch), units, gathered_state)
         peak = max(inference_phases, key=lambda found: found.allocated_bytes).components
@@ -44,7 +44,7 @@ def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
     version = run.stack.trl
     adapters = run.method.kind not in ("full", "freeze")  # merging them gathers all parameters
     if (
-        run.method.generator.startswith("vllm")
+        run.rollout.generator.startswith("vllm")
         and not adapters
         and (not version or version >= _MOVES_ONE_PARAMETER_AT_A_TIME)
     ):
@@ -57,6 +57,7 @@ def _as_inference(run: Run, micro_batch: int) -> Run:
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     prompt = run.sequence.max_prompt_length
     sequence = run.sequence._replace(length=prompt if isinstance(prompt, int) and 0 < prompt < length else length)
-    batch = run.batch._replace(micro_batch_size=micro_batch * sequences_per_sample(run))
+    at_once = run.rollout.sequences if isinstance(run.rollout.sequences, int) else 0
+    batch = run.batch._replace(micro_batch_size=at_once or micro_batch * sequences_per_sample(run))
     evaluation = run.evaluation._replace(enabled=False, num_beams=1)
     return run._replace(sequence=sequence, batch=batch, evaluation=evaluation)

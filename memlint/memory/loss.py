@@ -39,6 +39,7 @@ class LossShape(NamedTuple):
     upcasts_logits: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
+    entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
 
 
 @lru_cache(maxsize=256)
@@ -62,7 +63,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         tape.drop(normed)
         return _finish(tape, loss._replace(outputs_to_fp32=False), logits, found)
     if loss.stage == "logps":
-        found = _log_probabilities(tape, loss, logits)
+        compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
+        found = compute(tape, loss, logits)
         tape.drop(normed)
         return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
     found = _cross_entropy(context, loss, logits)
@@ -173,6 +175,46 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
     if loss.runs_reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
     tape.drop(log_probabilities, in_fp32, sliced)
+    return found
+
+
+def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
+    entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
+    if loss.entropy == "none":
+        found = _gradient_over_logits(tape, logits)
+    else:
+        entropy = _entropy(tape, loss, logits)
+        found = tape.new("scalar", FP32_BYTES)
+        tape.node((found,), (logits, entropy), (logits,))
+        tape.drop(entropy)
+    tape.drop(logits)
+    return found
+
+
+def _entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`logsumexp(logits) - sum(softmax(logits) * logits)` (verl 0.9.1 utils/torch_functional.py, entropy_from_logits).
+
+    torch.compile makes one kernel of it, forward and backward. Else autocast computes the softmax of fp32 logits, whose
+    result is saved, and the product with the logits is an fp32 tensor for a moment. Under a checkpoint the backward has
+    these three at once. `chunked` is a forward without gradients that takes some rows at a time.
+    """
+    found = tape.new("scalar", FP32_BYTES)
+    whole = (("logits", FP32_BYTES),) * 3
+    if loss.entropy == "compiled":
+        tape.node((found,), (logits,), (logits,))
+    elif loss.entropy == "chunked":
+        tape.spike(*(("logits_chunk", FP32_BYTES),) * 3)
+        tape.node((found,), (logits,), (logits,))
+    elif loss.entropy == "recomputed":
+        tape.spike(*whole)
+        tape.node((found,), (logits,), (logits,), whole)
+    else:
+        in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+        probabilities = ops.unary_by_result(tape, in_fp32)
+        tape.spike(whole[0])
+        tape.node((found,), (probabilities, logits), (probabilities, logits))
+        tape.drop(in_fp32, probabilities)
     return found
 
 

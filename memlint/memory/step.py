@@ -75,7 +75,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits"] //= divisors.logits
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
-    if run.method.stage == "grpo" and run.sequence.max_new_tokens:
+    if run.method.stage == "grpo" and run.sequence.max_new_tokens and not run.loss.prompt_logits:
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
         completion_tokens = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
         counts["logits"] = min(counts["logits"], completion_tokens * vocabulary)
@@ -412,7 +412,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         keeps_logits=run.loss.keeps_logits,
         outputs_to_fp32=bool(run.precision.outputs_to_fp32),
         softcap=architecture.logits_softcap,
-        scales_logits=architecture.logits_scale,
+        scales_logits=architecture.logits_scale or run.loss.scales_logits,
         norm=_final_norm(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
@@ -420,6 +420,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
+        entropy=run.loss.entropy,
     )
 
 
@@ -434,7 +435,8 @@ _LOG_PROBABILITY_STAGES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 def runs_reference_forward(run: Run) -> bool:
     """Whether a reference model's forward runs while the graph of the policy is alive."""
-    return run.method.reference_model not in ("none", "precomputed") and _loss_stage(run) == "logps"
+    beforehand = run.rollout.reference_micro_batch_size != 0
+    return run.method.reference_model not in ("none", "precomputed") and _loss_stage(run) == "logps" and not beforehand
 
 
 def _loss_stage(run: Run) -> str:

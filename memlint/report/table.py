@@ -13,9 +13,15 @@ from memlint.report.units import count, gib
 COMPONENTS = (
     *("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication"),
     "kv_cache",  # while tokens are generated
+    "engine",  # an inference engine on the same card
 )
-LABELS = {"kv_cache": "KV cache"}
-HEADINGS = {"optimizer_step": "optimizer"}
+LABELS = {"kv_cache": "KV cache", "engine": "inference engine"}
+HEADINGS = {
+    "optimizer_step": "optimizer",
+    "log_probabilities": "log probs",
+    "weight_sync": "weight sync",
+    "value_update": "critic",
+}
 BAR = 60
 
 

@@ -83,7 +83,7 @@ def test_float32_training_can_be_mixed() -> None:
 
 def test_completions_fewer_or_shorter() -> None:
     lengths = {"sequence__length": 1536, "sequence__max_prompt_length": 1024, "sequence__max_new_tokens": 512}
-    said = titles(run(**lengths, method__stage="grpo", method__num_generations=8, method__generator_share=0.5))
+    said = titles(run(**lengths, method__stage="grpo", method__num_generations=8, rollout__share=0.5))
     for part in ("8 -> 4 completions", "prompts of 1024 -> 512", "completions of 512 -> 256", "vLLM's share"):
         assert part in said
 

@@ -11,7 +11,7 @@ from tests.memory.runs import run
 
 GRPO = {
     "method__stage": "grpo",
-    "method__generator": "model",
+    "rollout__generator": "model",
     "method__num_generations": 8,
     "sequence__length": 320,
     "sequence__max_prompt_length": 256,
@@ -36,7 +36,7 @@ def test_zero3_gathers_the_whole_model_to_generate() -> None:
 
 
 def test_vllm_is_handed_one_parameter_at_a_time_unless_adapters_are_merged() -> None:
-    elsewhere = {**GRPO, "method__generator": "vllm", "parallelism": ZERO3}
+    elsewhere = {**GRPO, "rollout__generator": "vllm", "parallelism": ZERO3}
     assert weights_while_generating(run(**elsewhere)) == 0
     assert weights_while_generating(run(**elsewhere, stack__trl=(0, 15))) > 0
     lora = {"method__kind": "lora", "method__rank": 8, "method__targets": ("all-linear",)}
@@ -63,6 +63,6 @@ def test_grpo_builds_the_logits_of_completions_alone() -> None:
 
 def test_an_engine_on_the_same_card_takes_its_share() -> None:
     alone = run(hardware=Hardware(find("A100-80GB")))
-    shared = run(hardware=Hardware(find("A100-80GB")), method__generator_share=0.3)
+    shared = run(hardware=Hardware(find("A100-80GB")), rollout__share=0.3)
     more = card(1 << 30, shared).minimum - card(1 << 30, alone).minimum
     assert more == int(0.3 * (80 << 30))

@@ -36,7 +36,7 @@ ZERO3: dict[str, Any] = {
     "parallelism.world_size": 4,
     "parallelism.data_parallel_size": 4,
 }
-GRPO = {"method.stage": "grpo", "method.num_generations": 4, "method.generator": "vllm"}
+GRPO = {"method.stage": "grpo", "method.num_generations": 4, "rollout.generator": "vllm"}
 
 
 def runs(family: str) -> list[Run]:

@@ -226,12 +226,12 @@ def generation(run: Run) -> Iterator[ProposedChange]:
     """Completions of PPO and GRPO: fewer, shorter, or written without the whole model on each GPU."""
     if run.method.stage not in ("ppo", "grpo"):
         return
-    zero, share, count = run.parallelism.zero, run.method.generator_share, run.method.num_generations
-    if run.method.generator == "model" and zero.stage == 3 and zero.gathers_for_generation:
+    zero, share, count = run.parallelism.zero, run.rollout.share, run.method.num_generations
+    if run.rollout.generator == "model" and zero.stage == 3 and zero.gathers_for_generation:
         changes: dict[str, Any] = {"parallelism.zero.gathers_for_generation": False}
         yield ProposedChange("generate from ZeRO-3's shards", changes, "gather", safe=False)
     if share > 0.2:
-        changes = {"method.generator_share": 0.2}
+        changes = {"rollout.share": 0.2}
         yield ProposedChange(f"vLLM's share of the card {share:g} -> 0.2", changes, "generator", safe=False)
     while run.method.stage == "grpo" and count > 3 and count % 2 == 0:
         count //= 2

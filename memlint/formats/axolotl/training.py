@@ -121,13 +121,13 @@ def read_generation(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("method.num_generations", as_int(trl.get("num_generations")) or 8, origin)
     fields.unknown("sequence.length", "prompts are not bounded: GRPO's rows are as long as the data says")
     if not as_bool(trl.get("use_vllm")):
-        fields.put("method.generator", "model", origin)
+        fields.put("rollout.generator", "model", origin)
         return
     colocated = trl.get("vllm_mode") == "colocate"
-    fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin)
+    fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin)
     share = as_number(config.mapping("vllm").get("gpu_memory_utilization"))
     if colocated and not as_bool(trl.get("vllm_enable_sleep_mode")):
-        fields.put("method.generator_share", float(share or 0.9), config.own.origin("vllm"))
+        fields.put("rollout.share", float(share or 0.9), config.own.origin("vllm"))
 
 
 # 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.

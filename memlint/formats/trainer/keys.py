@@ -391,20 +391,20 @@ _GENERATION = (
         when=training.generates,
     ),
     Key(
-        *("use_vllm", "flag", "method.generator", False),
+        *("use_vllm", "flag", "rollout.generator", False),
         about="Generate with vLLM instead of the model itself.",
         when=training.generates,
         read=training.read_generator,
         read_only=True,
     ),
     Key(
-        *("vllm_mode", "text", "method.generator", "colocate"),
+        *("vllm_mode", "text", "rollout.generator", "colocate"),
         about="Where vLLM runs: `colocate` shares the training GPUs, `server` has GPUs of its own.",
         read_with="use_vllm",
         read_only=True,
     ),
     Key(
-        *("vllm_gpu_memory_utilization", "number", "method.generator_share", 0.3),
+        *("vllm_gpu_memory_utilization", "number", "rollout.share", 0.3),
         about="The share of each GPU that a colocated vLLM takes for weights and KV cache.",
         least=0,
         most=1,

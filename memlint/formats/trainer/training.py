@@ -138,15 +138,15 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
     own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
     value, origin = config.section.value, config.args.origin
     if not as_bool(value.get("use_vllm")):
-        fields.put("method.generator", "model", origin("use_vllm"))
+        fields.put("rollout.generator", "model", origin("use_vllm"))
         return
     mode, key = config.text("vllm_mode")
     colocated = (mode or ("server" if () < config.trl < (1,) else "colocate")) == "colocate"
-    fields.put("method.generator", "vllm_colocate" if colocated else "vllm", origin(key))
+    fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin(key))
     share = as_number(value.get("vllm_gpu_memory_utilization"))
     if colocated and not as_bool(value.get("vllm_enable_sleep_mode")):
         share = 0.3 if share is None or not 0 < share <= 1 else float(share)
-        fields.put("method.generator_share", share, origin("vllm_gpu_memory_utilization"))
+        fields.put("rollout.share", share, origin("vllm_gpu_memory_utilization"))
 
 
 def read_length(fields: Fields, config: TrainerConfig) -> None:

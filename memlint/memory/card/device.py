@@ -87,9 +87,9 @@ class SteadyState(NamedTuple):
 
     def on_card(self, run: Run, table: Mapping[str, Any]) -> Card:
         """What the card of `run` shows, with its context and the run's communication buffers."""
-        outside_allocator, usable = _outside_allocator(run, table), usable_bytes(run)
-        device = self.reserved + outside_allocator
-        minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside_allocator
+        outside, usable = outside_allocator(run, table), usable_bytes(run)
+        device = self.reserved + outside
+        minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside
         low = max(minimum, int(device * (1 + self.low)) - max(0, self.allocated - self.least_allocated))
         high = unclamped_high = max(device, int(device * (1 + self.high))) + self.uncertain
         if usable and high > usable:
@@ -97,9 +97,9 @@ class SteadyState(NamedTuple):
             low = minimum if device > usable else min(low, full_card)
             if self.fits(device, usable):
                 high = usable
-            device = min(device, max(usable, self.allocated + outside_allocator))
+            device = min(device, max(usable, self.allocated + outside))
         low = min(low, device)
-        reserved = max(self.allocated, device - outside_allocator)
+        reserved = max(self.allocated, device - outside)
         return Card(reserved, device, low, max(high, device), minimum, self.kind, unclamped_high)
 
     def fits(self, device: int, usable: int) -> bool:
@@ -160,9 +160,10 @@ def supports(gpu: Gpu, run: Run) -> bool:
     return gpu.flash_attention >= _FLASH.get(str(run.attention.implementation), 0)
 
 
-def _outside_allocator(run: Run, table: Mapping[str, Any]) -> int:
-    """Bytes on the card outside of PyTorch's allocator."""
-    return context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
+def outside_allocator(run: Run, table: Mapping[str, Any] | None = None) -> int:
+    """Bytes on the card outside of PyTorch's allocator. An engine in a process of its own has a context as well."""
+    contexts = 2 if run.rollout.own_process else 1
+    return contexts * context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
 
 
 def verdict(low: int, high: int, usable: int) -> str:
@@ -204,9 +205,19 @@ def nccl_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
 
 
 def generator_bytes(run: Run) -> int:
-    """Bytes that an inference engine on the same card reserves: a share of the card's whole memory."""
+    """Bytes that an inference engine on the same card holds while the model trains."""
     return _generator_of(run.hardware.gpu, run)
 
 
 def _generator_of(gpu: Gpu | None, run: Run) -> int:
-    return int(run.method.generator_share * gpu.nominal_bytes) if gpu else 0
+    return _share_of(gpu, run) if run.rollout.sleep_level == 0 else 0
+
+
+def engine_share(run: Run, gpu: Gpu | None) -> int:
+    """Bytes of such a card that an inference engine takes while it generates: its share of the whole memory."""
+    return _share_of(gpu, run)
+
+
+def _share_of(gpu: Gpu | None, run: Run) -> int:
+    share = run.rollout.share
+    return int(share * gpu.nominal_bytes) if gpu and isinstance(share, (int, float)) else 0

@@ -318,10 +318,10 @@ def test_before_trl_0_17_grpo_held_to_its_reference_unasked() -> None:
 
 def test_grpo_generates() -> None:
     value = {**LORA, "rl": "grpo", "trl": {"max_completion_length": 300, "num_generations": 4, "use_vllm": True}}
-    names = ("sequence.max_new_tokens", "method.num_generations", "method.generator", "sequence.length")
+    names = ("sequence.max_new_tokens", "method.num_generations", "rollout.generator", "sequence.length")
     assert values(value, *names) == [300, 4, "vllm", UNKNOWN]
     value["trl"] = {"use_vllm": True, "vllm_mode": "colocate"}
-    assert values(value, "method.generator", "method.generator_share") == ["vllm_colocate", 0.9]
+    assert values(value, "rollout.generator", "rollout.share") == ["vllm_colocate", 0.9]
 
 
 @pytest.mark.parametrize(

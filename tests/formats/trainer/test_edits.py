@@ -64,7 +64,7 @@ def after(config: dict[str, Any], changes: dict[str, Any], launch: dict[str, Any
         (GRPO, {"method.num_generations": 4}, None),
         (GRPO, {"sequence.max_prompt_length": 512, "sequence.length": 1024}, None),
         (GRPO, {"sequence.max_new_tokens": 256, "sequence.length": 1280}, None),
-        ({**GRPO, "use_vllm": True}, {"method.generator_share": 0.2}, None),
+        ({**GRPO, "use_vllm": True}, {"rollout.share": 0.2}, None),
         (GRPO, {"parallelism.zero.gathers_for_generation": False}, None),
         ({**BASE, "loss_type": "sigmoid"}, {"method.reference_model": "precomputed"}, None),
         (BASE, deepspeed_changes("bfloat16", 3), None),

@@ -108,9 +108,20 @@ def _of_rank(run: Run, flat: list[Tensor], ranks: int, rank: int) -> Iterator[Te
 
 
 def accumulates(run: Run) -> bool:
+    """Whether a step has several backward passes, and gradients stay whole until the last one."""
+    return has_several_passes(run) and not run.parallelism.fsdp.reduces_each_backward
+
+
+def has_several_passes(run: Run) -> bool:
     """Whether a step has several backward passes."""
     steps = run.batch.gradient_accumulation_steps
     return isinstance(steps, int) and steps > 1
+
+
+def earlier_shards(run: Run, trainable: int) -> int:
+    """Bytes of the sharded gradients that earlier backward passes of a step left: the later ones add to them."""
+    reduced = has_several_passes(run) and run.parallelism.fsdp.reduces_each_backward
+    return trainable if reduced and not run.parallelism.fsdp.cpu_offload else 0
 
 
 def reduce_element(run: Run, element: int) -> int:

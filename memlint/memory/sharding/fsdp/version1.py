@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, is_adapted, merged
-from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, reduce_element, sharded_state
+from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, earlier_shards, reduce_element, sharded_state
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
@@ -15,7 +15,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     state = sharded_state(run, units, plan)
     offloads = run.parallelism.fsdp.cpu_offload
     gradients = 0 if offloads else plan.master * state.trainable
-    resident = _unreduced(units, plan) if accumulates(run) else 0
+    resident = _unreduced(units, plan) if accumulates(run) else earlier_shards(run, plan.master * state.trainable)
     root = merged((rest, unit.repeat) for rest, unit in zip(plan.unwrapped, units, strict=True))
     held = 0 if _in_place(run, plan) else _held_by_head(plan, root)
     at_loss = plan.element * (held + _not_resharded(run, units, plan, root))
@@ -81,8 +81,9 @@ def _kept_after_backward(run: Run, plan: WrapPlan, groups: tuple[ParameterGroup,
     last. Without resharding after the forward, the unit's parameters are freed now.
     """
     kept = plan.element * rest.trained
+    has_shards = run.parallelism.fsdp.cpu_offload or earlier_shards(run, 1) > 0
     for group in groups:
-        kept += 0 if run.parallelism.fsdp.cpu_offload else plan.master * group.trainable // plan.ranks
+        kept += 0 if has_shards else plan.master * group.trainable // plan.ranks
         kept -= plan.element * group.trainable if accumulates(run) else 0
         kept -= plan.element * group.numel if run.parallelism.fsdp.strategy in _NOT_RESHARDED else 0
     return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
-from memlint.memory.sharding.fsdp.state import accumulates, reduce_element, sharded_state
+from memlint.memory.sharding.fsdp.state import accumulates, earlier_shards, reduce_element, sharded_state
 from memlint.memory.sharding.zero.layout import tied_elements, tied_gradient_elements
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -17,7 +17,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     return ModelState(
         weights=state.shards,
         optimizer_states=state.states,
-        gradients_resident=walk.unreduced() if walk.accumulates else 0,
+        gradients_resident=walk.unreduced() if walk.accumulates else earlier_shards(run, plan.master * state.trainable),
         communication=0,
         units=tuple(walk.unit(index) for index in range(len(units))),
         gradients_at_step=0 if run.parallelism.fsdp.cpu_offload else plan.master * state.trainable,
@@ -69,6 +69,7 @@ class _Groups:
         fsdp = run.parallelism.fsdp
         self.accumulates = _accumulates_unreduced(run)
         self.offloads = fsdp.cpu_offload
+        self.has_shards = earlier_shards(run, 1) > 0
         self.reshards = fsdp.reshard_after_forward
         self.hybrid = fsdp.strategy.lstrip("_").startswith("HYBRID")
         self.reduce = reduce_element(run, plan.element)
@@ -143,7 +144,7 @@ class _Groups:
         `all_reduce_input` holds of them in hybrid sharding until the end (_fsdp_collectives.py, foreach_reduce), less
         its parameters where they were not resharded after the forward."""
         share = current.trainable // self.plan.ranks
-        kept = 0 if self.offloads else self.plan.master * share
+        kept = 0 if self.offloads or self.has_shards else self.plan.master * share
         if self.hybrid and self.reduce != self.plan.master:
             kept += self.reduce * share
         if self.accumulates:

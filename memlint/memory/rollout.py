@@ -1,0 +1,187 @@
+"""The phases of reinforcement learning between two updates, on one GPU, in bytes.
+
+A step writes completions, computes log-probabilities of the policy and of the reference in micro-batches of their own,
+updates the policy, and hands the new weights to what writes the completions. An inference engine on the same card
+(vLLM, SGLang) takes its share of the card while it writes and may give it back meanwhile; weights and optimizer states
+may wait in host memory. A value model has an update of its own.
+
+Read in verl 0.9.1 (workers/engine_workers.py, update_weights: weights of the engine, the model's parameters one by one
+through a bucket, then its cache) and trl 1.16 (generation/vllm_generation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import memlint.memory.card.device as device
+import memlint.memory.parameters as parameters
+import memlint.memory.sharding.model_parallel as parallel
+from memlint._record import NamedTuple
+from memlint.hardware.model import Gpu
+from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases
+from memlint.memory.step import required_count, training_step
+from memlint.memory.values import ModelState, Phase, Unit
+from memlint.run import Checkpointing, Loss, Method, Run, ValueModel
+
+ENGINE = "engine"  # the component of a phase that an inference engine on the card takes
+Place = Callable[[Run, tuple[Unit, ...]], ModelState]
+_HALF_BYTES = 2
+
+
+class Critic(NamedTuple):
+    """The value model, as if it were the only model of a run."""
+
+    run: Run
+    units: tuple[Unit, ...]
+    computed: tuple[Unit, ...]
+    state: ModelState
+
+
+def critic(run: Run, place: Place) -> Critic | None:
+    """The run's value model, placed by its engine; None where it has none. Raises `MissingValue`."""
+    value: ValueModel | None = run.method.value_model
+    if value is None:
+        return None
+    own = run._replace(
+        model=value.model,
+        method=Method(kind="full", stage="rm", reward_head="score"),
+        batch=run.batch._replace(micro_batch_size=value.micro_batch_size),
+        sequence=run.sequence._replace(length=value.length or run.sequence.length),
+        checkpointing=Checkpointing("full" if value.checkpointed else "none", reentrant=run.checkpointing.reentrant),
+        loss=Loss("plain"),
+    )
+    units = parallel.shard_units(own, parameters.units(own))
+    return Critic(own, units, parallel.in_compute_dtype(own, units), place(own, units))
+
+
+def with_critic(state: ModelState, found: Critic | None, value: ValueModel | None) -> ModelState:
+    """The policy's state beside what the value model leaves on the card."""
+    if found is None or value is None:
+        return state
+    weights = 0 if value.offloads_weights else found.state.weights
+    states = 0 if value.offloads_optimizer else found.state.optimizer_states
+    return state._replace(weights=state.weights + weights, optimizer_states=state.optimizer_states + states)
+
+
+def value_update(found: Critic, policy: ModelState, run: Run) -> Phase:
+    """The highest moment of the value model's update, beside what the policy leaves on the card."""
+    # A scalar per sample and no pairs: one sequence is one row.
+    step = training_step(found.run, found.computed, sequences=_rows(found.run.batch.micro_batch_size, "critic"))
+    own, _ = phases(step, found.computed, found.state)
+    highest = max(own, key=lambda one: one.allocated_bytes)
+    parts = dict(highest.components)
+    parts["weights"] += 0 if run.rollout.offloads_weights else policy.weights
+    parts["optimizer_states"] += 0 if run.rollout.offloads_optimizer else policy.optimizer_states
+    return phase("value_update", parts)
+
+
+def log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+    """The forwards before the update: the policy's (`log_probabilities`), the reference's (`reference`).
+
+    `state`: weights and optimizer states of all models that stay on the card.
+    """
+    found = []
+    waiting = state._replace(optimizer_states=0) if run.rollout.offloads_optimizer else state
+    if run.rollout.log_prob_micro_batch_size != 0:
+        found.append(_log_probabilities(run, units, waiting))
+    if run.rollout.reference_micro_batch_size != 0 and run.method.reference_model not in ("none", "precomputed"):
+        found.append(_reference(run, units, waiting))
+    return tuple(found)
+
+
+def beside_engine(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
+    """The phases in which an engine on the same card has its memory back: `rollout` and `weight_sync`.
+
+    An engine that never sleeps has its share in every phase, outside of the model's allocator (`card.device`).
+    """
+    return (_rollout(run, state), _weight_sync(run, units, state)) if sleeps(run) else ()
+
+
+def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
+    """Whether a card holds the phases of `beside_engine`."""
+
+    def fits(gpu: Gpu) -> bool:
+        others = max(one.allocated_bytes - one.components[ENGINE] for one in found if one.name == "rollout")
+        on_card = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
+        return others + device.engine_share(run, gpu) + device.outside_allocator(on_card) <= gpu.usable_bytes
+
+    return fits
+
+
+def sleeps(run: Run) -> bool:
+    """Whether an engine on the same card gives its memory back while the model trains."""
+    return run.rollout.generator == "vllm_colocate" and run.rollout.sleep_level > 0
+
+
+def _resident(run: Run, state: ModelState, with_weights: bool) -> dict[str, int]:
+    """What the trained models hold on the card while they do not compute."""
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts["weights"] = state.weights if with_weights else 0
+    parts["optimizer_states"] = 0 if run.rollout.offloads_optimizer else state.optimizer_states
+    return parts
+
+
+def _rollout(run: Run, state: ModelState) -> Phase:
+    """Completions are written: the engine has its share. Without a card its bytes are not known, and not counted."""
+    return phase(
+        "rollout",
+        {**_resident(run, state, not run.rollout.offloads_weights), ENGINE: device.engine_share(run, run.hardware.gpu)},
+    )
+
+
+def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
+    """The engine's weights are back, its cache is not: parameters are gathered one by one and copied into it."""
+    parts = _resident(run, state, True)
+    tensors = [tensor for unit in units for tensor in unit.tensors]
+    parts["temporaries"] = max(tensor.stored_bytes for tensor in tensors) + run.rollout.sync_bucket_bytes
+    return phase("weight_sync", {**parts, ENGINE: engine_weights(run, units)})
+
+
+def engine_weights(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes of the engine's own copy of the weights on one GPU, in half precision."""
+    ranks = required_count(
+        run.rollout.tensor_parallel_size, "rollout.tensor_parallel_size", "say how many GPUs the engine shares"
+    )
+    count = sum(t.numel * t.copies * unit.repeat for unit in units for t in unit.tensors if t.kind != "adapter")
+    return _HALF_BYTES * count // max(1, ranks)
+
+
+def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
+    rows, length = run.rollout.log_prob_micro_batch_size, run.rollout.log_prob_length
+    loss = run.loss._replace(entropy=run.rollout.log_prob_entropy)
+    return _forward("log_probabilities", run._replace(loss=loss), units, state, rows, length)
+
+
+def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
+    """The reference's forward. The policy's weights may wait in host memory meanwhile."""
+    away = run.rollout.offloads_weights and run.method.reference_model != "shared"
+    state = state._replace(weights=0) if away else state
+    rows, length = run.rollout.reference_micro_batch_size, run.rollout.reference_length
+    return _forward("reference", run._replace(loss=run.loss._replace(entropy="none")), units, state, rows, length)
+
+
+def _forward(
+    name: str, run: Run, units: tuple[Unit, ...], state: ModelState, rows: object, length: object
+) -> Phase:
+    """A forward without gradients over `rows` sequences of `length` tokens (0: the run's)."""
+    sequence = run.sequence._replace(length=length) if length != 0 else run.sequence  # type: ignore[arg-type]
+    method = run.method._replace(reference_model="none")
+    own = run._replace(sequence=sequence, method=method)
+    step = training_step(own, units, sequences=_rows(rows, name))
+    peak, logits = forward_without_gradients(step, units, state)
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts |= {"weights": state.weights, "optimizer_states": state.optimizer_states, "logits": logits}
+    parts |= {"communication": state.communication, "activations": peak - logits + inputs_bytes(step)}
+    return phase(name, parts)
+
+
+_ROWS = {
+    "log_probabilities": "rollout.log_prob_micro_batch_size",
+    "reference": "rollout.reference_micro_batch_size",
+    "critic": "method.value_model",
+}
+
+
+def _rows(value: object, name: str) -> int:
+    return max(1, required_count(value, _ROWS[name], "say how many sequences its forward takes"))
