@@ -201,11 +201,16 @@ class Precision(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """`auto_find`: the Trainer lowers the batch size after an out-of-memory error."""
+    """`auto_find`: the Trainer lowers the batch size after an out-of-memory error.
+
+    `max_tokens`: a bound on the tokens of one forward, over sequences joined without padding; it then counts instead of
+    `micro_batch_size` sequences. 0: no such bound.
+    """
 
     micro_batch_size: Maybe[int] = UNKNOWN  # sequences per GPU and forward
     gradient_accumulation_steps: Maybe[int] = UNKNOWN
     auto_find: bool = False
+    max_tokens: Maybe[int] = 0
 
 
 class Sequence(NamedTuple):
@@ -229,6 +234,9 @@ class Sequence(NamedTuple):
     shift_attention: bool = False  # LongLoRA
     rope_scaling: str = "none"
     length_is_bound: bool = True  # False: every sequence really has `length` (packing, pre-training)
+    # The sequences of a micro-batch are joined without padding, so that a forward has as many tokens as they really
+    # have: at least one may be of full length, and all of them seldom are.
+    unpadded: bool = False
 
 
 class Attention(NamedTuple):

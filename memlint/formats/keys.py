@@ -281,8 +281,10 @@ def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
     if start is not None and start.unmodelled:
         fields.infer("stack.unmodelled", start.unmodelled, "the program that the command starts")
     for path, reason in start.unknown.items() if start is not None else ():
+        name = ".".join(map(str, path))
+        key = name if any(name in table for table in tables) else str(path[0])
         for table in tables:
-            for field in table[str(path[0])].fields if str(path[0]) in table else ():
+            for field in table[key].fields if key in table else ():
                 fields.unknown(field, reason)
 
 

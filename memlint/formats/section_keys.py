@@ -11,7 +11,7 @@ from memlint.formats.keys import Keys
 from memlint.run import Origin
 from memlint.source.document import Path
 
-_DEPTH = 3  # sections in sections: `zero_optimization.offload_optimizer.device`
+_DEPTH = 4  # sections in sections: `actor_rollout_ref.actor.fsdp_config.param_offload`
 
 
 class SectionValue(NamedTuple):

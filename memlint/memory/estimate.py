@@ -248,6 +248,12 @@ def _bounds(
 ) -> tuple[int, int]:
     """The lowest and the highest peak, bytes, among the runs that the file may describe."""
     low, high = interval.peak_interval(run, placed.computed, state, found)
+    shortest = rollout.shortest(run) if run.sequence.unpadded else None
+    if shortest is not None:
+        units = placed.computed
+        least, _ = phases(training_step(shortest, units), units, state)
+        least += rollout.log_probabilities(shortest, units, state)
+        low = min(low, max(map(_allocated, least)))
     if not run.model.architecture.towers:
         return low, high
     import memlint.memory.vision.towers as towers

@@ -19,6 +19,7 @@ import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases
 from memlint.memory.step import required_count, training_step
 from memlint.memory.values import ModelState, Phase, Unit
@@ -51,7 +52,11 @@ def critic(run: Run, place: Place) -> Critic | None:
         checkpointing=Checkpointing("full" if value.checkpointed else "none", reentrant=run.checkpointing.reentrant),
         loss=Loss("plain"),
     )
-    units = parallel.shard_units(own, parameters.units(own))
+    try:
+        units = parallel.shard_units(own, parameters.units(own))
+    except MissingValue as missing:
+        name = value.model.name if isinstance(value.model.name, str) else "the critic"
+        raise MissingValue("method.value_model", f"`{name}`, which trains as the critic: {missing.reason}") from missing
     return Critic(own, units, parallel.in_compute_dtype(own, units), place(own, units))
 
 
@@ -96,6 +101,30 @@ def beside_engine(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple
     An engine that never sleeps has its share in every phase, outside of the model's allocator (`card.device`).
     """
     return (_rollout(run, state), _weight_sync(run, units, state)) if sleeps(run) else ()
+
+
+def shortest(run: Run) -> Run | None:
+    """The run as it is when a micro-batch without padding has the fewest tokens that it may: one sequence of full
+    length. A bound on tokens is filled by halves at least (verl 0.9.1 utils/seqlen_balancing.py,
+    rearrange_micro_batches: sequences are spread evenly over the fewest micro-batches)."""
+    length = run.sequence.length
+    if not isinstance(length, int):
+        return None
+
+    def fewest(tokens: object) -> int:
+        return max(length, tokens // 2) if isinstance(tokens, int) and tokens else 0
+
+    rows = run.rollout
+    batch = run.batch._replace(micro_batch_size=1, max_tokens=fewest(run.batch.max_tokens))
+    return run._replace(
+        batch=batch,
+        rollout=rows._replace(
+            log_prob_micro_batch_size=1 if rows.log_prob_micro_batch_size != 0 else 0,
+            log_prob_length=fewest(rows.log_prob_length),
+            reference_micro_batch_size=1 if rows.reference_micro_batch_size != 0 else 0,
+            reference_length=fewest(rows.reference_length),
+        ),
+    )
 
 
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
@@ -161,9 +190,7 @@ def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     return _forward("reference", run._replace(loss=run.loss._replace(entropy="none")), units, state, rows, length)
 
 
-def _forward(
-    name: str, run: Run, units: tuple[Unit, ...], state: ModelState, rows: object, length: object
-) -> Phase:
+def _forward(name: str, run: Run, units: tuple[Unit, ...], state: ModelState, rows: object, length: object) -> Phase:
     """A forward without gradients over `rows` sequences of `length` tokens (0: the run's)."""
     sequence = run.sequence._replace(length=length) if length != 0 else run.sequence  # type: ignore[arg-type]
     method = run.method._replace(reference_model="none")

@@ -67,6 +67,9 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     if not isinstance(run.checkpointing.mode, str):
         raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
     per_sample = sequences_per_sample(run)
+    if run.batch.max_tokens != 0 and not sequences:
+        sequences = 1
+        length = required_count(run.batch.max_tokens, "batch.max_tokens", "say how many tokens one forward takes")
     divisors = parallel.activation_divisors(run)
     tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens))
     embedding = _embedding(units[0])

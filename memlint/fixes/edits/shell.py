@@ -149,7 +149,7 @@ def _removed(document: Document, edit: Edit, here: Place) -> Patch:
 
 def _added(document: Document, start: Start, edit: Edit) -> Patch:
     if len(edit.pointer) != 1 or not isinstance(edit.pointer[0], str):
-        raise CannotEdit("a part of a value cannot be added")
+        return _added_override(document, edit)
     name = start.names.get(edit.pointer[0], edit.pointer[0])
     if start.is_own and name not in start.defined:
         raise CannotEdit(f"`{start.entry}` has no flag for `{name}`")
@@ -164,6 +164,19 @@ def _added(document: Document, start: Start, edit: Edit) -> Patch:
     words = flag if switch else f"{flag} {_words(edit.value, '')}"
     end = max(neighbour.key.end, neighbour.value.end)
     return Patch(edit.path, end, end, _between(document, neighbour) + words)
+
+
+def _added_override(document: Document, edit: Edit) -> Patch:
+    """`a.b.c=value` behind the last override of the command, as Hydra takes it."""
+    places = [place for path, place in document.places.items() if len(path) > 1 and place.key is not None]
+    own = [one for one in places if one.key and not document.text.startswith("--", one.key.start)]
+    if not own or not all(isinstance(step, str) for step in edit.pointer) or isinstance(edit.value, (dict, list)):
+        raise CannotEdit("a part of a value cannot be added")
+    last = max(own, key=lambda one: one.value.end)
+    name = ".".join(map(str, edit.pointer))
+    return Patch(
+        edit.path, last.value.end, last.value.end, f"{_between(document, last)}{name}={_words(edit.value, '')}"
+    )
 
 
 def _neighbour(document: Document, near: str) -> Place:

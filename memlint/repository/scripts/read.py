@@ -22,7 +22,7 @@ from memlint.repository.scripts.document import Values, flags
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
-from memlint.repository.scripts.translate import completed, flag_names, format_of, task_of
+from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
 from memlint.source.document import Document, Start
@@ -215,7 +215,7 @@ class _Reader:
             is_own=definitions.parses == "argparse",
             switches=frozenset(name for name, one in definitions.flags.items() if one.is_switch),
             refused=refused_flags(launched, definitions),
-            unmodelled=definitions.unmodelled,
+            unmodelled="" if format_name in WHOLE_PROGRAMS else definitions.unmodelled,
             names=flag_names(launched, definitions),
         )
 

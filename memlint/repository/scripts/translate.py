@@ -29,6 +29,9 @@ TRL_TASKS = {
     "RLOOConfig": "grpo",
 }
 _TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
+# Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
+WHOLE_PROGRAMS = ("verl",)
+_VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
 # Names that scripts share for the same thing, likeliest first. `batch_size` is none: one script means a GPU's, another
@@ -61,12 +64,24 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "trainer"
     if command.launcher in ("megatron", "axolotl"):
         return ""
+    if _is_verl(command):
+        return "verl"
     names = {one.name for one in options(command.arguments)[0]}
     if len(names & _LLAMAFACTORY) >= 2 and ("model_name_or_path" in names or "do_train" in names):
         return "llamafactory"
     if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
         return "trainer"
     return "" if _trains(names, command) else None
+
+
+def _is_verl(command: LaunchCommand) -> bool:
+    """Whether a program takes verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
+    text = command.program.text if command.program is not None else ""
+    words = [word.text.lstrip("+~") for word in command.arguments]
+    sections = {word.partition(".")[0] for word in words if "=" in word}
+    if "actor_rollout_ref" in sections:
+        return len(sections & _VERL_SECTIONS) > 1 and not any(word in text for word in ("eval", "generation"))
+    return "sft_trainer" in text and {"data", "model", "trainer"} <= sections
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:

@@ -1,0 +1,130 @@
+"""verl's values: overrides over the file that they are for, with Hydra's interpolations resolved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.formats.base import Context
+from memlint.formats.fields import Section, as_bool, as_int, interpolated, value_at
+from memlint.formats.keys import Keys
+from memlint.formats.section_keys import SectionKeys, path_of
+from memlint.run import UNKNOWN, Origin
+
+SOURCE = "verl 0.9.1"
+# `${a.b}`, `${oc.select:a.b,default}` (OmegaConf), with a leading dot for the section that holds it.
+_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?\s*(\.*[\w.]+)\s*(?:,\s*([^${}]*))?\}")
+_MOST_STEPS = 8  # of references that lead to references
+
+
+class VerlConfig:
+    """The values of `keys` in `own`, else in `base` (the file in the repository that overrides are for), else verl's
+    own defaults: `KeyValues` of formats/keys.py. `architecture` is None where the model is not known."""
+
+    __slots__ = ("_layers", "architecture", "base", "context", "is_sft", "keys", "own")
+
+    def __init__(self, own: Section, base: Section | None, keys: Keys, context: Context, is_sft: bool) -> None:
+        self.own = own
+        self.base = base
+        self.keys = keys
+        self.context = context
+        self.is_sft = is_sft
+        self.architecture: Any = None
+        sections = (own,) if base is None else (own, base)
+        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, SOURCE) for one in sections)
+
+    def _layer(self, key: str) -> SectionKeys | None:
+        return next((layer for layer in self._layers if layer.written(key) is not None), None)
+
+    def written(self, key: str) -> str | None:
+        """The spelling under which a file gives the key; null counts as not given."""
+        layer = self._layer(key)
+        return layer.written(key) if layer is not None else None
+
+    def raw(self, key: str) -> Any:
+        """What a file has at the key, None where none gives it."""
+        layer = self._layer(key)
+        return layer.raw(key) if layer is not None else None
+
+    def get(self, key: str) -> Any:
+        """The value in force; UNKNOWN for a placeholder, None where there is neither a value nor a default."""
+        value = self.raw(key)
+        if interpolated(value) or value == "???":
+            return UNKNOWN
+        return self.keys[key].default if value is None else value
+
+    def origin(self, key: str) -> Origin:
+        """Where `get(key)` comes from; why it is not known, for a placeholder."""
+        layer = self._layer(key)
+        if layer is None:
+            return Origin("default", detail=SOURCE)
+        start = self.own.document.start
+        path = path_of(layer.written(key) or key)
+        if start is not None and path in start.unknown:
+            return Origin("unknown", detail=start.unknown[path])
+        return layer.section.origin(*path)
+
+    def flag(self, key: str) -> bool:
+        return bool(as_bool(self.get(key)))
+
+    def integer(self, key: str) -> int | None:
+        """A whole number above 0: the file's or the default."""
+        found = as_int(self.get(key))
+        return found if found is not None and found > 0 else None
+
+    def word(self, key: str) -> str:
+        value = self.get(key)
+        return value.lower() if isinstance(value, str) else ""
+
+    def has(self, *path: str) -> bool:
+        """Whether one of the files has something at `path`."""
+        return any(value_at(layer.section.value, path) is not None for layer in self._layers)
+
+    def is_unknown(self, *keys: str) -> str:
+        """The first of `keys` that a file gives and nobody can know, "" where there is none."""
+        return next((key for key in keys if self.get(key) is UNKNOWN), "")
+
+
+def _resolved(section: Section, sections: tuple[Section, ...]) -> Section:
+    """The section with references to other keys replaced by the values that these have in `sections`."""
+
+    def walk(value: Any, above: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(inner, (*above, str(key))) for key, inner in value.items()}
+        return _follow(value, above[:-1], sections)
+
+    return section._replace(value=walk(section.value, ()))
+
+
+def _follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...]) -> Any:
+    for _ in range(_MOST_STEPS):
+        match = _REFERENCE.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
+        if match is None:
+            return value
+        path = _absolute(match[1], above)
+        found = next((one for one in (value_at(s.value, path) for s in sections) if one is not None), None)
+        if found is None:
+            return _plain(match[2]) if match[2] is not None else None if "oc.select" in value else value
+        value, above = found, path[:-1]
+    return value
+
+
+def _absolute(name: str, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The path of a reference; each dot in front leads one section out."""
+    plain = name.lstrip(".")
+    dots = len(name) - len(plain)
+    if not dots:
+        return path_of(plain)
+    return (*above[: len(above) - dots + 1], *path_of(plain))
+
+
+_WORDS: Mapping[str, Any] = {"null": None, "true": True, "false": False, "": None}
+
+
+def _plain(text: str) -> Any:
+    word = text.strip()
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    number = as_int(word)
+    return word if number is None else number

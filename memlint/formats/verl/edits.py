@@ -1,0 +1,37 @@
+"""Changes of a run as edits of a verl file, or of a command's overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Parsed
+from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.verl.keys import KEYS
+from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
+from memlint.run import Run
+
+# What follows from other keys: the accumulation from the mini-batch, the length from prompt and response.
+_FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapter_dtype")
+
+
+def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    is_sft = run.method.stage == "sft"
+    follow = _FOLLOW if not is_sft else ("batch.gradient_accumulation_steps",)
+    wanted = {field: value for field, value in changes.items() if field not in follow}
+    if run.batch.max_tokens:
+        wanted.pop("batch.micro_batch_size", None)
+    new_values = changed_keys(SFT_KEYS if is_sft else KEYS, config, run, wanted)
+    if not new_values:
+        return None
+    return edits_of(config, place, new_values) if parsed.documents[0].start is None else _overrides(place, new_values)
+
+
+def _overrides(place: tuple[str, Any], new_values: Mapping[str, Any]) -> tuple[Edit, ...]:
+    """Each key as an override of its own: sections need not be there."""
+    path, pointer = place
+    return tuple(Edit(path, (*pointer, *name.split(".")), "set", value) for name, value in new_values.items())

@@ -1,0 +1,97 @@
+"""The verl format: files and command lines of `verl.trainer.main_ppo` and of verl's SFT trainer, read in verl 0.9.1.
+
+A command's overrides lie over the file in the repository that it composes, where there is one: forks of verl keep
+their own defaults in `verl/trainer/config/ppo_trainer.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Context, Parsed
+from memlint.formats.fields import Fields, Section, root
+from memlint.formats.hardware import apply_hardware
+from memlint.formats.keys import read_start
+from memlint.formats.verl import behaviour
+from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.issues import verl_issues
+from memlint.formats.verl.keys import KEYS
+from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
+from memlint.formats.verl.model import find_model
+from memlint.formats.verl.recognise import NAME, SCHEMA, is_reinforcement, is_sft, is_template, recognise
+from memlint.run import Origin, Run
+from memlint.source.document import Document
+
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+
+DIALECT = "omegaconf"
+# Where main_ppo and the SFT trainer find their file, beside the folder that a command runs in.
+_BASES = {
+    False: ("verl/trainer/config/ppo_trainer.yaml",),
+    True: ("verl/trainer/config/sft_trainer.yaml",),
+}
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The document as one run; as none where it holds verl's own defaults alone. Never raises on any value."""
+    value = document.value
+    if not isinstance(value, dict) or (document.start is None and is_template(value)):
+        return Parsed(NAME, (), (), (document,))
+    config = config_of(document, context)
+    if not config.is_sft and config.flag("trainer.val_only"):
+        return Parsed(NAME, (), (), (document,))  # it validates, and trains nothing
+    find_model(config)
+    fields = Fields()
+    _fill(fields, config)
+    related = (config.base.document.path,) if config.base is not None else ()
+    run = fields.run(NAME, document.path, related)
+    documents = (document, *((config.base.document,) if config.base is not None else ()))
+    raw, places = {"config": value}, {"config": (document.path, ())}
+    return Parsed(NAME, (run,), (*verl_issues(config), *fields.issues), documents, raw, places)
+
+
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` as edits of the file or of the command's overrides; None where verl has no key for one of them."""
+    from memlint.formats.verl.edits import verl_edits  # writes keys back: for fixes
+
+    return verl_edits(parsed, run, changes)
+
+
+def skips_rule(rule: str, document: Document) -> bool:
+    """PAR009 speaks of FSDP on one GPU: verl has no other engine for it."""
+    return rule == "PAR009"
+
+
+def config_of(document: Document, context: Context) -> VerlConfig:
+    sft = _is_sft(document)
+    return VerlConfig(root(document), _base(document, sft), SFT_KEYS if sft else KEYS, context, sft)
+
+
+def _is_sft(document: Document) -> bool:
+    """Whether the SFT trainer reads it: as the command's program says, else by the keys."""
+    value = document.value
+    if document.start is not None and not is_reinforcement(value):
+        return "sft" in document.start.entry or is_sft(value)
+    return not is_reinforcement(value)
+
+
+def _base(document: Document, sft: bool) -> Section | None:
+    """The file that a command's overrides are for, where the repository has it."""
+    start = document.start
+    if start is None or start.named is None or "config_name" in document.value:
+        return None
+    found = (start.named(name) for name in _BASES[sft])
+    return next((root(one, "companion") for one in found if one is not None and isinstance(one.value, dict)), None)
+
+
+def _fill(fields: Fields, config: VerlConfig) -> None:
+    """Put all fields: verl's own behaviour first, then the keys, in the order of their table."""
+    fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
+    fields.behave(*behaviour.FSDP, *(() if config.is_sft else behaviour.ENGINE))
+    fields.put("method.stage", "sft", Origin("inferred", detail="verl's SFT trainer"))
+    apply_hardware(fields, config.context)
+    (SFT_KEYS if config.is_sft else KEYS).read(fields, config, config)
+    read_start(fields, config.own.document, SFT_KEYS if config.is_sft else KEYS)
+    fields.issues.clear()

@@ -1,0 +1,29 @@
+"""Issues of a verl file. Hydra refuses an override of a key that does not exist unless it is written with `+`. Forks
+add keys of their own, so only a slip of a known key is reported."""
+
+from __future__ import annotations
+
+from memlint.formats.base import Issue
+from memlint.formats.schema.validate import schema_issues
+from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.recognise import SCHEMA
+
+_REPORTED = ("wrong-type", "bad-value")
+
+
+def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
+    """What the schema refuses in the file's own values: types and words; placeholders are no values."""
+    section = config.own
+    fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
+    found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
+    return tuple(issue for issue in found if _is_reported(issue, config))
+
+
+def _is_reported(issue: Issue, config: VerlConfig) -> bool:
+    from memlint.formats.fields import value_at
+
+    value = value_at(config.own.value, issue.pointer)
+    placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
+    if issue.code == "unknown-key":
+        return "did you mean" in issue.message
+    return issue.code in _REPORTED and not placeholder and value is not None

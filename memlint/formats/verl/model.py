@@ -1,0 +1,69 @@
+"""Model and adapter of a verl file, where a key's meaning depends on others."""
+
+from __future__ import annotations
+
+from memlint.formats.base import named_model
+from memlint.formats.fields import Fields, as_words
+from memlint.formats.verl.config import VerlConfig
+from memlint.run import UNKNOWN, Origin
+
+DTYPES = {
+    **dict.fromkeys(("fp32", "float32", "float"), "float32"),
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "float16", "half"), "float16"),
+}
+PLACEHOLDER = "~/models/deepseek-llm-7b-chat"  # what verl's own file has, for others to replace
+PATHS = ("actor_rollout_ref.model.path", "model.path")
+
+
+def model_key(config: VerlConfig) -> str:
+    return PATHS[1] if config.is_sft else PATHS[0]
+
+
+def find_model(config: VerlConfig) -> None:
+    """Look the model up, for keys whose reading depends on it."""
+    name = config.get(model_key(config))
+    if isinstance(name, str) and name and name != PLACEHOLDER:
+        config.architecture = config.context.find_model(name, config.own.document.path).architecture
+
+
+def read_model(fields: Fields, config: VerlConfig) -> None:
+    key = model_key(config)
+    value = config.get(key)
+    name = value if isinstance(value, str) and value != PLACEHOLDER else config.context.model_name
+    if not name:
+        reason = config.origin(key).detail if value is UNKNOWN else ""
+        fields.unknown("model.name", reason or f"the model is not named (`{key}`)")
+        fields.unknown("model.architecture", reason or f"the model is not named (`{key}`)")
+        return
+    fields.put("model.name", name, config.origin(key))
+    architecture, origin = named_model(config.context, name, config.own.document.path)
+    if architecture is None:
+        fields.unknown("model.architecture", origin.detail)
+    else:
+        fields.put("model.architecture", architecture, origin)
+
+
+def read_adapter(fields: Fields, config: VerlConfig) -> None:
+    """`lora_rank` above 0 makes an adapter, in the dtype of the base (transformer_impl.py:364)."""
+    key = "model.lora_rank" if config.is_sft else "actor_rollout_ref.model.lora_rank"
+    rank = config.integer(key)
+    fields.put("method.kind", "lora" if rank else "full", config.origin(key))
+    if rank:
+        fields.put("method.rank", rank, config.origin(key))
+        fields.infer("method.adapter_dtype", fields.get("model.weights_dtype"), "verl casts it to the base's dtype")
+
+
+def read_targets(fields: Fields, config: VerlConfig) -> None:
+    key = "model.target_modules" if config.is_sft else "actor_rollout_ref.model.target_modules"
+    value = config.get(key)
+    words = as_words(value) if isinstance(value, (str, list)) else ()
+    if words:
+        fields.put("method.targets", words, config.origin(key))
+    else:
+        fields.put("method.targets", ("all-linear",), Origin("default", detail="verl: all-linear"))
+
+
+def trains_adapter(config: VerlConfig) -> bool:
+    key = "model.lora_rank" if config.is_sft else "actor_rollout_ref.model.lora_rank"
+    return config.integer(key) is not None

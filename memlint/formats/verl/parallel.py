@@ -1,0 +1,115 @@
+"""GPUs and engine of a verl file: FSDP in both versions; Megatron-LM and others are named, and not modelled."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields
+from memlint.formats.verl.batches import ACTOR
+from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.model import DTYPES
+from memlint.run import Origin
+
+_OTHER_ENGINES = ("megatron", "veomni", "torchtitan", "automodel", "mindspeed")
+
+
+def read_world(fields: Fields, config: VerlConfig) -> None:
+    """`trainer.n_gpus_per_node` x `trainer.nnodes`, unless the command line says otherwise. SFT is started by torchrun,
+    which says it."""
+    if isinstance(fields.get("parallelism.world_size"), int):
+        return
+    each, nodes = config.integer("trainer.n_gpus_per_node"), config.integer("trainer.nnodes")
+    if config.is_sft and config.written("trainer.n_gpus_per_node") is None:
+        each = None
+    if each is None or nodes is None:
+        fields.unknown("parallelism.world_size", "nobody said how many GPUs (`trainer.n_gpus_per_node`, --gpus)")
+        return
+    fields.put("parallelism.world_size", each * nodes, config.origin("trainer.n_gpus_per_node"))
+    fields.put("parallelism.gpus_per_node", each, config.origin("trainer.n_gpus_per_node"))
+
+
+def strategy(config: VerlConfig) -> str:
+    """fsdp, fsdp2, or an engine that is not modelled. A config file of another engine says so by its name."""
+    name = config.own.value.get("config_name")
+    text = name if isinstance(name, str) else ""
+    named = next((one for one in _OTHER_ENGINES if one in text), "")
+    given = next((one for one in _OTHER_ENGINES if config.has("actor_rollout_ref", "actor", one)), "")
+    key = "model.strategy" if config.is_sft else f"{ACTOR}.strategy"
+    word = config.word(key)
+    own = word if config.written(key) else ""
+    return own or named or ("megatron" if given == "megatron" else "") or word or "fsdp"
+
+
+def read_engine(fields: Fields, config: VerlConfig) -> None:
+    key = "model.strategy" if config.is_sft else f"{ACTOR}.strategy"
+    name = strategy(config)
+    if name not in ("fsdp", "fsdp2"):
+        fields.put("parallelism.engine", "megatron" if name == "megatron" else name, config.origin(key))
+        _megatron_degrees(fields, config)
+        return
+    fields.put("parallelism.engine", "fsdp", config.origin(key))
+    fields.put("parallelism.fsdp.version", 2 if name == "fsdp2" else 1, config.origin(key))
+
+
+def _megatron_degrees(fields: Fields, config: VerlConfig) -> None:
+    section = f"{ACTOR}.megatron"
+    for part in ("tensor", "pipeline"):
+        key = f"{section}.{part}_model_parallel_size"
+        fields.put(f"parallelism.{part}_parallel_size", config.integer(key) or 1, config.origin(key))
+    for part in ("context", "expert"):
+        name = f"{section}.{part}_{'model_' if part == 'expert' else ''}parallel_size"
+        fields.put(f"parallelism.{part}_parallel_size", config.integer(name) or 1, config.origin(name))
+
+
+def fsdp_key(config: VerlConfig, name: str) -> str:
+    return f"model.fsdp_config.{name}" if config.is_sft else f"{ACTOR}.fsdp_config.{name}"
+
+
+def read_reshard(fields: Fields, config: VerlConfig) -> None:
+    """`fsdp_size` below the number of GPUs makes groups of that many, which hold copies (engine/fsdp/utils.py)."""
+    key = fsdp_key(config, "reshard_after_forward")
+    reshards = config.flag(key)
+    size, world = config.integer(fsdp_key(config, "fsdp_size")), fields.get("parallelism.world_size")
+    hybrid = size is not None and isinstance(world, int) and size < world
+    strategies = {
+        (False, True): "FULL_SHARD",
+        (False, False): "SHARD_GRAD_OP",
+        (True, True): "HYBRID_SHARD",
+        (True, False): "HYBRID_SHARD_ZERO2",
+    }
+    fields.put("parallelism.fsdp.strategy", strategies[hybrid, reshards], config.origin(key))
+    fields.put("parallelism.fsdp.reshard_after_forward", reshards, config.origin(key))
+    if hybrid:
+        fields.put("parallelism.fsdp.shard_group_size", size, config.origin(fsdp_key(config, "fsdp_size")))
+
+
+def read_dtype(fields: Fields, config: VerlConfig) -> None:
+    """Parameters are loaded and kept in `model_dtype`, fp32 unless said; gradients and optimizer states with them."""
+    key = fsdp_key(config, "model_dtype")
+    dtype = DTYPES.get(config.word(key))
+    for field in ("model.weights_dtype", "precision.trainable_dtype"):
+        if dtype is None:
+            fields.unknown(field, f"`{key}` is no dtype that is known here")
+        else:
+            fields.put(field, dtype, config.origin(key))
+
+
+def read_ulysses(fields: Fields, config: VerlConfig) -> None:
+    key = "ulysses_sequence_parallel_size" if config.is_sft else f"{ACTOR}.ulysses_sequence_parallel_size"
+    degree = config.integer(key) or 1
+    fields.put("parallelism.sequence_parallel_size", degree, config.origin(key))
+    world = fields.get("parallelism.world_size")
+    if isinstance(world, int):
+        fields.infer("parallelism.data_parallel_size", max(1, world // degree), "GPUs over the Ulysses degree")
+    else:
+        fields.unknown("parallelism.data_parallel_size", "the number of GPUs is not known")
+
+
+def read_attention(fields: Fields, config: VerlConfig) -> None:
+    """FlashAttention 2 unless `override_config` says otherwise (verl 0.9.1 workers/config/model.py:185)."""
+    section = "model" if config.is_sft else "actor_rollout_ref.model"
+    key = f"{section}.override_config.attn_implementation"
+    value = config.get(key)
+    if isinstance(value, str) and value:
+        fields.put("attention.implementation", value, config.origin(key))
+    else:
+        detail = "verl 0.9.1 workers/config/model.py: attn_implementation"
+        fields.put("attention.implementation", "flash_attention_2", Origin("default", detail=detail))

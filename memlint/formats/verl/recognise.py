@@ -1,0 +1,52 @@
+"""Whether a document is verl's: by the sections that no other framework has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.base import Recognition
+from memlint.source.document import Document
+
+NAME = "verl"
+SCHEMA = "verl.json"
+_ROLES = ("actor", "rollout", "ref", "model")
+# Sections of the trainer for supervised fine-tuning, and keys that tell it from others with such sections.
+_SFT_SECTIONS = ("data", "model", "trainer")
+_SFT_KEYS = (
+    *(("model", "partial_pretrain"), ("trainer", "default_hdfs_dir"), ("data", "micro_batch_size_per_gpu")),
+    *(("trainer", "default_local_dir"), ("data", "max_token_len_per_gpu"), ("model", "use_remove_padding")),
+)
+
+
+def recognise(document: Document) -> Recognition:
+    value = document.value
+    if not isinstance(value, dict):
+        return Recognition("no")
+    if is_reinforcement(value):
+        return Recognition("certain", reason="`actor_rollout_ref` is verl's")
+    if is_sft(value):
+        return Recognition("likely", reason="sections of verl's SFT trainer")
+    return Recognition("no")
+
+
+def is_reinforcement(value: dict[str, Any]) -> bool:
+    """Whether a file is for `main_ppo`."""
+    section = value.get("actor_rollout_ref")
+    return isinstance(section, dict) and any(isinstance(section.get(role), dict) for role in _ROLES)
+
+
+def is_sft(value: dict[str, Any]) -> bool:
+    """Whether a file is for the SFT trainer: its sections, and two keys of verl's in them."""
+    if not all(isinstance(value.get(name), dict) for name in _SFT_SECTIONS):
+        return False
+    return sum(key in value[section] for section, key in _SFT_KEYS) >= 2
+
+
+def is_template(value: dict[str, Any]) -> bool:
+    """Whether a file holds verl's own defaults, for others to override: no batch size is set (`ppo_trainer.yaml`)."""
+    section = value.get("actor_rollout_ref")
+    actor = section.get("actor") if isinstance(section, dict) else None
+    if not isinstance(actor, dict):
+        return False
+    sizes = ("ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu")
+    return all(actor.get(key) is None for key in sizes) and actor.get("use_dynamic_bsz") is not True

@@ -1,0 +1,69 @@
+"""What writes completions in verl, and what its log-probabilities cost beside the logits."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields, as_number
+from memlint.formats.verl.batches import ACTOR, ROLLOUT
+from memlint.formats.verl.config import VerlConfig
+from memlint.run import UNKNOWN, Origin
+
+_MIB = 1 << 20
+
+
+def read_generator(fields: Fields, config: VerlConfig) -> None:
+    """vLLM or SGLang on the training cards unless the file gives them nodes of their own (`rollout.nnodes` above 0 and
+    `hybrid_engine: false`); `hf` generates with the model itself."""
+    key = f"{ROLLOUT}.name"
+    if config.word(key) == "hf":
+        fields.put("rollout.generator", "model", config.origin(key))
+        return
+    elsewhere = config.raw("actor_rollout_ref.hybrid_engine") is False
+    fields.put("rollout.generator", "vllm" if elsewhere else "vllm_colocate", config.origin(key))
+    if elsewhere:
+        return
+    share = config.get(f"{ROLLOUT}.gpu_memory_utilization")
+    number = as_number(share)
+    if number is not None and 0 < number <= 1:
+        fields.put("rollout.share", float(number), config.origin(f"{ROLLOUT}.gpu_memory_utilization"))
+    else:
+        fields.unknown("rollout.share", "the engine's share of the card is not known")
+    key = f"{ROLLOUT}.free_cache_engine"
+    fields.put("rollout.sleep_level", 2 if config.flag(key) else 0, config.origin(key))
+
+
+def read_bucket(fields: Fields, config: VerlConfig) -> None:
+    """Weights reach the engine through a buffer of this size (bucketed_weight_transfer.py)."""
+    key = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
+    fields.put("rollout.sync_bucket_bytes", (config.integer(key) or 0) * _MIB, config.origin(key))
+
+
+def read_entropy(fields: Fields, config: VerlConfig) -> None:
+    """In the update where it is asked for, before it always (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves
+    memory only where no gradient is needed."""
+    chunks = config.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
+    compiled = config.flag(f"{ACTOR}.use_torch_compile") and config.flag("actor_rollout_ref.model.use_remove_padding")
+    plain = "compiled" if compiled else "whole"
+    weight = config.get(f"{ACTOR}.entropy_coeff")
+    asked = config.flag(f"{ACTOR}.calculate_entropy") or (weight is not UNKNOWN and (as_number(weight) or 0) != 0)
+    update = "recomputed" if config.flag(f"{ACTOR}.entropy_checkpointing") else "whole" if chunks else plain
+    fields.put("loss.entropy", update if asked else "none", config.origin(f"{ACTOR}.entropy_coeff"))
+    fields.infer("rollout.log_prob_entropy", "chunked" if chunks else plain, "verl computes it before the update")
+    if chunks:
+        fields.put("loss.chunk_tokens", 2048, Origin("default", detail="verl: entropy_from_logits_chunk_size"))
+
+
+def read_loss(fields: Fields, config: VerlConfig) -> None:
+    """Log-probabilities by FlashAttention's cross entropy, or by verl's fused kernel, which takes 512 tokens at a time
+    (utils/experimental/torch_functional.py, FusedLinearForPPO)."""
+    key = "actor_rollout_ref.model.use_fused_kernels"
+    if config.flag(key):
+        fields.put("loss.kind", "chunked", config.origin(key))
+        fields.put("loss.chunk_tokens", 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size"))
+    else:
+        fields.put("loss.kind", "fused_ce", config.origin(key))
+
+
+def read_temperature(fields: Fields, config: VerlConfig) -> None:
+    """Logits are divided by a temperature other than 1 into a copy (transformer_impl.py:100)."""
+    number = as_number(config.get(f"{ROLLOUT}.temperature"))
+    fields.put("loss.scales_logits", number not in (None, 1), config.origin(f"{ROLLOUT}.temperature"))
