@@ -172,7 +172,8 @@ class Rollout(NamedTuple):
     reference_micro_batch_size: Maybe[int] = 0
     reference_length: Maybe[int] = 0
     offloads_weights: bool = False  # the trained model's weights wait in host memory while completions are written
-    offloads_optimizer: bool = False  # its optimizer states are on the card during the update alone
+    offloads_optimizer: bool = False  # and so do its optimizer states
+    offloads_until_update: bool = False  # optimizer states come back for the update, not for log-probabilities
     offloads_reference: bool = False  # a copied reference model is on the card layer by layer alone
     own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
     sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine

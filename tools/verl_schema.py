@@ -2,9 +2,9 @@
 
     python tools/verl_schema.py WHEEL
 
-WHEEL is verl 0.9.1, unpacked. `$defs/ppo` is `trainer/config/_generated_ppo_trainer.yaml` (the file that
-`ppo_trainer.yaml` and its parts compose to), `$defs/sft` is `sft_trainer_engine.yaml` with its parts, and the keys of the
-older SFT trainer. A key's type is that of its default; one without a default, or with an interpolation, may be anything.
+WHEEL is verl 0.9.1, unpacked. `$defs/ppo` is `trainer/config/_generated_ppo_trainer.yaml` (what `ppo_trainer.yaml` and
+its parts compose to), `$defs/sft` is `sft_trainer_engine.yaml` with its parts, and the keys of the older SFT trainer. A
+key's type is that of its default; one without a default, or with an interpolation, may be anything.
 """
 
 from __future__ import annotations

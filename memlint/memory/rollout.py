@@ -23,7 +23,7 @@ from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases
 from memlint.memory.step import required_count, training_step
 from memlint.memory.values import ModelState, Phase, Unit
-from memlint.run import Checkpointing, Loss, Method, Run, ValueModel
+from memlint.run import Checkpointing, Loss, Method, Rollout, Run, ValueModel
 
 ENGINE = "engine"  # the component of a phase that an inference engine on the card takes
 Place = Callable[[Run, tuple[Unit, ...]], ModelState]
@@ -46,6 +46,7 @@ def critic(run: Run, place: Place) -> Critic | None:
         return None
     own = run._replace(
         model=value.model,
+        rollout=Rollout(),
         method=Method(kind="full", stage="rm", reward_head="score"),
         batch=run.batch._replace(micro_batch_size=value.micro_batch_size),
         sequence=run.sequence._replace(length=value.length or run.sequence.length),
@@ -87,7 +88,8 @@ def log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> t
     `state`: weights and optimizer states of all models that stay on the card.
     """
     found = []
-    waiting = state._replace(optimizer_states=0) if run.rollout.offloads_optimizer else state
+    away = run.rollout.offloads_optimizer and run.rollout.offloads_until_update
+    waiting = state._replace(optimizer_states=0) if away else state
     if run.rollout.log_prob_micro_batch_size != 0:
         found.append(_log_probabilities(run, units, waiting))
     if run.rollout.reference_micro_batch_size != 0 and run.method.reference_model not in ("none", "precomputed"):
@@ -184,7 +186,7 @@ def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
 
 def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     """The reference's forward. The policy's weights may wait in host memory meanwhile."""
-    away = run.rollout.offloads_weights and run.method.reference_model != "shared"
+    away = run.rollout.offloads_weights and run.rollout.offloads_reference and run.method.reference_model != "shared"
     state = state._replace(weights=0) if away else state
     rows, length = run.rollout.reference_micro_batch_size, run.rollout.reference_length
     return _forward("reference", run._replace(loss=run.loss._replace(entropy="none")), units, state, rows, length)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
@@ -41,22 +42,42 @@ _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)
 
 
-def parse(document: Document, context: Context) -> Parsed:
-    """The file as one run. Never raises on any value."""
+class ReadFile(NamedTuple):
+    """What a file's keys say, before a run is made of them. `companions`: the engine's files behind it; `raw` and
+    `places` as in `Parsed`."""
+
+    config: TrainerConfig
+    fields: Fields
+    companions: tuple[Document, ...]
+    raw: dict[str, Any]
+    places: dict[str, tuple[str, Path]]
+
+    @property
+    def related(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.path for one in self.companions))
+
+
+def read(document: Document, context: Context) -> ReadFile:
+    """The file's fields. A framework that trains with the Trainer reads its own keys after these."""
     companions = companions_of(context)
     config = config_of(root(document), context, companions.precision())
     config = config._replace(architecture=_architecture(config))
     fields = Fields()
     sections = _fill(fields, config, companions)
-    related = tuple(dict.fromkeys(s.document.path for s in sections if s.document.path != document.path))
+    others = tuple(s.document for s in sections if s.document.path != document.path)
+    return ReadFile(config, fields, others, *_raw(config, sections, companions))
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The file as one run. Never raises on any value."""
+    found = read(document, context)
+    config, fields = found.config, found.fields
     purpose = "inference" if only_evaluates(config) else "train"
     readings = tuple(read_dtype_doubt(fields, document, context))
-    run = fields.run(NAME, document.path, related, purpose)._replace(readings=readings)
-    documents = (document, *(s.document for s in sections if s.document.path != document.path))
-    found = (issue for issue in fields.issues if issue.code != "missing-reference" or not is_record(document.value))
-    issues = (*trainer_issues(config), *conflicts(config), *found)
-    raw, places = _raw(config, sections, companions)
-    return Parsed(NAME, (run,), issues, documents, raw, places)
+    run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
+    reported = (one for one in fields.issues if one.code != "missing-reference" or not is_record(document.value))
+    issues = (*trainer_issues(config), *conflicts(config), *reported)
+    return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

@@ -21,7 +21,7 @@ from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.shell.text import Where, Word, why_unknown
 
-SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0"}
+SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "swift": "swift.json"}
 MOST_DEPTH = 12  # of `a.b.c=value`
 
 

@@ -20,6 +20,7 @@ from memlint.repository.scripts.commands import LaunchCommand, command
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values, flags
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
+from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
@@ -176,6 +177,9 @@ class _Reader:
         values = Values(self.path, invocation.at)
         for one in completed(launched, definitions, format_name, flags(launched, definitions, format_name)):
             values.put(one)
+        if format_name == "swift":
+            for one in environment(invocation.variables):
+                values.put(one)
         size = world(launched, invocation.variables, invocation.wrappers, self.job)
         read = partial(self._named, invocation.folder, dict(invocation.files))
         file = (

@@ -1,11 +1,12 @@
 """Whose arguments a command's flags are, and what the program adds to them before a format's table reads them.
 
-Three kinds of programs have names of their own for what the Trainer's table calls otherwise: scripts (by what their
-code does with a flag, else by names that the field shares), ms-swift, and programs that set arguments themselves.
+Two kinds of programs have names of their own for what the Trainer's table calls otherwise: scripts (by what their code
+does with a flag, else by names that the field shares), and programs that set arguments themselves.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint.formats.trainer.keys import KEYS
@@ -14,8 +15,6 @@ from memlint.repository.scripts.commands import LaunchCommand, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed
 from memlint.repository.scripts.refused import refused_flags
-from memlint.repository.scripts.swift import FLAGS as SWIFT_FLAGS
-from memlint.repository.scripts.swift import translated
 
 TRL_TASKS = {
     "SFTConfig": "sft",
@@ -60,8 +59,10 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
     """The format whose keys the flags are; "" for a program with a training loop of its own, None where none trains."""
     if command.launcher in ("llamafactory-cli", "lmf"):
         return "llamafactory"
-    if command.launcher in ("trl", "swift"):
+    if command.launcher == "trl":
         return "trainer"
+    if command.launcher == "swift" or _swift_module(command):
+        return "swift"
     if command.launcher in ("megatron", "axolotl"):
         return ""
     if _is_verl(command):
@@ -102,8 +103,8 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
     """(framework, task): "trl", "transformers" or "swift", and which trainer, each "" where only the keys can tell."""
     if command.launcher == "trl":
         return "trl", _TRL_WORDS.get(command.task, command.task)
-    if command.launcher == "swift":
-        return "swift", _swift_task(command)
+    if command.launcher == "swift" or _swift_module(command):
+        return "swift", _swift_module(command) or command.task
     tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
     if tasks:
         return "trl", tasks.pop() if len(tasks) == 1 else ""
@@ -112,18 +113,16 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
 
 def flag_names(command: LaunchCommand, program: TrainingProgram) -> dict[str, str]:
     """The flag that sets a key, where it is not called like the key."""
-    found = {key: flag for flag, key in program.meanings.items() if flag != key and flag in program.flags}
-    if command.launcher == "swift":
-        found |= SWIFT_FLAGS
-    return found
+    return {key: flag for flag, key in program.meanings.items() if flag != key and flag in program.flags}
 
 
-def _swift_task(command: LaunchCommand) -> str:
-    """`swift rlhf --rlhf_type dpo` (ms-swift 4.6 arguments/rlhf_args.py: dpo unless said)."""
-    if command.task != "rlhf":
-        return command.task
-    kinds = [one.values[0].text for one in options(command.arguments)[0] if one.name == "rlhf_type" and one.values]
-    return kinds[-1] if kinds else "dpo"
+_SWIFT_MODULE = re.compile(r"(?:^|/)swift[./]cli[./](sft|pt|rlhf)(?:\.py)?$")
+
+
+def _swift_module(command: LaunchCommand) -> str:
+    """The task of `torchrun -m swift.cli.sft` or `torchrun .../swift/cli/sft.py`; "" for other programs."""
+    found = _SWIFT_MODULE.search(command.program.text) if command.program is not None else None
+    return found[1] if found else ""
 
 
 def completed(
@@ -131,9 +130,6 @@ def completed(
 ) -> Iterator[Placed]:
     """The flags with the program's own defaults before them, and with names that the table knows."""
     flags = list(given)
-    if command.launcher == "swift":
-        yield from translated(flags)
-        return
     if format_name != "trainer":
         yield from flags
         return

@@ -1,0 +1,41 @@
+"""What ms-swift's code does whatever the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.formats.fields import Behaviour
+
+LORA = (Behaviour("planning.lora_dropout", 0.05, "ms-swift 4.6.0 arguments/tuner_args.py, lora_dropout"),)
+
+_AUTO = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+_BUCKETS = {"allgather_bucket_size": 200_000_000, "reduce_bucket_size": 200_000_000, "reduce_scatter": True}
+_ZERO3 = {
+    **dict.fromkeys(
+        ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"), "auto"
+    ),
+    **dict.fromkeys(("sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance"), 1_000_000_000),
+    "stage3_gather_16bit_weights_on_model_save": True,
+}
+# ms-swift 4.6.0 config/fsdp2.json.
+FSDP2 = {"fsdp_version": 2, "reshard_after_forward": True, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} | {
+    "cpu_ram_efficient_loading": True,
+    "state_dict_type": "SHARDED_STATE_DICT",
+    "activation_checkpointing": True,
+}
+
+
+def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
+    """What `deepspeed: zero3` stands for (ms-swift 4.6.0 config/zero3.json); None for another word."""
+    stage, _, offload = name.removeprefix("zero").partition("_")
+    if not name.startswith("zero") or stage not in ("0", "1", "2", "3") or offload not in ("", "offload"):
+        return None
+    zero: dict[str, Any] = {"stage": int(stage), "overlap_comm": False, "contiguous_gradients": True}
+    zero |= _ZERO3 if stage == "3" else _BUCKETS
+    if offload:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if offload and stage == "3":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    halves = {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}

@@ -1,0 +1,95 @@
+"""One document of ms-swift: its values with ms-swift's defaults, and the task that it is for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from memlint.formats.base import Context
+from memlint.formats.fields import Section, as_int, as_number, interpolated
+from memlint.formats.keys import Keys
+from memlint.formats.section_keys import SectionKeys
+from memlint.run import UNKNOWN, Origin
+
+SOURCE = "ms-swift 4.6.0"
+_STAGES = {"pt": "pt", "sft": "sft", "cpo": "cpo", "gkd": "sft"}
+
+
+class SwiftConfig(SectionKeys):
+    """`architecture` is None where the model is not known. `task`: sft, pt or rlhf; `stage`: as `run.Method.stage`."""
+
+    __slots__ = ("architecture", "context")
+
+    def __init__(self, section: Section, keys: Keys, context: Context) -> None:
+        super().__init__(section, keys, SOURCE)
+        self.context = context
+        name = section.value.get("model")
+        known = isinstance(name, str) and bool(name)
+        found = context.find_model(name, section.document.path) if known and isinstance(name, str) else None
+        self.architecture: Any = found.architecture if found is not None else None
+
+    def get(self, name: str) -> Any:
+        """UNKNOWN for a placeholder."""
+        return UNKNOWN if interpolated(self.raw(name)) else super().get(name)
+
+    def origin(self, name: str) -> Origin:
+        """Where a value comes from, or why nobody can know it."""
+        start = self.section.document.start
+        path = self.path(name)
+        if start is not None and path in start.unknown:
+            return Origin("unknown", detail=start.unknown[path])
+        return super().origin(name)
+
+    def word(self, name: str) -> str:
+        value = self.get(name)
+        return value.lower() if isinstance(value, str) else ""
+
+    def number(self, name: str) -> float | None:
+        return as_number(self.get(name))
+
+    def whole(self, name: str) -> int | None:
+        """A whole number above 0."""
+        found = as_int(self.get(name))
+        return found if found is not None and found > 0 else None
+
+    @property
+    def task(self) -> str:
+        start = self.section.document.start
+        if start is not None and start.task:
+            return start.task
+        return "rlhf" if self.written("rlhf_type") else "sft"
+
+    @property
+    def stage(self) -> str:
+        """The trainer: that of `rlhf_type` (dpo unless said: arguments/rlhf_args.py), sft or pt."""
+        if self.task in ("sft", "pt"):
+            return self.task
+        kind = self.word("rlhf_type") if self.task == "rlhf" else self.task
+        return _STAGES.get(kind or "dpo", kind or "dpo")
+
+    @property
+    def generates(self) -> bool:
+        return self.stage in ("grpo", "ppo")
+
+    def environment(self, name: str) -> int | None:
+        """A variable that a file sets under `ENV`, or that a command runs with."""
+        section = self.section.value.get("ENV")
+        return as_int(section.get(name)) if isinstance(section, dict) else None
+
+    @property
+    def dtype(self) -> str:
+        """`torch_dtype`, else that of the checkpoint, else bfloat16 (model/utils.py:247). "" where nobody can know."""
+        word = self.get("torch_dtype")
+        if word is UNKNOWN:
+            return ""
+        if isinstance(word, str) and word not in ("", "auto"):
+            return {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(word, word)
+        return str(getattr(self.architecture, "dtype", "") or "bfloat16") if self.architecture is not None else ""
+
+    def accumulation(self, world: Any) -> int | None:
+        """`gradient_accumulation_steps` where it is not said: 1 for GRPO, else as many as make 16 sequences a step
+        (arguments/rlhf_args.py, _set_default; trainers/arguments.py:291)."""
+        if self.stage == "grpo":
+            return 1
+        size = self.whole("per_device_train_batch_size")
+        return max(1, math.ceil(16 / size / world)) if size and isinstance(world, int) and world else None

@@ -1,0 +1,80 @@
+"""Changes of a run as edits under ms-swift's names, and of the DeepSpeed file behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Parsed
+from memlint.formats.deepspeed.edits import deepspeed_edits, new_section
+from memlint.formats.keys import FieldChange
+from memlint.formats.swift.behaviour import shipped_deepspeed
+from memlint.formats.swift.keys import KEYS
+from memlint.run import Run
+
+# With an adapter the reference is the base; GRPO's length is prompt and completion; mixed precision follows the dtype.
+_FOLLOW = ("method.reference_model", "rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size") + (
+    "model.quantization.method",
+)
+_WORDS = {(0, "none", "none"): "zero0", (1, "none", "none"): "zero1", (2, "none", "none"): "zero2"} | {
+    (3, "none", "none"): "zero3",
+    (2, "cpu", "none"): "zero2_offload",
+    (3, "cpu", "cpu"): "zero3_offload",
+}
+
+
+def swift_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    path, pointer = place
+    found: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
+    for field, value in changes.items():
+        if _follows(run, field, changes):
+            continue
+        if field.startswith(("parallelism.", "offload.", "saving.")) and not KEYS.can_set(field):
+            engine[field] = value
+            continue
+        written = KEYS.write(FieldChange(field, value, changes, config, run))
+        if written is None:
+            return None
+        found.update(written)
+    own = tuple(Edit(path, (*pointer, key), "set", value) for key, value in found.items())
+    more = _engine_edits(parsed, run, engine, changes) if engine else ()
+    return None if more is None else (*own, *more)
+
+
+def _follows(run: Run, field: str, changes: Mapping[str, Any]) -> bool:
+    if field in _FOLLOW:
+        return True
+    parts = "sequence.max_prompt_length" in changes or "sequence.max_new_tokens" in changes
+    return field == "sequence.length" and run.method.stage in ("grpo", "ppo") and parts
+
+
+def _engine_edits(
+    parsed: Parsed, run: Run, changes: Mapping[str, Any], every: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """The word for one of ms-swift's own files where one says it, else the DeepSpeed file's own keys."""
+    config, (path, pointer) = parsed.raw["config"], parsed.raw_places["config"]
+    now = config.get("deepspeed")
+    is_word = isinstance(now, str) and shipped_deepspeed(now) is not None
+    if now is None or is_word:
+        word = _word(run, changes)
+        return (Edit(path, (*pointer, "deepspeed"), "set", word),) if word else None
+    place = parsed.raw_places.get("deepspeed")
+    return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes) if place is not None else None
+
+
+def _word(run: Run, changes: Mapping[str, Any]) -> str:
+    """The name of the file that has these settings; "" where none has."""
+    stage = changes.get("parallelism.zero.stage", run.parallelism.zero.stage)
+    optimizer = changes.get("offload.optimizer", run.offload.optimizer)
+    parameters = changes.get("offload.parameters", run.offload.parameters)
+    known = {"parallelism.engine", "parallelism.zero.stage", "offload.optimizer", "offload.parameters"}
+    section = new_section({"parallelism.zero.stage": stage}) or {}
+    follows = {field for field in changes if field.startswith("parallelism.zero.") and section}
+    if set(changes) - known - follows - {"offload.optimizer_pinned", "offload.parameters_pinned"}:
+        return ""
+    return _WORDS.get((stage, optimizer, parameters), "")

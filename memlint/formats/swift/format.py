@@ -1,0 +1,65 @@
+"""The ms-swift format: its keys as the Trainer's arguments, then what only ms-swift has. Read in ms-swift 4.6.0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import memlint.formats.trainer.format as trainer
+from memlint.findings import Edit
+from memlint.formats.base import Context, Parsed
+from memlint.formats.fields import Fields, as_bool, root
+from memlint.formats.keys import read_start
+from memlint.formats.swift.behaviour import LORA
+from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.issues import swift_issues
+from memlint.formats.swift.keys import KEYS
+from memlint.formats.swift.recognise import NAME, SCHEMA, recognise
+from memlint.formats.swift.translate import as_trainer, spreads_layers
+from memlint.run import Origin, Run
+from memlint.source.document import Document
+
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
+
+DIALECT = "yaml11"
+_UNMODELLED = {
+    "gkd": "the teacher that GKD compares with, and its logits",
+    "rm": "",
+}
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The document as one run. Never raises on any value."""
+    if not isinstance(document.value, dict):
+        return Parsed(NAME, (), (), (document,))
+    config = SwiftConfig(root(document), KEYS, context)
+    translated = as_trainer(config)
+    read = trainer.read(translated, context)
+    fields = read.fields
+    _own(fields, config)
+    run = fields.run(NAME, document.path, read.related, "train")
+    raw = {**read.raw, "config": document.value}
+    issues = (*swift_issues(config), *read.fields.issues)
+    return Parsed(NAME, (run,), issues, (document, *read.companions), raw, read.places)
+
+
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` as edits of the file, the command or the DeepSpeed file; None where ms-swift has no key for one."""
+    from memlint.formats.swift.edits import swift_edits  # writes keys back: for fixes
+
+    return swift_edits(parsed, run, changes)
+
+
+def _own(fields: Fields, config: SwiftConfig) -> None:
+    """What ms-swift itself decides, over what the Trainer's table read."""
+    fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
+    fields.behave(*LORA)
+    KEYS.read(fields, config, config)
+    read_start(fields, config.section.document, KEYS)
+    if config.stage == "sft" and config.word("rlhf_type") == "gkd":
+        fields.infer("stack.unmodelled", _UNMODELLED["gkd"], "`rlhf_type: gkd`")
+    if spreads_layers(config, fields.get("parallelism.world_size")):
+        reason = "several visible cards and no NPROC_PER_NODE: one process spreads the layers over them"
+        fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)
+    if as_bool(config.section.value.get("use_ray")):
+        fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")

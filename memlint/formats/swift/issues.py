@@ -1,0 +1,23 @@
+"""Issues of a document of ms-swift: keys and values that its argument parser refuses (utils/utils.py, parse_args)."""
+
+from __future__ import annotations
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import interpolated, value_at
+from memlint.formats.schema.validate import schema_issues
+from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.recognise import SCHEMA
+
+
+def swift_issues(config: SwiftConfig) -> tuple[Issue, ...]:
+    """What the schema refuses. Releases differ in their keys: an unknown one is reported where it is a slip."""
+    section = config.section
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    return tuple(issue for issue in found if _is_reported(issue, config))
+
+
+def _is_reported(issue: Issue, config: SwiftConfig) -> bool:
+    if issue.code == "unknown-key":
+        return "did you mean" in issue.message
+    value = value_at(config.section.value, issue.pointer)
+    return issue.code in ("wrong-type", "bad-value") and not interpolated(value)

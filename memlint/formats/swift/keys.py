@@ -1,0 +1,343 @@
+"""The keys of ms-swift that bear on memory or on the run, read in ms-swift 4.6.0 (swift/arguments, swift/trainers,
+swift/rlhf_trainers). `passes` names the Trainer's or TRL's argument that a key becomes: its format reads that.
+"""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields
+from memlint.formats.keys import FieldChange, Key, Keys, Written
+from memlint.formats.swift.config import SwiftConfig
+from memlint.run import UNKNOWN, Origin
+
+_ATTENTIONS = {"flash_attn": "flash_attention_2", "flash_attention_2": "flash_attention_2", "sdpa": "sdpa"} | {
+    "eager": "eager",
+    "flash_attention_3": "flash_attention_3",
+}
+
+
+def generates(config: SwiftConfig) -> bool:
+    return config.generates
+
+
+def uses_engine(config: SwiftConfig) -> bool:
+    """Whether vLLM writes the completions on the training cards."""
+    return config.generates and config.flag("use_vllm") and config.word("vllm_mode") != "server"
+
+
+def writes_completions_itself(config: SwiftConfig) -> bool:
+    return config.generates and not config.flag("use_vllm")
+
+
+def is_multimodal(config: SwiftConfig) -> bool:
+    return bool(getattr(config.architecture, "towers", ()))
+
+
+def read_length(fields: Fields, config: SwiftConfig) -> None:
+    """`max_length` bounds the whole sample, or the prompt of GRPO and PPO. Unset it is the model's own bound, which
+    says nothing of the data (arguments/base_args/base_args.py:227)."""
+    if config.written("max_length") is None and not config.generates:
+        positions = getattr(config.architecture, "max_positions", 0)
+        bound = f", {positions:,} tokens here" if isinstance(positions, int) and positions else ""
+        reason = f"`max_length` is not set: ms-swift cuts samples at the model's own bound{bound}"
+        fields.unknown("sequence.length", reason)
+
+
+def read_packing(fields: Fields, config: SwiftConfig) -> None:
+    """Packed rows are all `packing_length` long, and kept apart (arguments/sft_args.py:80)."""
+    if not config.flag("packing"):
+        return
+    origin = config.origin("packing")
+    length = config.whole("packing_length")
+    for field, value in (("sequence.neat_packing", True), ("sequence.length_is_bound", False)):
+        fields.put(field, value, origin)
+    if length:
+        fields.put("sequence.length", length, config.origin("packing_length"))
+
+
+def read_towers(fields: Fields, config: SwiftConfig) -> None:
+    """The tower and the projector are frozen unless the file says otherwise (arguments/tuner_args.py)."""
+    parts = (
+        ("freeze_vit", "vision_tower"),
+        ("freeze_aligner", "multi_modal_projector"),
+        ("freeze_llm", "language_model"),
+    )
+    for key, part in parts:
+        fields.put(f"method.freeze_{part}", config.flag(key), config.origin(key))
+
+
+def read_pixels(fields: Fields, config: SwiftConfig) -> None:
+    """`max_pixels` scales every image down; Qwen's processors read the variable MAX_PIXELS for the same."""
+    given = config.whole("max_pixels") or config.environment("MAX_PIXELS")
+    if given:
+        fields.put("sequence.image_max_pixels", given, config.origin("max_pixels"))
+
+
+def read_reference(fields: Fields, config: SwiftConfig) -> None:
+    """GRPO computes log-probabilities of the policy and of the reference before the update, in micro-batches of the
+    update's size (rlhf_trainers/grpo_trainer.py:760)."""
+    if config.stage != "grpo":
+        return
+    size = fields.get("batch.micro_batch_size")
+    for field in ("rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size"):
+        if size is UNKNOWN:
+            fields.unknown(field, "the micro-batch is not known")
+        else:
+            fields.infer(field, size, "grpo_trainer.py:760, micro-batches of the update's size")
+
+
+def read_sequences(fields: Fields, config: SwiftConfig) -> None:
+    """All completions of a generation batch are written at once: those of `steps_per_generation` micro-batches, by
+    default of one step (rlhf_trainers/arguments.py, GRPOConfig of TRL)."""
+    size, steps = fields.get("batch.micro_batch_size"), config.whole("steps_per_generation")
+    steps = steps or fields.get("batch.gradient_accumulation_steps")
+    total, world = config.whole("generation_batch_size"), fields.get("parallelism.world_size")
+    if total and isinstance(world, int):
+        fields.put("rollout.sequences", max(1, total // world), config.origin("generation_batch_size"))
+    elif isinstance(size, int) and isinstance(steps, int):
+        fields.infer("rollout.sequences", size * steps, "micro-batch x steps_per_generation")
+
+
+def read_accumulation(fields: Fields, config: SwiftConfig) -> None:
+    if config.written("gradient_accumulation_steps") is not None:
+        return
+    steps = config.accumulation(fields.get("parallelism.world_size"))
+    if steps is None:
+        reason = "ms-swift chooses it: 16 over the batch size and the number of GPUs"
+        fields.unknown("batch.gradient_accumulation_steps", reason)
+    else:
+        detail = "ms-swift 4.6.0 trainers/arguments.py:291: 16 sequences a step"
+        fields.put("batch.gradient_accumulation_steps", steps, Origin("default", detail=detail))
+
+
+def _write_attention(change: FieldChange) -> Written | None:
+    """`flash_attn` is ms-swift's word for FlashAttention 2."""
+    word = next((name for name, meaning in _ATTENTIONS.items() if meaning == change.value), None)
+    return None if word is None else {"attn_impl": word}
+
+
+_MODEL = (
+    Key(
+        *("model", "text", "model.name"),
+        passes="model_name_or_path",
+        about="The model: a name of the ModelScope or Hugging Face hub, or a folder.",
+        read_only=True,
+    ),
+    Key(
+        *("torch_dtype", "word", "model.weights_dtype"),
+        passes="dtype",
+        about="The dtype that the weights are loaded in: the checkpoint's unless said. Mixed precision follows it.",
+    ),
+    Key(
+        *("attn_impl", "word", "attention.implementation"),
+        passes="attn_implementation",
+        values=_ATTENTIONS,
+        write=_write_attention,
+        about="The attention kernel. `flash_attn` is FlashAttention 2; packing and padding-free batches need it.",
+    ),
+    Key(
+        *("quant_bits", "whole", "model.quantization.bits"),
+        passes="bits",
+        about="Bits of weights that are quantised as they load.",
+        read_only=True,
+    ),
+    Key("quant_method", "word", about="What quantises: bnb, hqq, eetq, quanto or fp8."),
+)
+_TUNER = (
+    Key(
+        *("tuner_type", "word", "method.kind", "lora"),
+        older=("train_type", "sft_type"),
+        passes="use_peft",
+        values={"lora": "lora", "full": "full"},
+        about="What trains: a LoRA adapter unless said, `full` for all parameters.",
+    ),
+    Key(
+        *("lora_rank", "whole", "method.rank", 8),
+        passes="lora_r",
+        least=1,
+        about="The rank of LoRA. The adapter's parameters, gradients and optimizer state grow with it.",
+    ),
+    Key(
+        *("lora_alpha", "number", "method.alpha", 32),
+        passes="lora_alpha",
+        least=0,
+        about="LoRA's update is scaled by alpha over rank. It takes no memory.",
+    ),
+    Key(
+        *("lora_dropout", "number", "method.dropout", 0.05),
+        passes="lora_dropout",
+        least=0,
+        about="Dropout before the adapter. Above 0 its masked input is kept for the backward pass.",
+    ),
+    Key(
+        *("target_modules", "words", "method.targets", "all-linear"),
+        passes="lora_target_modules",
+        about="The linear layers that get an adapter: all but the head unless said.",
+    ),
+    Key(
+        *("modules_to_save", "words", "method.modules_to_save"),
+        passes="lora_modules_to_save",
+        about="Modules trained in full beside the adapter, each a second copy with gradients and optimizer state.",
+    ),
+    Key(
+        *("freeze_vit", "flag", "method.freeze_vision_tower", True),
+        also=("method.freeze_multi_modal_projector", "method.freeze_language_model"),
+        when=is_multimodal,
+        read=read_towers,
+        write=lambda change: {"freeze_vit": change.value} if change.field == "method.freeze_vision_tower" else None,
+        about="Leave the vision tower as it is.",
+    ),
+    Key("freeze_aligner", "flag", "", True, read_with="freeze_vit", about="Leave the projector as it is."),
+    Key("freeze_llm", "flag", "", False, read_with="freeze_vit", about="Leave the language model as it is."),
+)
+_BATCH = (
+    Key(
+        *("per_device_train_batch_size", "whole", "batch.micro_batch_size", 1),
+        passes="per_device_train_batch_size",
+        least=1,
+        about="Sequences per GPU and forward pass. Activations and logits grow with it.",
+    ),
+    Key(
+        *("gradient_accumulation_steps", "whole", "batch.gradient_accumulation_steps"),
+        least=1,
+        read=read_accumulation,
+        about="Backward passes of a step. Unset: as many as make 16 sequences, 1 for GRPO.",
+    ),
+    Key(
+        *("gradient_checkpointing", "flag", "checkpointing.mode", True),
+        passes="gradient_checkpointing",
+        values={True: "full", False: "none"},
+        about="Recompute each layer in the backward pass instead of keeping its activations.",
+    ),
+    Key(
+        *("max_length", "whole", "sequence.length"),
+        least=1,
+        read=read_length,
+        write=lambda change: None if change.run.method.stage in ("grpo", "ppo") else {"max_length": change.value},
+        about="The longest sample in tokens; of GRPO and PPO the longest prompt. Unset: the model's own bound.",
+    ),
+    Key(
+        *("packing", "flag", "sequence.packing", False),
+        passes="packing",
+        about="Fill every row up to `packing_length` with several samples. It needs FlashAttention.",
+    ),
+    Key(
+        *("packing_length", "whole", "sequence.neat_packing"),
+        also=("sequence.length_is_bound",),
+        least=1,
+        read=read_packing,
+        read_only=True,
+        about="The length of a packed row; `max_length` unless said.",
+    ),
+    Key(
+        *("padding_free", "flag", "sequence.unpadded", False),
+        about="Join the samples of a batch without padding. It needs FlashAttention.",
+    ),
+    Key(
+        *("sequence_parallel_size", "whole", "parallelism.sequence_parallel_size", 1),
+        least=1,
+        about="GPUs that share each sequence.",
+    ),
+    Key(
+        *("max_pixels", "whole", "sequence.image_max_pixels"),
+        least=1,
+        when=is_multimodal,
+        read=read_pixels,
+        about="The most pixels of an image; larger ones are scaled down.",
+    ),
+)
+_GENERATION = (
+    Key("rlhf_type", "word", "", "dpo", about="Which trainer `swift rlhf` starts: dpo, kto, grpo, gkd, ..."),
+    Key(
+        *("beta", "number", "method.reference_model"),
+        passes="beta",
+        read_only=True,
+        about="The weight of the distance to the reference model: 0.04 for GRPO unless said; 0 does without one.",
+    ),
+    Key(
+        *("num_generations", "whole", "method.num_generations", 8),
+        passes="num_generations",
+        least=1,
+        when=generates,
+        about="Completions that GRPO writes for each prompt.",
+    ),
+    Key(
+        *("max_completion_length", "whole", "sequence.max_new_tokens", 512),
+        older=("response_length", "max_new_tokens"),
+        passes="max_completion_length",
+        least=1,
+        about="The longest completion in tokens.",
+    ),
+    Key(
+        *("use_vllm", "flag", "rollout.generator", False),
+        passes="use_vllm",
+        values={True: "vllm", False: "model"},
+        read_only=True,
+        about="Write completions with vLLM instead of the model itself.",
+    ),
+    Key(
+        *("vllm_mode", "word", "rollout.generator"),
+        passes="vllm_mode",
+        read_only=True,
+        about="Where vLLM runs: `colocate` shares the training cards, `server` has cards of its own.",
+    ),
+    Key(
+        *("vllm_gpu_memory_utilization", "number", "rollout.share", 0.9),
+        least=0,
+        most=1,
+        when=uses_engine,
+        about="The share of each card that a colocated vLLM takes.",
+    ),
+    Key(
+        *("sleep_level", "whole", "rollout.sleep_level", 0),
+        least=0,
+        most=2,
+        when=uses_engine,
+        about="What a colocated vLLM gives back while the model trains: 0 nothing, 1 its cache, with weights in host "
+        "memory, 2 both.",
+    ),
+    Key(
+        *("vllm_tensor_parallel_size", "whole", "rollout.tensor_parallel_size", 1),
+        least=1,
+        when=uses_engine,
+        about="GPUs that share vLLM's weights.",
+    ),
+    Key(
+        *("vllm_max_model_len", "whole", "rollout.max_model_len"),
+        least=1,
+        only_if_given=True,
+        when=uses_engine,
+        about="Tokens of the longest sequence that vLLM accepts.",
+    ),
+    Key(
+        *("offload_model", "flag", "rollout.offloads_weights", False),
+        when=uses_engine,
+        about="Move the model to host memory while vLLM writes completions.",
+    ),
+    Key(
+        *("offload_optimizer", "flag", "rollout.offloads_optimizer", False),
+        when=uses_engine,
+        about="Move optimizer states to host memory while vLLM writes completions.",
+    ),
+    Key(
+        *("steps_per_generation", "whole", "rollout.sequences"),
+        least=1,
+        when=writes_completions_itself,
+        read=read_sequences,
+        read_only=True,
+        about="Micro-batches whose completions are written at once; those of one step unless said.",
+    ),
+    Key(
+        *("generation_batch_size", "whole"),
+        read_with="steps_per_generation",
+        about="Completions that all GPUs write at once.",
+    ),
+    Key(
+        *("ref_model", "text", "rollout.reference_micro_batch_size"),
+        also=("rollout.log_prob_micro_batch_size",),
+        when=generates,
+        read=read_reference,
+        read_only=True,
+        about="The reference model; the model itself unless said.",
+    ),
+)
+KEYS = Keys(*_MODEL, *_TUNER, *_BATCH, *_GENERATION)

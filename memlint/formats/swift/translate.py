@@ -1,0 +1,143 @@
+"""A document of ms-swift as the Trainer's arguments, with every value at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint.formats.swift.behaviour import FSDP2, shipped_deepspeed
+from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.keys import KEYS
+from memlint.source.document import Document, Start
+from memlint.source.layout import Entry, Places
+
+_BETAS = {"grpo": 0.04, "simpo": 2.0}  # arguments/rlhf_args.py, _init_grpo and _init_simpo
+_SHARED = ("lora", "full", "dora")
+# Keys that mean something else to ms-swift than to the Trainer's table, or that it reads by itself.
+_OWN = frozenset(
+    {"rlhf_type", "quant_method", "padding_free", "packing_length", "max_length", "max_pixels", "ENV", "sleep_level"}
+)
+
+
+def as_trainer(config: SwiftConfig) -> Document:
+    """The document under the Trainer's names, with ms-swift's defaults."""
+    document = config.section.document
+    names = {one.spelling: _passed(one.name) for one in _given(config)}
+    values = dict(_values(config))
+    start = document.start or Start("swift", "")
+    task = config.stage
+    moved = start._replace(framework="swift", task=task, unknown=_renamed_paths(start.unknown, names))
+    return document._replace(value=values, places=_renamed(document, names), start=moved)
+
+
+class _Given:
+    """A key of the file: its spelling, and the name of its row ("" without one)."""
+
+    __slots__ = ("name", "spelling")
+
+    def __init__(self, spelling: str) -> None:
+        self.spelling = spelling
+        self.name = KEYS[spelling].name if spelling in KEYS else ""
+
+
+def _given(config: SwiftConfig) -> Iterator[_Given]:
+    yield from (_Given(key) for key in config.section.value if isinstance(key, str))
+
+
+def _passed(name: str) -> str:
+    """The Trainer's argument for a row; "" where it has none."""
+    return KEYS[name].passes if name else ""
+
+
+def _values(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
+    """The Trainer's arguments: ms-swift's defaults first, then what the file says."""
+    section = config.section.value
+    for row in KEYS:
+        if row.passes and row.default is not None and (row.when is None or row.when(config)):
+            yield row.passes, row.default
+    yield "use_peft", _is_adapter(config)
+    yield from _precision(config)
+    if config.stage in _BETAS:
+        yield "beta", _BETAS[config.stage]
+    length = section.get("max_length")
+    if length is not None:
+        yield ("max_prompt_length" if config.generates else "max_length"), length
+    for key, value in section.items():
+        if key in _OWN or value is None:
+            continue
+        if key == "deepspeed" and isinstance(value, str) and shipped_deepspeed(value):
+            yield key, shipped_deepspeed(value)
+        elif key == "fsdp" and value == "fsdp2":
+            yield from (("fsdp", "full_shard auto_wrap"), ("fsdp_config", dict(FSDP2)))
+        elif key in KEYS:
+            yield from _argument(config, key, value)
+        else:
+            yield key, value
+    if section.get("fsdp") == "fsdp2":
+        yield "gradient_checkpointing", False  # arguments/sft_args.py, _check_fsdp2_compatibility
+
+
+def _argument(config: SwiftConfig, key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    row = KEYS[key]
+    if row.name == "tuner_type":
+        return
+    if row.name == "attn_impl":
+        yield row.passes, (row.values or {}).get(str(value).lower(), value)
+    elif row.passes:
+        yield row.passes, value
+    elif row.name == "gradient_accumulation_steps":
+        yield row.name, value
+
+
+def _is_adapter(config: SwiftConfig) -> Any:
+    """`lora` unless said; a tuner that is not modelled stays a placeholder, which the Trainer's table reports."""
+    value = config.raw("tuner_type")
+    if value is None:
+        return True
+    word = str(value).lower()
+    return word != "full" if word in _SHARED else "${tuner_type}"
+
+
+def _precision(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
+    """Mixed precision follows the weights' dtype unless it is said (arguments/base_args/model_args.py:129)."""
+    dtype = config.dtype
+    if config.raw("torch_dtype") is None and dtype:
+        yield "dtype", dtype
+    yield "bf16", dtype == "bfloat16" if dtype else "${bf16}"
+    yield "fp16", dtype in ("float16", "float32") if dtype else "${fp16}"
+
+
+def _renamed(document: Document, names: Mapping[str, str]) -> Any:
+    """The places with the keys of the file under the Trainer's names."""
+    places = document.places
+    if not isinstance(places, Places) or not isinstance(places.root[5], dict):
+        return places
+    below: dict[Any, Entry] = dict(places.root[5])
+    for spelling, name in names.items():
+        if name and spelling in below:
+            below[name] = below[spelling]
+    if "max_length" in below:
+        below["max_prompt_length"] = below["max_length"]
+    if "torch_dtype" in below:
+        below["bf16"] = below["fp16"] = below["torch_dtype"]
+    return Places((*places.root[:5], below), places.lines)
+
+
+def _renamed_paths(unknown: Mapping[Any, str], names: Mapping[str, str]) -> dict[Any, str]:
+    """Reasons for placeholders, under the names that the values have now."""
+    found = {}
+    for path, reason in unknown.items():
+        name = names.get(str(path[0])) or str(path[0])
+        found[(name, *path[1:])] = reason
+        if path[0] == "torch_dtype":
+            found[("bf16",)] = found[("fp16",)] = reason
+    return found
+
+
+def spreads_layers(config: SwiftConfig, world: Any) -> bool:
+    """Whether one process spreads the model's layers over its cards: several are visible and NPROC_PER_NODE is not set
+    (cli/main.py, use_torchrun; model/utils.py, get_default_device_map)."""
+    start = config.section.document.start
+    if start is None or start.launcher != "swift" or not isinstance(world, int) or world < 2:
+        return False
+    return config.environment("NPROC_PER_NODE") is None and config.environment("NNODES") is None
