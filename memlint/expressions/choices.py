@@ -35,5 +35,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "estimate.peak_phase": (
         *("load", "forward", "backward", "optimizer_step", "evaluation", "save"),
         *("prefill", "decode"),
+        *("rollout", "weight_sync", "log_probabilities", "reference", "value_update"),
     ),
 }

@@ -13,7 +13,8 @@ from memlint.fixes.planner import Plan, PlanSearch, peak
 from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (
-    *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference", "generator"),
+    *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference"),
+    *("tokens", "log probabilities", "sleep", "generator"),
     *("buckets", "overlap", "optimizer", "zero", "fsdp", "checkpoint offload", "precision", "quantization"),
     *("images", "tower", "method", "rank", "generations", "completion", "sequence", "gather", "accumulation"),
 )

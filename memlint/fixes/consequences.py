@@ -18,7 +18,7 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (_completions, _kernels, _adapters, _pure, _section, _cpu_optimizer):
+    for part in (_completions, _rows, _kernels, _adapters, _pure, _section, _cpu_optimizer):
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}
@@ -36,6 +36,19 @@ def _completions(run: Run, before: Run) -> Follows:
     prompt = run.sequence.max_prompt_length
     if run.method.stage == "grpo" and isinstance(prompt, int):
         yield "sequence.length", prompt + run.sequence.max_new_tokens
+
+
+def _rows(run: Run, before: Run) -> Follows:
+    """The forwards before the update are bounded as the update is, where nothing else was said; a smaller bound holds
+    fewer of the longest sequences."""
+    now, then, length = run.batch.max_tokens, before.batch.max_tokens, run.sequence.length
+    if now == then or not isinstance(now, int) or not now:
+        return
+    for field in ("rollout.log_prob_length", "rollout.reference_length"):
+        if get(before, field) == then:
+            yield field, now
+    if isinstance(length, int) and length:
+        yield "batch.micro_batch_size", max(1, now // length)
 
 
 def _kernels(run: Run, before: Run) -> Follows:

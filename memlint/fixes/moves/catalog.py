@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import memlint.fixes.moves.host as host_moves
+import memlint.fixes.moves.rollout as rollout_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
 from memlint.fixes.proposed_change import Move, ProposedChange
@@ -222,23 +223,6 @@ def reference(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange("compute the reference log-probabilities beforehand", changes, "reference", safe=False)
 
 
-def generation(run: Run) -> Iterator[ProposedChange]:
-    """Completions of PPO and GRPO: fewer, shorter, or written without the whole model on each GPU."""
-    if run.method.stage not in ("ppo", "grpo"):
-        return
-    zero, share, count = run.parallelism.zero, run.rollout.share, run.method.num_generations
-    if run.rollout.generator == "model" and zero.stage == 3 and zero.gathers_for_generation:
-        changes: dict[str, Any] = {"parallelism.zero.gathers_for_generation": False}
-        yield ProposedChange("generate from ZeRO-3's shards", changes, "gather", safe=False)
-    if share > 0.2:
-        changes = {"rollout.share": 0.2}
-        yield ProposedChange(f"vLLM's share of the card {share:g} -> 0.2", changes, "generator", safe=False)
-    while run.method.stage == "grpo" and count > 3 and count % 2 == 0:
-        count //= 2
-        title = f"{run.method.num_generations} -> {count} completions a prompt"
-        yield ProposedChange(title, {"method.num_generations": count}, "generations", safe=False)
-
-
 def method(run: Run) -> Iterator[ProposedChange]:
     """Fewer parameters train: the last layers, a LoRA adapter (Hu et al. 2021, arXiv 2106.09685), or one on a base of 4
     bits (QLoRA, Dettmers et al. 2023, arXiv 2305.14314)."""
@@ -389,7 +373,10 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
 # Groups whose changes differ in degree alone.
-GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations")
+GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations") + (
+    "log probabilities",
+    "tokens",
+)
 MOVES: tuple[Move, ...] = (
     method,
     *host_moves.MOVES,
@@ -403,7 +390,7 @@ MOVES: tuple[Move, ...] = (
     half_weights,
     mixed_precision,
     reference,
-    generation,
+    *rollout_moves.MOVES,
     sequence,
     *vision_moves.MOVES,
 )

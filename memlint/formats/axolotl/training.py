@@ -126,8 +126,9 @@ def read_generation(fields: Fields, config: AxolotlConfig) -> None:
     colocated = trl.get("vllm_mode") == "colocate"
     fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin)
     share = as_number(config.mapping("vllm").get("gpu_memory_utilization"))
-    if colocated and not as_bool(trl.get("vllm_enable_sleep_mode")):
+    if colocated:
         fields.put("rollout.share", float(share or 0.9), config.own.origin("vllm"))
+        fields.put("rollout.sleep_level", 2 if as_bool(trl.get("vllm_enable_sleep_mode")) else 0, origin)
 
 
 # 0.4 core/trainer_builder.py:647 has `use_reentrant: False` for all.

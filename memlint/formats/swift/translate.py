@@ -120,7 +120,8 @@ def _renamed(document: Document, names: Mapping[str, str]) -> Any:
         below["max_prompt_length"] = below["max_length"]
     if "torch_dtype" in below:
         below["bf16"] = below["fp16"] = below["torch_dtype"]
-    return Places((*places.root[:5], below), places.lines)
+    root: Entry = (*places.root[:5], below)
+    return Places(root, places.lines)
 
 
 def _renamed_paths(unknown: Mapping[Any, str], names: Mapping[str, str]) -> dict[Any, str]:

@@ -411,8 +411,9 @@ _GENERATION = (
         read_with="use_vllm",
     ),
     Key(
-        *("vllm_enable_sleep_mode", "flag", "", False),
+        *("vllm_enable_sleep_mode", "flag", "rollout.sleep_level", False),
         about="vLLM gives its memory back while the model trains.",
+        values={True: 2, False: 0},
         read_with="use_vllm",
     ),
 )

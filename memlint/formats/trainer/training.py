@@ -135,18 +135,49 @@ def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
 
 def read_generator(fields: Fields, config: TrainerConfig) -> None:
     """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
-    own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said) while it does not sleep."""
+    own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said), with `vllm_enable_sleep_mode`
+    only while it writes (trl 1.16 generation/vllm_generation.py:751, `self.llm.sleep(level=2)`)."""
     value, origin = config.section.value, config.args.origin
+    _read_forwards_before(fields, config)
     if not as_bool(value.get("use_vllm")):
         fields.put("rollout.generator", "model", origin("use_vllm"))
+        _read_sequences(fields, config)
         return
     mode, key = config.text("vllm_mode")
     colocated = (mode or ("server" if () < config.trl < (1,) else "colocate")) == "colocate"
     fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin(key))
     share = as_number(value.get("vllm_gpu_memory_utilization"))
-    if colocated and not as_bool(value.get("vllm_enable_sleep_mode")):
+    if colocated:
         share = 0.3 if share is None or not 0 < share <= 1 else float(share)
         fields.put("rollout.share", share, origin("vllm_gpu_memory_utilization"))
+        sleeps = as_bool(value.get("vllm_enable_sleep_mode"))
+        fields.put("rollout.sleep_level", 2 if sleeps else 0, origin("vllm_enable_sleep_mode"))
+
+
+# Releases of trl that compute the reference's log-probabilities before the update (0.15.0 and 0.16.1 grpo_trainer.py,
+# _prepare_inputs and _generate_and_score_completions), and those that write the completions of several micro-batches
+# at once (0.18.2 grpo_config.py, steps_per_generation).
+_REFERENCE_BEFORE = (0, 15)
+_SEVERAL_AT_ONCE = (0, 18)
+
+
+def _read_forwards_before(fields: Fields, config: TrainerConfig) -> None:
+    size = fields.get("batch.micro_batch_size")
+    if config.stage == "grpo" and isinstance(size, int) and not () < config.trl < _REFERENCE_BEFORE:
+        fields.infer("rollout.reference_micro_batch_size", size, "trl grpo_trainer.py: before the update, as it runs")
+
+
+def _read_sequences(fields: Fields, config: TrainerConfig) -> None:
+    """The completions of `steps_per_generation` micro-batches are written at once, by default those of a step."""
+    size, world = fields.get("batch.micro_batch_size"), fields.get("parallelism.world_size")
+    steps = config.args.integer("steps_per_generation") or fields.get("batch.gradient_accumulation_steps")
+    total = config.args.integer("generation_batch_size")
+    if config.stage != "grpo" or () < config.trl < _SEVERAL_AT_ONCE:
+        return
+    if total and isinstance(world, int):
+        fields.put("rollout.sequences", max(1, total // world), config.args.origin("generation_batch_size"))
+    elif isinstance(size, int) and isinstance(steps, int) and steps > 0:
+        fields.infer("rollout.sequences", size * steps, "micro-batch x steps_per_generation (trl grpo_config.py:1100)")
 
 
 def read_length(fields: Fields, config: TrainerConfig) -> None:

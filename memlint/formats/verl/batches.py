@@ -10,7 +10,8 @@ from __future__ import annotations
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields
 from memlint.formats.verl.config import VerlConfig
-from memlint.run import UNKNOWN, Maybe, Origin, ValueModel
+from memlint.formats.verl.model import DTYPES, PLACEHOLDER
+from memlint.run import UNKNOWN, Maybe, Model, Origin, ValueModel
 
 ACTOR, ROLLOUT, REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
@@ -18,7 +19,7 @@ ACTOR, ROLLOUT, REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.rollou
 class Rows(NamedTuple):
     """Rows of one forward, and tokens of each: 0 means whole sequences. `origin`: what says so, or why nobody knows."""
 
-    count: Maybe[int]
+    rows: Maybe[int]
     tokens: Maybe[int]
     origin: Origin
 
@@ -48,13 +49,13 @@ def read_batch(fields: Fields, config: VerlConfig) -> None:
     """The update's micro-batch, and how many of them make a mini-batch."""
     found = _rows(fields, config, ACTOR, "ppo_micro_batch_size", "use_dynamic_bsz", "ppo_max_token_len_per_gpu")
     length = fields.get("sequence.length")
-    if found.count is UNKNOWN or found.tokens is UNKNOWN:
+    if found.rows is UNKNOWN or not isinstance(found.tokens, int):
         fields.unknown("batch.micro_batch_size", found.origin.detail)
     elif found.tokens and isinstance(length, int):
         fields.put("batch.max_tokens", found.tokens, found.origin)
         fields.put("batch.micro_batch_size", max(1, found.tokens // length), found.origin)
     else:
-        fields.put("batch.micro_batch_size", found.count, found.origin)
+        fields.put("batch.micro_batch_size", found.rows, found.origin)
     _accumulation(fields, config)
 
 
@@ -92,10 +93,10 @@ def read_reference(fields: Fields, config: VerlConfig) -> None:
 
 
 def _put(fields: Fields, rows: str, tokens: str, found: Rows) -> None:
-    if found.count is UNKNOWN or found.tokens is UNKNOWN:
+    if found.rows is UNKNOWN or found.tokens is UNKNOWN:
         fields.unknown(rows, found.origin.detail)
         return
-    fields.put(rows, found.count, found.origin)
+    fields.put(rows, found.rows, found.origin)
     fields.put(tokens, found.tokens, found.origin)
 
 
@@ -144,9 +145,6 @@ def _why(config: VerlConfig, key: str) -> str:
 
 def read_critic(fields: Fields, config: VerlConfig) -> None:
     """PPO's critic, where advantages are `gae` (trainer/ppo/utils.py, need_critic)."""
-    from memlint.formats.verl.model import DTYPES, PLACEHOLDER
-    from memlint.run import Model
-
     asked = config.raw("critic.enable")
     if not (config.flag("critic.enable") if asked is not None else config.word("algorithm.adv_estimator") == "gae"):
         return
@@ -159,7 +157,7 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
     rows = _critic_rows(fields, config)
     value = ValueModel(
         model,
-        rows.count,
+        rows.rows,
         rows.tokens,
         config.flag("critic.model.enable_gradient_checkpointing"),
         config.flag("critic.fsdp.param_offload"),

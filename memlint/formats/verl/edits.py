@@ -13,7 +13,10 @@ from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
 from memlint.run import Run
 
 # What follows from other keys: the accumulation from the mini-batch, the length from prompt and response.
-_FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapter_dtype")
+_FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapter_dtype") + (
+    "rollout.log_prob_length",
+    "rollout.reference_length",
+)
 
 
 def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

@@ -4,6 +4,7 @@ add keys of their own, so only a slip of a known key is reported."""
 from __future__ import annotations
 
 from memlint.formats.base import Issue
+from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.recognise import SCHEMA
@@ -20,8 +21,6 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
 
 
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:
-    from memlint.formats.fields import value_at
-
     value = value_at(config.own.value, issue.pointer)
     placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
     if issue.code == "unknown-key":

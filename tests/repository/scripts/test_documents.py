@@ -118,7 +118,7 @@ def test_programs_of_frameworks() -> None:
     assert trl.start is not None and (trl.start.format, trl.start.task) == ("trainer", "dpo")
     assert factory.start is not None and factory.start.format == "llamafactory"
     assert swift.start is not None and (swift.start.framework, swift.start.gpus) == ("swift", 4)
-    assert (swift.value["lora_r"], swift.value["bf16"], swift.value["gradient_checkpointing"]) == (32, True, True)
+    assert (swift.value["lora_rank"], swift.value["ENV"]) == (32, {"NPROC_PER_NODE": 4})
 
 
 ARGPARSE = """
