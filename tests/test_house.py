@@ -103,6 +103,8 @@ ON_DEMAND = {
     ),
     "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
+    "formats.verl.format": ("formats.verl.edits",),  # fixes
+    "formats.swift.format": ("formats.swift.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),

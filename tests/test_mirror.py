@@ -46,6 +46,16 @@ COVERED = {
         "formats.training_arguments.arguments",
         *("formats.accelerate.fsdp", "formats.base", "formats.keys"),
     ),
+    "tests/fixes/test_rollout_moves.py": ("fixes.moves.rollout",),
+    "tests/formats/verl/test_verl_runs.py": (
+        *("formats.verl.batches", "formats.verl.config", "formats.verl.format"),
+        *("formats.verl.keys", "formats.verl.keys_sft", "formats.verl.model", "formats.verl.parallel"),
+        "formats.verl.rollout",
+    ),
+    "tests/formats/swift/test_swift_runs.py": (
+        *("formats.swift.config", "formats.swift.edits", "formats.swift.format", "formats.swift.keys"),
+        "formats.swift.translate",
+    ),
     "tests/formats/deepspeed/test_deepspeed.py": (
         *("formats.deepspeed.batch", "formats.deepspeed.format", "formats.deepspeed.optimizer"),
         *("formats.deepspeed.precision", "formats.deepspeed.zero"),
@@ -155,7 +165,7 @@ COVERED = {
     "tests/repository/scripts/test_documents.py": (
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
         *("repository.scripts.embedded", "repository.scripts.launch_file", "repository.scripts.read"),
-        *("repository.scripts.slurm", "repository.scripts.swift", "repository.scripts.translate"),
+        *("repository.scripts.slurm", "repository.scripts.translate"),
         *("repository.scripts.values", "repository.scripts.world"),
     ),
     "tests/source/python/test_follow.py": (

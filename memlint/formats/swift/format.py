@@ -15,17 +15,14 @@ from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.recognise import NAME, SCHEMA, recognise
-from memlint.formats.swift.translate import as_trainer, spreads_layers
+from memlint.formats.swift.translate import MODELLED_TUNERS, as_trainer, spreads_layers
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
-_UNMODELLED = {
-    "gkd": "the teacher that GKD compares with, and its logits",
-    "rm": "",
-}
+_TEACHER = "the teacher that GKD compares with, and its logits"
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -56,8 +53,11 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     fields.behave(*LORA)
     KEYS.read(fields, config, config)
     read_start(fields, config.section.document, KEYS)
+    tuner = config.raw("tuner_type")
+    if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:
+        fields.unknown("method.kind", f"the tuner `{tuner}` is not modelled")
     if config.stage == "sft" and config.word("rlhf_type") == "gkd":
-        fields.infer("stack.unmodelled", _UNMODELLED["gkd"], "`rlhf_type: gkd`")
+        fields.infer("stack.unmodelled", _TEACHER, "`rlhf_type: gkd`")
     if spreads_layers(config, fields.get("parallelism.world_size")):
         reason = "several visible cards and no NPROC_PER_NODE: one process spreads the layers over them"
         fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)

@@ -12,7 +12,7 @@ from memlint.source.document import Document, Start
 from memlint.source.layout import Entry, Places
 
 _BETAS = {"grpo": 0.04, "simpo": 2.0}  # arguments/rlhf_args.py, _init_grpo and _init_simpo
-_SHARED = ("lora", "full", "dora")
+MODELLED_TUNERS = ("lora", "full", "dora")
 # Keys that mean something else to ms-swift than to the Trainer's table, or that it reads by itself.
 _OWN = frozenset(
     {"rlhf_type", "quant_method", "padding_free", "packing_length", "max_length", "max_pixels", "ENV", "sleep_level"}
@@ -89,13 +89,9 @@ def _argument(config: SwiftConfig, key: str, value: Any) -> Iterator[tuple[str, 
         yield row.name, value
 
 
-def _is_adapter(config: SwiftConfig) -> Any:
-    """`lora` unless said; a tuner that is not modelled stays a placeholder, which the Trainer's table reports."""
-    value = config.raw("tuner_type")
-    if value is None:
-        return True
-    word = str(value).lower()
-    return word != "full" if word in _SHARED else "${tuner_type}"
+def _is_adapter(config: SwiftConfig) -> bool:
+    """Whether an adapter trains: `lora` unless said."""
+    return str(config.raw("tuner_type") or "lora").lower() != "full"
 
 
 def _precision(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
@@ -126,12 +122,13 @@ def _renamed(document: Document, names: Mapping[str, str]) -> Any:
 
 def _renamed_paths(unknown: Mapping[Any, str], names: Mapping[str, str]) -> dict[Any, str]:
     """Reasons for placeholders, under the names that the values have now."""
-    found = {}
+    found: dict[Any, str] = {}
     for path, reason in unknown.items():
         name = names.get(str(path[0])) or str(path[0])
-        found[(name, *path[1:])] = reason
+        moved = (name, *path[1:])
+        found[moved] = reason
         if path[0] == "torch_dtype":
-            found[("bf16",)] = found[("fp16",)] = reason
+            found |= dict.fromkeys((("bf16",), ("fp16",)), reason)
     return found
 
 

@@ -27,6 +27,7 @@ FILES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("load_in_4bit", "use_peft"), LORA),
     **dict.fromkeys(("max_completion_length", "num_generations", "ds3_gather_for_generation"), GRPO),
     "vllm_gpu_memory_utilization": {**GRPO, "use_vllm": True},
+    "vllm_enable_sleep_mode": {**GRPO, "use_vllm": True},
     "precompute_ref_log_probs": DPO,
     "eval_strategy": {**SFT, "eval_strategy": "steps", "do_eval": True},
 }

@@ -1,0 +1,156 @@
+"""ms-swift's commands and files: recognition, what each key means (ms-swift 4.6.0), edits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.architectures import from_config
+from memlint.architectures.model import Resolution
+from memlint.formats import recognise
+from memlint.formats.swift import format as swift
+from memlint.repository.scripts.read import Repository, documents
+from memlint.run import UNKNOWN, Run, get
+from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
+from tests.memory.runs import TINY
+
+LLAMA = from_config({**TINY, "torch_dtype": "bfloat16", "max_position_embeddings": 8192})
+SFT: dict[str, Any] = {
+    "model": "some/model",
+    "tuner_type": "lora",
+    "dataset": "data.jsonl",
+    "torch_dtype": "bfloat16",
+    "max_length": 2048,
+    "attn_impl": "flash_attn",
+}
+GRPO: dict[str, Any] = {**SFT, "rlhf_type": "grpo", "max_completion_length": 1024, "per_device_train_batch_size": 4}
+ENGINE: dict[str, Any] = {**GRPO, "use_vllm": True, "vllm_mode": "colocate", "sleep_level": 1}
+
+
+def known(**fields: Any) -> Any:
+    return context(**fields)._replace(find_model=lambda name, path: Resolution(name, "catalog", LLAMA))
+
+
+def read(value: Any, gpus: int = 4) -> Run:
+    return run_of(swift.parse(document(value), known(gpus=gpus, gpus_per_node=gpus)))
+
+
+def launched(text: str) -> Run:
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    (found,) = documents("/repo/run.sh", text, repository)
+    assert found.start is not None and found.start.format == "swift"
+    gpus = found.start.gpus or None
+    return run_of(swift.parse(found, known(**({"gpus": gpus, "gpus_per_node": gpus} if gpus else {}))))
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (SFT, "swift"),
+        (GRPO, "swift"),
+        ({"model": "a/b", "dataset": "d", "lora_rank": 8}, ""),
+        ({**SFT, "model_name_or_path": "a/b", "model": None}, ""),
+    ],
+)
+def test_recognised_by_its_keys(value: Any, name: str) -> None:
+    found = recognise(document(value))
+    assert (found[0].NAME if found else "") == name
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        (SFT, {"method.kind": "lora", "method.rank": 8, "method.alpha": 32, "method.targets": ("all-linear",)}),
+        (SFT, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 4, "checkpointing.mode": "full"}),
+        (
+            SFT,
+            {"attention.implementation": "flash_attention_2", "sequence.length": 2048, "precision.compute": "bfloat16"},
+        ),
+        ({**SFT, "torch_dtype": None}, {"model.weights_dtype": "bfloat16", "precision.autocast": True}),
+        ({**SFT, "max_length": None}, {"sequence.length": UNKNOWN}),
+        ({**SFT, "tuner_type": "full"}, {"method.kind": "full"}),
+        ({**SFT, "tuner_type": "longlora"}, {"method.kind": UNKNOWN}),
+        ({**SFT, "packing": True}, {"sequence.packing": True, "sequence.length_is_bound": False}),
+        ({**SFT, "padding_free": True}, {"sequence.unpadded": True}),
+        ({**SFT, "deepspeed": "zero3"}, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3}),
+        ({**SFT, "deepspeed": "zero2_offload"}, {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"}),
+        ({**SFT, "fsdp": "fsdp2"}, {"parallelism.engine": "fsdp", "parallelism.fsdp.version": 2}),
+        ({**SFT, "rlhf_type": "dpo"}, {"method.stage": "dpo", "method.reference_model": "shared"}),
+        ({**SFT, "rlhf_type": "dpo", "tuner_type": "full"}, {"method.reference_model": "copy"}),
+        (GRPO, {"method.stage": "grpo", "sequence.length": 3072, "sequence.max_new_tokens": 1024}),
+        (GRPO, {"batch.gradient_accumulation_steps": 1, "method.num_generations": 8, "rollout.generator": "model"}),
+        (GRPO, {"method.reference_model": "shared", "rollout.reference_micro_batch_size": 4, "rollout.sequences": 4}),
+        ({**GRPO, "beta": 0}, {"method.reference_model": "none"}),
+        (ENGINE, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9, "rollout.sleep_level": 1}),
+        ({**ENGINE, "offload_model": True}, {"rollout.offloads_weights": True, "rollout.offloads_optimizer": False}),
+        ({**ENGINE, "vllm_mode": "server"}, {"rollout.generator": "vllm", "rollout.share": 0.0}),
+        ({**ENGINE, "vllm_gpu_memory_utilization": 0.4}, {"rollout.share": 0.4}),
+    ],
+)
+def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
+    found = read(value)
+    assert {name: get(found, name) for name in fields} == fields
+
+
+def test_a_command_says_the_same_as_a_file() -> None:
+    found = launched(
+        "NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model some/model --tuner_type lora --dataset d "
+        "--torch_dtype bfloat16 --max_length 2048 --attn_impl flash_attn --max_completion_length 1024 "
+        "--per_device_train_batch_size 4\n"
+    )
+    wanted = read(GRPO)
+    for part in ("method", "batch", "sequence", "rollout", "precision", "loss"):
+        assert getattr(found, part) == getattr(wanted, part), part
+
+
+def test_places_are_those_of_the_flags() -> None:
+    found = launched("NPROC_PER_NODE=2 swift sft --model a/b --dataset d \\\n  --lora_rank 32 --max_length 1024\n")
+    assert (found.method.rank, found.origins["method.rank"].line) == (32, 2)
+
+
+def test_several_cards_without_processes_share_the_layers() -> None:
+    text = "swift sft --model a/b --dataset d --max_length 1024\n"
+    assert launched(f"CUDA_VISIBLE_DEVICES=0,1 {text}").stack.unmodelled
+    assert not launched(f"CUDA_VISIBLE_DEVICES=0 {text}").stack.unmodelled
+
+
+def test_a_module_of_swift_is_swift() -> None:
+    found = launched("torchrun --nproc_per_node 2 -m swift.cli.sft --model a/b --dataset d --max_length 512\n")
+    assert (found.stack.framework, found.parallelism.world_size) == ("swift", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "changes"),
+    [
+        (SFT, {"batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 8}),
+        (SFT, {"sequence.length": 1024}),
+        (SFT, {"method.rank": 16}),
+        (SFT, {"attention.implementation": "sdpa"}),
+        ({**SFT, "gradient_checkpointing": False}, {"checkpointing.mode": "full"}),
+        (ENGINE, {"rollout.sleep_level": 2}),
+        (ENGINE, {"rollout.share": 0.3}),
+        (ENGINE, {"rollout.offloads_weights": True}),
+        (GRPO, {"sequence.max_new_tokens": 512, "sequence.length": 2560}),
+        ({**SFT, "deepspeed": "zero2"}, {"parallelism.zero.stage": 3}),
+    ],
+)
+def test_what_is_written_is_read_back(value: dict[str, Any], changes: dict[str, Any]) -> None:
+    parsed = swift.parse(document(value), known(gpus=4, gpus_per_node=4))
+    edits = swift.edits(parsed, run_of(parsed), changes)
+    assert edits
+    after = read(applied(value, edits, "train.json"))
+    assert {field: get(after, field) for field in changes} == changes
+
+
+def test_what_the_parser_refuses_is_reported() -> None:
+    assert codes(swift.parse(document({**SFT, "max_length": "long"}), known())) == ["wrong-type"]
+    assert codes(swift.parse(document(SFT), known())) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(value=st.dictionaries(st.sampled_from([*SFT, "rlhf_type", "deepspeed", "use_vllm", "ENV"]), ANYTHING))
+def test_nothing_raises(value: Any) -> None:
+    swift.parse(document(value), known())

@@ -1,0 +1,205 @@
+"""verl's files and overrides: recognition, what each key means (verl 0.9.1), edits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlint.architectures import from_config
+from memlint.architectures.model import Resolution
+from memlint.formats import recognise
+from memlint.formats.verl import format as verl
+from memlint.memory import estimate
+from memlint.repository.scripts.read import Repository, documents
+from memlint.run import UNKNOWN, Run, get, replace
+from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
+from tests.memory.runs import TINY
+
+LLAMA = from_config(TINY)
+ROLLOUT = {"name": "vllm", "n": 8, "tensor_model_parallel_size": 1, "log_prob_micro_batch_size_per_gpu": 4}
+GRPO: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {"path": "some/model"},
+        "actor": {"ppo_micro_batch_size_per_gpu": 2, "ppo_mini_batch_size": 64, "use_kl_loss": True},
+        "rollout": ROLLOUT,
+        "ref": {"log_prob_micro_batch_size_per_gpu": 8},
+    },
+    "algorithm": {"adv_estimator": "grpo"},
+    "data": {"max_prompt_length": 512, "max_response_length": 1536},
+    "trainer": {"n_gpus_per_node": 8, "nnodes": 2},
+}
+SFT: dict[str, Any] = {
+    "data": {"micro_batch_size_per_gpu": 4, "max_length": 2048, "train_batch_size": 64, "use_dynamic_bsz": False},
+    "model": {"path": "some/model"},
+    "trainer": {"n_gpus_per_node": 4, "nnodes": 1, "default_local_dir": "out"},
+}
+
+
+def known(**fields: Any) -> Any:
+    return context(**fields)._replace(find_model=lambda name, path: Resolution(name, "catalog", LLAMA))
+
+
+def changed(value: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """`value` with dotted keys set; `__` stands for a dot."""
+    found = {key: dict(part) if isinstance(part, dict) else part for key, part in value.items()}
+    for name, new in keys.items():
+        *steps, last = name.split("__")
+        inner = found
+        for step in steps:
+            inner[step] = dict(inner.get(step) or {})
+            inner = inner[step]
+        inner[last] = new
+    return found
+
+
+def read(value: Any, **fields: Any) -> Run:
+    return run_of(verl.parse(document(value), known(**fields)))
+
+
+def command(overrides: str, program: str = "verl.trainer.main_ppo") -> Run:
+    text = f"python3 -m {program} {overrides}\n"
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    (found,) = documents("/repo/run.sh", text, repository)
+    assert found.start is not None and found.start.format == "verl"
+    return run_of(verl.parse(found, known()))
+
+
+ACTOR = "actor_rollout_ref__actor__"
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (GRPO, "verl"),
+        (SFT, "verl"),
+        ({"actor_rollout_ref": 1}, ""),
+        ({"model": {}, "data": {}, "trainer": {}}, ""),
+        ({"trainer": {"max_epochs": 3}, "data": {"path": "d"}, "model": {"lr": 1}}, ""),
+    ],
+)
+def test_recognised_by_its_sections(value: Any, name: str) -> None:
+    found = recognise(document(value))
+    assert (found[0].NAME if found else "") == name
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        (GRPO, {"batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 16, "method.stage": "grpo"}),
+        (GRPO, {"sequence.length": 2048, "sequence.max_new_tokens": 1536, "parallelism.world_size": 16}),
+        (GRPO, {"rollout.log_prob_micro_batch_size": 4, "rollout.reference_micro_batch_size": 8}),
+        (GRPO, {"rollout.share": 0.5, "rollout.sleep_level": 2, "rollout.generator": "vllm_colocate"}),
+        (GRPO, {"model.weights_dtype": "float32", "precision.compute": "bfloat16", "parallelism.fsdp.version": 1}),
+        (GRPO, {"method.reference_model": "copy", "rollout.offloads_reference": True, "method.value_model": None}),
+        (GRPO, {"loss.kind": "fused_ce", "loss.entropy": "none", "rollout.log_prob_entropy": "compiled"}),
+        (changed(GRPO, **{ACTOR + "strategy": "fsdp2"}), {"parallelism.fsdp.version": 2}),
+        (changed(GRPO, **{ACTOR + "strategy": "megatron"}), {"parallelism.engine": "megatron"}),
+        (changed(GRPO, **{ACTOR + "entropy_coeff": 0.001}), {"loss.entropy": "compiled"}),
+        (
+            changed(GRPO, **{ACTOR + "entropy_coeff": 0.1, ACTOR + "use_torch_compile": False}),
+            {"loss.entropy": "whole"},
+        ),
+        (changed(GRPO, **{ACTOR + "ulysses_sequence_parallel_size": 2}), {"parallelism.data_parallel_size": 8}),
+        (
+            changed(GRPO, **{ACTOR + "use_dynamic_bsz": True, ACTOR + "ppo_max_token_len_per_gpu": 8192}),
+            {"batch.max_tokens": 8192, "batch.micro_batch_size": 4, "rollout.log_prob_length": 8192},
+        ),
+        (
+            changed(GRPO, **{ACTOR + "ppo_micro_batch_size_per_gpu": None, ACTOR + "ppo_micro_batch_size": 32}),
+            {"batch.micro_batch_size": 2},
+        ),
+        (changed(GRPO, **{ACTOR + "ppo_micro_batch_size_per_gpu": "${X}"}), {"batch.micro_batch_size": UNKNOWN}),
+        (changed(GRPO, actor_rollout_ref__model__lora_rank=32), {"method.kind": "lora", "method.rank": 32}),
+        (changed(GRPO, actor_rollout_ref__model__lora_rank=32), {"method.reference_model": "shared"}),
+        (changed(GRPO, actor_rollout_ref__model__use_fused_kernels=True), {"loss.kind": "chunked"}),
+        (changed(GRPO, actor_rollout_ref__rollout__free_cache_engine=False), {"rollout.sleep_level": 0}),
+        (changed(GRPO, actor_rollout_ref__rollout__name="hf"), {"rollout.generator": "model", "rollout.share": 0.0}),
+        (SFT, {"method.stage": "sft", "batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 4}),
+        (changed(SFT, data__use_dynamic_bsz=True), {"batch.max_tokens": 8192}),
+        (changed(SFT, model={"partial_pretrain": "some/model"}), {"loss.kind": "plain", "batch.max_tokens": 0}),
+    ],
+)
+def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
+    found = read(value)
+    assert {name: get(found, name) for name in fields} == fields
+
+
+def test_references_are_followed_as_omegaconf_does() -> None:
+    value = changed(
+        GRPO,
+        actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu="${actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu}",
+        actor_rollout_ref__ref__log_prob_micro_batch_size_per_gpu="${oc.select:nowhere.at_all,16}",
+    )
+    found = read(value)
+    assert (found.rollout.log_prob_micro_batch_size, found.rollout.reference_micro_batch_size) == (2, 16)
+
+
+def test_overrides_of_a_command_are_the_same_run() -> None:
+    found = command(
+        "algorithm.adv_estimator=grpo actor_rollout_ref.model.path=some/model data.max_prompt_length=512 "
+        "data.max_response_length=1536 +actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 "
+        "actor_rollout_ref.rollout.n=8 actor_rollout_ref.rollout.name=vllm trainer.n_gpus_per_node=8 trainer.nnodes=2 "
+        "actor_rollout_ref.actor.optim.lr=1e-6"
+    )
+    assert found.batch == read(changed(GRPO, **{ACTOR + "ppo_mini_batch_size": 256})).batch
+    assert found.optimizer.learning_rate == 1e-6
+
+
+def test_ppo_trains_a_critic_beside_the_policy() -> None:
+    gae = changed(GRPO, algorithm__adv_estimator="gae", critic={"ppo_micro_batch_size_per_gpu": 1})
+    critic = replace(read(changed(gae, critic__model={"path": "some/critic"})), {}).method.value_model
+    assert critic is not None
+    assert (critic.micro_batch_size, critic.model.architecture, critic.model.weights_dtype) == (1, LLAMA, "float32")
+    found = estimate(read(gae))
+    assert [one.field for one in found.unknown] == ["method.value_model"]
+
+
+def test_a_file_of_defaults_is_no_run() -> None:
+    template = changed(GRPO, **{ACTOR + "ppo_micro_batch_size_per_gpu": None})
+    assert verl.parse(document(template), known()).runs == ()
+    assert verl.parse(document(changed(GRPO, trainer__val_only=True)), known()).runs == ()
+
+
+def test_the_phases_of_a_step_are_there() -> None:
+    phases = [one.name for one in estimate(read(GRPO)).phases]
+    assert {"log_probabilities", "reference", "rollout", "weight_sync", "backward"} <= set(phases)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 32},
+        {"rollout.log_prob_micro_batch_size": 1, "rollout.reference_micro_batch_size": 2},
+        {"rollout.share": 0.3},
+        {"rollout.sleep_level": 0},
+        {"rollout.offloads_optimizer": True},
+        {"sequence.max_new_tokens": 1024, "sequence.length": 1536},
+    ],
+)
+def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
+    parsed = verl.parse(document(GRPO), known())
+    edits = verl.edits(parsed, run_of(parsed), changes)
+    assert edits
+    after = read(applied(GRPO, edits, "train.json"))
+    assert {field: get(after, field) for field in changes} == changes
+
+
+def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
+    dynamic = changed(GRPO, **{ACTOR + "use_dynamic_bsz": True, ACTOR + "ulysses_sequence_parallel_size": 2})
+    parsed = verl.parse(document(dynamic), known())
+    edits = verl.edits(parsed, run_of(parsed), {"batch.max_tokens": 16384, "batch.micro_batch_size": 8})
+    assert read(applied(dynamic, edits, "train.json")).batch.max_tokens == 16384
+
+
+def test_a_slip_and_a_wrong_type_are_reported() -> None:
+    assert codes(verl.parse(document(changed(GRPO, trainer__nnodes="two")), known())) == ["wrong-type"]
+    assert codes(verl.parse(document(GRPO), known())) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(value=st.dictionaries(st.sampled_from(["actor_rollout_ref", "data", "critic", "algorithm"]), ANYTHING))
+def test_nothing_raises(value: Any) -> None:
+    verl.parse(document(value), known())

@@ -1,0 +1,142 @@
+"""Phases between updates: the engine's share, weights on their way to it, log-probabilities, a critic."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.architectures import from_config
+from memlint.hardware import find
+from memlint.memory.estimate import estimate
+from memlint.memory.rollout import shortest
+from memlint.memory.values import Phase
+from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel
+from tests.memory.runs import TINY, run
+
+GRPO: dict[str, object] = {
+    "method__stage": "grpo",
+    "loss__kind": "fused_ce",
+    "loss__prompt_logits": True,
+    "sequence__length": 512,
+    "sequence__max_prompt_length": 256,
+    "sequence__max_new_tokens": 256,
+    "rollout__log_prob_micro_batch_size": 4,
+    "rollout__reference_micro_batch_size": 8,
+    "method__reference_model": "copy",
+}
+AWAKE = {**GRPO, "rollout__generator": "vllm_colocate", "rollout__share": 0.4}
+ASLEEP = {**AWAKE, "rollout__sleep_level": 2}
+CARD = Hardware(find("A100-80GB"))
+GIB = 1 << 30
+
+
+def phase(one: Run, name: str) -> Phase:
+    return next(found for found in estimate(one).phases if found.name == name)
+
+
+def names(one: Run) -> set[str]:
+    return {found.name for found in estimate(one).phases}
+
+
+def test_log_probabilities_are_a_forward_of_their_own() -> None:
+    assert {"log_probabilities", "reference"} <= names(run(**GRPO))
+    without = {**GRPO, "rollout__log_prob_micro_batch_size": 0, "rollout__reference_micro_batch_size": 0}
+    assert not {"log_probabilities", "reference"} & names(run(**without))
+
+
+def test_logits_grow_with_the_sequences_of_that_forward() -> None:
+    policy, reference = (phase(run(**GRPO), name).components["logits"] for name in ("log_probabilities", "reference"))
+    assert reference == pytest.approx(2 * policy, rel=0.01)
+    assert policy == pytest.approx(2 * 4 * 512 * int(str(TINY["vocab_size"])), rel=0.01)
+
+
+def test_an_entropy_in_fp32_takes_three_times_the_logits_more() -> None:
+    plain = phase(run(**GRPO), "log_probabilities").allocated_bytes
+    whole = phase(run(**GRPO, rollout__log_prob_entropy="whole"), "log_probabilities").allocated_bytes
+    compiled = phase(run(**GRPO, rollout__log_prob_entropy="compiled"), "log_probabilities").allocated_bytes
+    logits = 2 * 4 * 512 * int(str(TINY["vocab_size"]))
+    assert compiled == pytest.approx(plain, abs=1024)
+    assert whole - plain == pytest.approx(6 * logits, rel=0.1)
+
+
+def test_an_engine_that_sleeps_leaves_the_update_alone() -> None:
+    awake, asleep = estimate(run(**AWAKE, hardware=CARD)), estimate(run(**ASLEEP, hardware=CARD))
+    share = int(0.4 * 80 * GIB)
+    assert awake.device_bytes is not None and asleep.device_bytes is not None
+    assert "rollout" not in names(run(**AWAKE, hardware=CARD))
+    assert phase(run(**ASLEEP, hardware=CARD), "rollout").components["engine"] == share
+    assert asleep.peak_phase == "rollout"
+    assert share < asleep.device_bytes < awake.device_bytes
+
+
+def test_what_waits_in_host_memory_is_not_beside_the_engine() -> None:
+    kept = phase(run(**ASLEEP, hardware=CARD), "rollout").components
+    away = phase(
+        run(**ASLEEP, hardware=CARD, rollout__offloads_weights=True, rollout__offloads_optimizer=True), "rollout"
+    ).components
+    assert kept["weights"] > 0 < kept["optimizer_states"]
+    assert away["weights"] == away["optimizer_states"] == 0
+    assert away["engine"] == kept["engine"]
+
+
+def test_a_share_beyond_the_card_does_not_fit() -> None:
+    full = run(**{**ASLEEP, "rollout__share": 0.999}, hardware=CARD)
+    assert estimate(full).verdict == "out_of_memory"
+    assert "A100-80GB" not in estimate(full).fits_on
+
+
+def test_weights_arrive_through_a_buffer() -> None:
+    one = run(**{**ASLEEP, "method__reference_model": "none"}, rollout__sync_bucket_bytes=2 * GIB)
+    found = phase(one, "weight_sync").components
+    assert found["engine"] == pytest.approx(phase(one, "load").components["weights"], rel=0.01)
+    assert found["temporaries"] > 2 * GIB
+    halved = phase(run(**ASLEEP, rollout__tensor_parallel_size=2), "weight_sync").components["engine"]
+    assert 2 * halved == found["engine"]
+
+
+def test_a_critic_has_an_update_and_stays_beside_the_policy() -> None:
+    model = Model("critic", from_config(TINY), "bfloat16")
+    alone = estimate(run(**GRPO))
+    both = run(**GRPO, method__value_model=ValueModel(model, 2))
+    assert "value_update" in names(both)
+    assert phase(both, "backward").allocated_bytes > max(
+        one.allocated_bytes for one in alone.phases if one.name == "backward"
+    )
+    offloaded = ValueModel(model, 2, offloads_weights=True, offloads_optimizer=True)
+    away = run(**GRPO, method__value_model=offloaded)
+    assert phase(away, "backward").allocated_bytes < phase(both, "backward").allocated_bytes
+    assert phase(away, "value_update").allocated_bytes == phase(both, "value_update").allocated_bytes
+
+
+def test_an_unknown_critic_is_named() -> None:
+    found = estimate(run(**GRPO, method__value_model=ValueModel(Model("x"), 1)))
+    assert [one.field for one in found.unknown] == ["method.value_model"]
+
+
+def test_an_unknown_size_is_unknown() -> None:
+    found = estimate(run(**{**GRPO, "rollout__log_prob_micro_batch_size": UNKNOWN}))
+    assert [one.field for one in found.unknown] == ["rollout.log_prob_micro_batch_size"]
+
+
+def test_a_bound_on_tokens_counts_instead_of_sequences() -> None:
+    bounded = run(**GRPO, batch__max_tokens=4096, batch__micro_batch_size=1)
+    eight = run(**GRPO, batch__micro_batch_size=8)
+    assert phase(bounded, "backward").components["logits"] == phase(eight, "backward").components["logits"]
+
+
+def test_sequences_without_padding_may_be_short() -> None:
+    one = run(**{**GRPO, "batch__micro_batch_size": 8}, sequence__unpadded=True, hardware=CARD)
+    found = estimate(one)
+    assert found.allocated_low_bytes is not None and found.allocated_bytes is not None
+    assert found.allocated_low_bytes < found.allocated_bytes
+    least = shortest(one)
+    assert least is not None and least.batch.micro_batch_size == 1
+
+
+def test_gradients_that_are_reduced_at_once_stay_sharded() -> None:
+    def gradients(at_once: bool, version: int) -> int:
+        fsdp = Fsdp(version, param_dtype="bfloat16", reduces_each_backward=at_once)
+        one = run(parallelism=Parallelism(4, 4, 4, engine="fsdp", fsdp=fsdp), batch__gradient_accumulation_steps=8)
+        return phase(one, "backward").components["gradients"]
+
+    for version in (1, 2):
+        assert gradients(True, version) < 0.6 * gradients(False, version)
