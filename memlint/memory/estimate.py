@@ -156,13 +156,14 @@ def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) 
     peak = max(engine_phases, key=_allocated)
     usable = device.usable_bytes(run)
     shown = peak.allocated_bytes + device.outside_allocator(run)
-    low, high = (max(shown, one or 0) for one in (found.device_low_bytes, found.device_high_bytes))
+    most = shown + rollout.beyond_the_share(peak)
+    low, high = max(shown, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
     reaches = rollout.fits_beside_engine(run, engine_phases)
     fits_on = tuple(gpu.name for gpu in hardware.common() if gpu.name in found.fits_on and reaches(gpu))
     found = found._replace(
         device_low_bytes=low,
         device_high_bytes=high,
-        device_unclamped_high_bytes=max(found.device_unclamped_high_bytes or 0, shown),
+        device_unclamped_high_bytes=max(found.device_unclamped_high_bytes or 0, most),
         verdict=device.verdict(low, high, usable),
         fits_on=fits_on,
     )

@@ -196,26 +196,33 @@ def _entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`logsumexp(logits) - sum(softmax(logits) * logits)` (verl 0.9.1 utils/torch_functional.py, entropy_from_logits).
 
     torch.compile makes one kernel of it, forward and backward. Else autocast computes the softmax of fp32 logits, whose
-    result is saved, and the product with the logits is an fp32 tensor for a moment. Under a checkpoint the backward has
-    these three at once. `chunked` is a forward without gradients that takes some rows at a time.
+    result is saved, and the product with the logits is an fp32 tensor. The backward has the gradients of both factors,
+    of the softmax and of the logarithm at once (benchmarks/referee/rollout_phases.py). A checkpoint computes all of it
+    again there. `unsaved` is a forward without gradients, `chunked` one that takes some rows at a time.
     """
     found = tape.new("scalar", FP32_BYTES)
-    whole = (("logits", FP32_BYTES),) * 3
-    if loss.entropy == "compiled":
-        tape.node((found,), (logits,), (logits,))
-    elif loss.entropy == "chunked":
-        tape.spike(*(("logits_chunk", FP32_BYTES),) * 3)
+    fp32 = ("logits", FP32_BYTES)
+    if loss.entropy in ("compiled", "unsaved", "chunked"):
+        tape.spike(*_UNSAVED[loss.entropy])
         tape.node((found,), (logits,), (logits,))
     elif loss.entropy == "recomputed":
-        tape.spike(*whole)
-        tape.node((found,), (logits,), (logits,), whole)
+        tape.spike(fp32, fp32)
+        tape.node((found,), (logits,), (logits,), (fp32,) * 5)
     else:
         in_fp32 = ops.cast(tape, logits, FP32_BYTES)
         probabilities = ops.unary_by_result(tape, in_fp32)
-        tape.spike(whole[0])
-        tape.node((found,), (probabilities, logits), (probabilities, logits))
+        tape.spike(fp32)
+        tape.node((found,), (probabilities, logits), (probabilities, logits), (fp32,) * 3)
         tape.drop(in_fp32, probabilities)
     return found
+
+
+# What an entropy allocates for a moment where no gradient is needed.
+_UNSAVED = {
+    "compiled": (),
+    "unsaved": (("logits", FP32_BYTES),) * 2,
+    "chunked": (("logits_chunk", FP32_BYTES),) * 3,
+}
 
 
 def _smoothed(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:

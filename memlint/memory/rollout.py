@@ -129,6 +129,18 @@ def shortest(run: Run) -> Run | None:
     )
 
 
+_GRAPHS = 2 << 30
+_LEFT_IN_CACHES = 0.15
+
+
+def beyond_the_share(found: Phase) -> int:
+    """Bytes that the card may show beyond such a phase: CUDA graphs that an engine captures when its share is filled
+    already, in releases that do not leave room for them (vllm 0.33.0 v1/worker/gpu_worker.py:720 has an estimate of
+    them, 1 to 2 GiB for models of some billions of parameters), and what is left in the trainer's caches: a log in verl-project/verl#3992 has 52.16 GB reserved for 45.14 GB of tensors then."""
+    own = found.allocated_bytes - found.components[ENGINE]
+    return _GRAPHS + int(_LEFT_IN_CACHES * own)
+
+
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
     """Whether a card holds the phases of `beside_engine`."""
 
@@ -180,7 +192,8 @@ def engine_weights(run: Run, units: tuple[Unit, ...]) -> int:
 
 def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     rows, length = run.rollout.log_prob_micro_batch_size, run.rollout.log_prob_length
-    loss = run.loss._replace(entropy=run.rollout.log_prob_entropy)
+    entropy = run.rollout.log_prob_entropy
+    loss = run.loss._replace(entropy="unsaved" if entropy in ("whole", "recomputed") else entropy)
     return _forward("log_probabilities", run._replace(loss=loss), units, state, rows, length)
 
 

@@ -1,0 +1,150 @@
+"""The forwards and the update of reinforcement learning beside steps on fake tensors.
+
+    python benchmarks/referee/rollout_phases.py           all cases, and how far memlint is from them
+    python benchmarks/referee/rollout_phases.py --write   the same, written to benchmarks/data/rollout_phases.jsonl
+
+Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes them
+(workers/engine/fsdp/transformer_impl.py, utils/torch_functional.py), and the update with gradient checkpointing. torch's
+own operators run; FlashAttention and its cross entropy are stand-ins that allocate what they do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import memlint.simulation.attention as attention_functions
+import memlint.simulation.build as build
+import memlint.simulation.checkpoints as checkpoints
+import memlint.simulation.kernels as kernels
+import memlint.simulation.precision as precision
+import memlint.simulation.replay as replay
+from benchmarks.command import parser
+from memlint.architectures import from_config
+from memlint.memory.estimate import estimate
+from memlint.run import Attention, Batch, Checkpointing, Loss, Method, Model, Optimizer, Parallelism, Precision, Rollout
+from memlint.run import Run, Sequence
+from memlint.simulation.losses import InPlaceCrossEntropy
+from memlint.simulation.tracker import Tracker
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "rollout_phases.jsonl"
+SHAPE = {"intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64}
+MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("LlamaConfig", {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 32000}),
+    ("Qwen2Config", {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "vocab_size": 151936}),
+    ("Qwen3Config", {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936}),
+    ("MistralConfig", {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "vocab_size": 32768}),
+)
+SIZES = ((2, 512), (4, 1024))
+ENTROPIES = ("none", "whole", "recomputed", "chunked")
+LAYERS = {"hidden_size": 1024, "num_hidden_layers": 4, "tie_word_embeddings": False, "max_position_embeddings": 8192}
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    for (kind, model), (rows, length), entropy in itertools.product(MODELS, SIZES, ENTROPIES):
+        yield {"config_class": kind, "config": {**model, **SHAPE, **LAYERS}, "B": rows, "S": length, "entropy": entropy}
+
+
+def entropy_of(kind: str, logits: torch.Tensor) -> torch.Tensor:
+    if kind == "recomputed":
+        found: torch.Tensor = torch.utils.checkpoint.checkpoint(_entropy, logits, use_reentrant=False)
+        return found
+    if kind != "chunked":
+        return _entropy(logits)
+    parts = [_entropy(part.float()) for part in logits.split(2048)]
+    return torch.cat(parts)
+
+
+def _entropy(logits: torch.Tensor) -> torch.Tensor:
+    probabilities = torch.nn.functional.softmax(logits, dim=-1)
+    return torch.logsumexp(logits, dim=-1) - torch.sum(probabilities * logits, dim=-1)
+
+
+def _loss(model: Any, ids: torch.Tensor, kind: str) -> torch.Tensor:
+    with precision.autocast(torch.bfloat16):
+        logits = model(input_ids=ids, use_cache=False).logits.view(-1, model.config.vocab_size)
+        entropy = entropy_of(kind, logits).sum() if kind != "none" else None
+        found: torch.Tensor = InPlaceCrossEntropy.apply(logits)
+    return found if entropy is None else found + entropy
+
+
+def simulated(case: dict[str, Any]) -> dict[str, int]:
+    """Bytes beside the weights at the peak of each phase."""
+    attention_functions.register()
+    attention_functions.FlashCore.temporaries = True
+    implementation = attention_functions.implementation("flash_attention_2")
+    tracker = Tracker(kernels.temporaries)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = build.model_on_meta(case["config_class"], case["config"], implementation, torch.bfloat16)
+        with FakeTensorMode(), tracker, precision.CudaOperators():
+            tracker.begin("base")
+            build.to_fake(model)
+            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
+            base = tracker.current - 8 * ids.numel()
+            model.eval()
+            tracker.begin("log_probabilities")
+            with torch.no_grad():
+                _loss(model, ids, case["entropy"])
+            if case["entropy"] != "chunked":
+                checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+                model.train()
+                tracker.begin("forward")
+                loss = _loss(model, ids, case["entropy"])
+                tracker.begin("backward")
+                loss.backward()
+    peaks = replay.phase_peaks(tracker)
+    return {name: peak - base for name, (_, peak) in peaks.items() if name != "base"}
+
+
+def predicted(case: dict[str, Any]) -> dict[str, int]:
+    rows, length = case["B"], case["S"]
+    run = Run(
+        "test",
+        "",
+        model=Model(architecture=from_config(case["config"]), weights_dtype="bfloat16"),
+        method=Method("full", stage="grpo"),
+        precision=Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=False),
+        batch=Batch(rows, 1),
+        sequence=Sequence(length),
+        attention=Attention("flash_attention_2"),
+        checkpointing=Checkpointing("full", reentrant=False),
+        loss=Loss("fused_ce", prompt_logits=True, entropy=case["entropy"], chunk_tokens=2048, upcast_logits=False),
+        rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=case["entropy"]),
+        optimizer=Optimizer("sgd"),
+        parallelism=Parallelism(1, 1, 1),
+    )
+    found = {one.name: one for one in estimate(run).phases}
+    return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    write = arguments.parse_args().write
+    lines, errors = [], []
+    for case in cases():
+        real, said = simulated(case), predicted(case)
+        lines.append(json.dumps({**case, "result": real}))
+        for name, value in real.items():
+            errors.append((said[name] / value - 1, name, case))
+            print(f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10} {name:18} {errors[-1][0]:+.2%}")
+    ordered = sorted(abs(error) for error, _, _ in errors)
+    print(f"n={len(ordered)} median {ordered[len(ordered) // 2]:.2%} worst {ordered[-1]:.2%}")
+    if write:
+        DATA.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
