@@ -100,6 +100,8 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
+    if run.parallelism.engine == "megatron":
+        return _megatron_bound(run)
     _refuse_unplaceable(run)
     placed = _placed_model(run)
     units = placed.computed
@@ -184,6 +186,16 @@ def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
     divided = placed.on_one_gpu != placed.parameters
     details = {**found.details, "parameters_per_gpu": placed.on_one_gpu} if divided else found.details
     return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
+
+
+def _megatron_bound(run: Run) -> Estimate:
+    """A lower bound: the weights in half precision, divided by every degree that may divide them. Gradients, optimizer
+    states and activations come on top (Megatron-LM keeps fp32 copies of what it trains)."""
+    total = parameters.total(parameters.units(run))
+    degrees = run.parallelism
+    shared = degrees.tensor_parallel_size * degrees.pipeline_parallel_size * degrees.expert_parallel_size
+    field = UnknownField("parallelism.engine", "memory under megatron is not modelled: the bound is its weights alone")
+    return unknown(field, allocated_low_bytes=2 * total // max(1, shared))._replace(parameters=total)
 
 
 def _refuse_unplaceable(run: Run) -> None:

@@ -6,11 +6,14 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import interpolated, value_at
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.recognise import SCHEMA
 
 
 def swift_issues(config: SwiftConfig) -> tuple[Issue, ...]:
-    """What the schema refuses. Releases differ in their keys: an unknown one is reported where it is a slip."""
+    """What the parser refuses: text where a number or a switch is read. Every value becomes an argument first, so that
+    a word may stand for a list (cli/main.py, parse_yaml_args). Releases differ in their keys: an unknown one is
+    reported where it is a slip."""
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     return tuple(issue for issue in found if _is_reported(issue, config))
@@ -20,4 +23,7 @@ def _is_reported(issue: Issue, config: SwiftConfig) -> bool:
     if issue.code == "unknown-key":
         return "did you mean" in issue.message
     value = value_at(config.section.value, issue.pointer)
-    return issue.code in ("wrong-type", "bad-value") and not interpolated(value)
+    key = str(issue.pointer[0]) if issue.pointer else ""
+    typed = key in KEYS and KEYS[key].kind in ("whole", "number", "flag")
+    text = isinstance(value, str) and not interpolated(value)
+    return typed and text and KEYS[key].parsed(value) is None

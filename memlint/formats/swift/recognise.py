@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from memlint.formats.base import Recognition
 from memlint.source.document import Document
 
@@ -22,6 +25,21 @@ _ALONE = frozenset(
         *("freeze_aligner", "sleep_level", "load_from_cache_file", "lazy_tokenize", "packing_length", "use_hf"),
     }
 )
+
+
+# Keys of Megatron-SWIFT (`megatron sft`), whose files look alike (ms-swift 4.6.0 swift/megatron/arguments).
+_MEGATRON = frozenset(
+    {
+        *("micro_batch_size", "global_batch_size", "train_iters", "tensor_model_parallel_size", "attention_backend"),
+        *("pipeline_model_parallel_size", "expert_model_parallel_size", "recompute_granularity", "sequence_parallel"),
+        *("moe_permute_fusion", "gradient_accumulation_fusion", "cross_entropy_loss_fusion", "save_interval"),
+    }
+)
+
+
+def is_megatron(value: Mapping[str, Any]) -> bool:
+    """Whether Megatron-LM trains: two of its keys."""
+    return len(_MEGATRON & value.keys()) >= 2
 
 
 def recognise(document: Document) -> Recognition:

@@ -145,6 +145,13 @@ def test_what_is_written_is_read_back(value: dict[str, Any], changes: dict[str, 
     assert {field: get(after, field) for field in changes} == changes
 
 
+def test_files_of_megatron_are_named_and_not_judged() -> None:
+    megatron = {**SFT, "micro_batch_size": 1, "global_batch_size": 16, "packing": True, "loss_type": "x"}
+    parsed = swift.parse(document(megatron), known(gpus=8))
+    assert run_of(parsed).parallelism.engine == "megatron"
+    assert parsed.issues == ()
+
+
 def test_what_the_parser_refuses_is_reported() -> None:
     assert codes(swift.parse(document({**SFT, "max_length": "long"}), known())) == ["wrong-type"]
     assert codes(swift.parse(document(SFT), known())) == []
