@@ -2,8 +2,9 @@
 
     python benchmarks/accuracy/rollout_threads.py
 
-data/rollout_threads.jsonl has the facts of each thread as a file of memlint's formats, what the thread leaves open and was
-filled in (`assumed`), and what happened: `died`, `fitted`, and `gib` where somebody gives a figure for the card.
+data/rollout_threads.jsonl has the facts of each thread as a file of memlint's formats, what the thread leaves open and
+was filled in (`assumed`), and what happened: `died`, `fitted`, and `gib` where somebody gives a figure for the card.
+`trust` is partial where a part of the script alone is quoted.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def main() -> int:
     for thread, run, found in threads():
         span = f"{(found.device_low_bytes or 0) / GIB:.1f} to {(found.device_high_bytes or 0) / GIB:.1f} GiB"
         said = f", somebody says {run['gib']}" if "gib" in run else ""
+        said += ", partly quoted" if thread["trust"] == "partial" else ""
         reason = "; ".join(one.reason for one in found.unknown) or f"{span} of {found.budget_bytes / GIB:.1f}{said}"
         print(f"{thread['thread']:28} {run['outcome']:7} {found.verdict:14} {found.peak_phase:18} {reason}")
         wrong += found.verdict != "unknown" and not agrees(run["outcome"], found)

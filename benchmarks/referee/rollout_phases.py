@@ -3,9 +3,9 @@
     python benchmarks/referee/rollout_phases.py           all cases, and how far memlint is from them
     python benchmarks/referee/rollout_phases.py --write   the same, written to benchmarks/data/rollout_phases.jsonl
 
-Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes them
-(workers/engine/fsdp/transformer_impl.py, utils/torch_functional.py), and the update with gradient checkpointing. torch's
-own operators run; FlashAttention and its cross entropy are stand-ins that allocate what they do.
+Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes
+them (workers/engine/fsdp/transformer_impl.py, utils/torch_functional.py), and the update with gradient checkpointing.
+torch's own operators run; FlashAttention and its cross entropy are stand-ins that allocate what they do.
 """
 
 from __future__ import annotations
@@ -32,8 +32,20 @@ import memlint.simulation.replay as replay
 from benchmarks.command import parser
 from memlint.architectures import from_config
 from memlint.memory.estimate import estimate
-from memlint.run import Attention, Batch, Checkpointing, Loss, Method, Model, Optimizer, Parallelism, Precision, Rollout
-from memlint.run import Run, Sequence
+from memlint.run import (
+    Attention,
+    Batch,
+    Checkpointing,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Rollout,
+    Run,
+    Sequence,
+)
 from memlint.simulation.losses import InPlaceCrossEntropy
 from memlint.simulation.tracker import Tracker
 
@@ -138,7 +150,8 @@ def main() -> int:
         lines.append(json.dumps({**case, "result": real}))
         for name, value in real.items():
             errors.append((said[name] / value - 1, name, case))
-            print(f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10} {name:18} {errors[-1][0]:+.2%}")
+            title = f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10}"
+            print(f"{title} {name:18} {errors[-1][0]:+.2%}")
     ordered = sorted(abs(error) for error, _, _ in errors)
     print(f"n={len(ordered)} median {ordered[len(ordered) // 2]:.2%} worst {ordered[-1]:.2%}")
     if write:

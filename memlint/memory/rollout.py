@@ -134,9 +134,12 @@ _LEFT_IN_CACHES = 0.15
 
 
 def beyond_the_share(found: Phase) -> int:
-    """Bytes that the card may show beyond such a phase: CUDA graphs that an engine captures when its share is filled
-    already, in releases that do not leave room for them (vllm 0.33.0 v1/worker/gpu_worker.py:720 has an estimate of
-    them, 1 to 2 GiB for models of some billions of parameters), and what is left in the trainer's caches: a log in verl-project/verl#3992 has 52.16 GB reserved for 45.14 GB of tensors then."""
+    """Bytes that the card may show beyond such a phase: CUDA graphs, and what is left in the trainer's caches.
+
+    An engine captures its graphs when its share is filled already, unless its release leaves room for an estimate of
+    them (vllm 0.33.0 v1/worker/gpu_worker.py:720). A log in verl-project/verl#3992 has 52.16 GB reserved for 45.14 GB
+    of tensors after the caches were emptied.
+    """
     own = found.allocated_bytes - found.components[ENGINE]
     return _GRAPHS + int(_LEFT_IN_CACHES * own)
 
