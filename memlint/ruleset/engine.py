@@ -100,7 +100,8 @@ class Engine:
     def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
         document = at_gpus(document, context)
         recognised = _recognise(document, format_name)
-        template = template_finding(document) if recognised or document.problems else None
+        follows = recognised is not None and recognised[0].DIALECT == "omegaconf"
+        template = template_finding(document, follows) if recognised or document.problems else None
         if recognised is None:
             told = [template] if template else problem_findings(document)
             return Analysis(document, None, None, None, (), _sorted_once(map(Found, told)))

@@ -38,15 +38,15 @@ def _rules() -> tuple[tuple[str, str, str], ...]:
 RULES = _rules()  # (id, name, why) of every rule of this file; of two codes with one name, the reason of the first
 
 
-def template_finding(document: Document) -> Finding | None:
+def template_finding(document: Document, follows_references: bool = False) -> Finding | None:
     """What is said of a template, and nothing beside it; None for a file that is none, and for a command's arguments:
-    a shell fills those in."""
+    a shell fills those in. `follows_references`: the file's reader follows `${a.b}` to other keys of it by itself."""
     if document.start is not None:
         return None
     for problem in document.problems:
         if problem.code == "template":
             return _finding(document, problem)
-    found = template_placeholders(document)
+    found = () if follows_references else template_placeholders(document)
     if not found:
         return None
     first = next((one for one in found if not one.is_name), found[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
+from memlint.cli import main
 from memlint.formats import recognise
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
@@ -203,3 +206,12 @@ def test_a_slip_and_a_wrong_type_are_reported() -> None:
 @given(value=st.dictionaries(st.sampled_from(["actor_rollout_ref", "data", "critic", "algorithm"]), ANYTHING))
 def test_nothing_raises(value: Any) -> None:
     verl.parse(document(value), known())
+
+
+def test_a_file_with_references_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{json.dumps(changed(GRPO, actor_rollout_ref__rollout__prompt_length='${data.max_prompt_length}'))}\n"
+    (tmp_path / "ppo.yaml").write_text(text.replace("some/model", "Qwen/Qwen2.5-7B"), encoding="utf-8")
+    main(["estimate", str(tmp_path / "ppo.yaml"), "--gpu", "A100-80GB"])
+    said = capsys.readouterr().out
+    assert "rollout" in said
+    assert "SRC006" not in said
