@@ -41,9 +41,9 @@ STEPS = tuple(
 )
 
 
-def compare(config: dict[str, Any], step: Step) -> dict[str, Any]:
+def compare(name: str, config: dict[str, Any], step: Step) -> dict[str, Any]:
     """One row of the table: what each says, or why one of them says nothing."""
-    row: dict[str, Any] = {"family": config["model_type"], "step": step.name}
+    row: dict[str, Any] = {"family": name, "step": step.name}
     try:
         run = run_of(config, step)
     except UnsupportedConfig as error:
@@ -101,9 +101,9 @@ def rows(chosen: list[str]) -> Iterator[dict[str, Any]]:
         if chosen and family not in chosen:
             continue
         for step in STEPS:
-            if step.attention == "sdpa" and not of_model_type(family).attention.sdpa.include(()):
+            if step.attention == "sdpa" and not of_model_type(config["model_type"]).attention.sdpa.include(()):
                 continue
-            row = compare(config, step)
+            row = compare(family, config, step)
             yield row
             if "refused" in row:
                 break
@@ -186,6 +186,7 @@ def main() -> int:
     if options.write:
         done = {row["family"] for row in found}
         kept = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()] if options.families else []
+        kept = [row for row in kept if row["family"] in members()]
         found = sorted([*found, *(row for row in kept if row["family"] not in done)], key=lambda row: row["family"])
         DATA.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in found), encoding="utf-8")
         PAGE.write_text(page(found), encoding="utf-8")

@@ -84,6 +84,8 @@ class DecoderLayer(NamedTuple):
     residual_scale: bool = False
     weights: tuple[Weight, ...] = ()
     parallel_ssm: TokenMixer | None = None  # a state-space mixer beside the attention (Falcon-H1)
+    per_layer_size: int = 0  # width of the layer's own token embedding, which gates one more block (Gemma 3n, Gemma 4)
+    streams: int = 1  # residual streams that the layer reads and writes (AltUp in Gemma 3n)
 
 
 class Tower(NamedTuple):

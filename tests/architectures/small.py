@@ -187,6 +187,37 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "pad_token_id": 0,
         }
     ],
+    "gemma3n_text": [
+        {
+            **SMALL,
+            "num_hidden_layers": 6,
+            "head_dim": 16,
+            "num_kv_shared_layers": 2,
+            "layer_types": ["sliding_attention", "full_attention"] * 3,
+            "intermediate_size": [224] * 6,
+            "activation_sparsity_pattern": [0.0] * 6,
+            "vocab_size_per_layer_input": 352,
+            "hidden_size_per_layer_input": 24,
+            "laurel_rank": 8,
+        }
+    ],
+    "gemma4": [
+        {
+            "text_config": {
+                **SMALL,
+                "model_type": "gemma4_text",
+                "num_hidden_layers": 6,
+                "head_dim": 16,
+                "global_head_dim": 32,
+                "num_kv_shared_layers": 2,
+                "layer_types": ["sliding_attention", "full_attention"] * 3,
+                "vocab_size_per_layer_input": 352,
+                "hidden_size_per_layer_input": 24,
+            },
+            "vision_config": None,
+            "audio_config": None,
+        }
+    ],
     "gemma4_text": [
         {
             **SMALL,

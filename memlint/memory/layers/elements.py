@@ -32,6 +32,11 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
         "scalar": 1,
         "logits": count * vocabulary,
         "rope": 0,
+        "per_layer": count * architecture.per_layer_embedding_size * len(architecture.layer_type_ids),
+        "per_layer_rows": count * len(architecture.layer_type_ids),
+        "streams": count
+        * architecture.hidden_size
+        * max((kind.streams for kind in architecture.layer_types), default=1),
     }
 
 
@@ -40,6 +45,9 @@ def of_layer(layer: DecoderLayer, tokens: Tokens, hidden: int) -> dict[str, int]
     found = _attention(layer, tokens)
     if layer.parallel_ssm is not None:
         found |= _mamba2(layer.parallel_ssm, tokens)
+    if layer.per_layer_size:
+        found["own_embedding"] = tokens.count * layer.per_layer_size
+        found["laurel"] = tokens.count * next((w.shape[0] for w in layer.weights if "linear_left" in w.name), 0)
     _mlp(found, layer, tokens.count, hidden)
     return found
 
