@@ -52,6 +52,8 @@ class TokenMixer(NamedTuple):
     chunk_size: int = 0
     values_are_keys: bool = False  # no value projection: the keys before their norm are the values (Gemma 4)
     value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
+    index_heads: int = 0  # of an indexer that chooses the keys of each query (DeepSeek V3.2)
+    masks_choice: bool = False  # each layer has a mask of its own, with the keys that were chosen
     gated_norm: bool = True  # the output of Mamba 2's scan is normed and gated together
 
 

@@ -201,6 +201,87 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "laurel_rank": 8,
         }
     ],
+    "kimi_k25": [
+        {
+            "text_config": {**LATENT, **ROUTED, "model_type": "deepseek_v3"},
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 72,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+            },
+            "projection_hidden_size": 32,
+            "tie_word_embeddings": False,
+        }
+    ],
+    "lfm2_vl": [
+        {
+            "text_config": {**SMALL, "model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"]},
+            "vision_config": {**SIGLIP, "model_type": "siglip2_vision_model", "num_patches": 16, "patch_size": 4},
+            "projector_hidden_size": 48,
+        }
+    ],
+    "step3p7": [
+        {
+            "text_config": {
+                **SMALL,
+                "head_dim": 16,
+                "n_routed_experts": 4,
+                "moe_intermediate_size": 24,
+                "share_expert_dim": 40,
+                "num_experts_per_tok": 2,
+                "mlp_layer_types": ["dense", "sparse", "sparse"],
+                "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+                "sliding_window": 32,
+                "num_sliding_attention_heads": 8,
+            },
+            "vision_config": {
+                "hidden_size": 32,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "image_size": 56,
+                "mlp_ratio": 2.0,
+            },
+        }
+    ],
+    "cohere2_vision": [
+        {"text_config": {**SMALL, "model_type": "cohere2"}, "vision_config": SIGLIP, "alignment_intermediate_size": 64}
+    ],
+    "aya_vision": [{"text_config": {**SMALL, "model_type": "cohere2"}, "vision_config": SIGLIP}],
+    "glm4v_moe": [
+        {
+            "text_config": {**SMALL, **ROUTED, "head_dim": 16, "pad_token_id": 0},
+            "vision_config": {
+                "depth": 2,
+                "hidden_size": 32,
+                "num_heads": 4,
+                "out_hidden_size": 96,
+                "intermediate_size": 60,
+                "image_size": 56,
+            },
+        }
+    ],
+    "qwen3_omni_moe_thinker": [
+        {
+            "text_config": {**EXPERTS, "head_dim": 16},
+            "vision_config": {
+                **QWEN_VISION,
+                "intermediate_size": 60,
+                "out_hidden_size": 96,
+                "deepstack_visual_indexes": [0, 1],
+            },
+            "audio_config": {
+                "d_model": 32,
+                "encoder_layers": 2,
+                "encoder_attention_heads": 4,
+                "encoder_ffn_dim": 80,
+                "num_mel_bins": 16,
+                "output_dim": 96,
+                "downsample_hidden_size": 12,
+                "max_source_positions": 100,
+            },
+        }
+    ],
     "gemma4": [
         {
             "text_config": {
@@ -384,5 +465,5 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Classes that do not build from their defaults (their own validation, or a missing optional package).
 NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
-    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2",
+    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl", "kimi_k25",
 }  # fmt: skip

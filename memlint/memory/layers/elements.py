@@ -104,6 +104,8 @@ def _latent(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
         "key_rotary/2": key_rotary // 2,
         "query_latent": count * shape.q_lora_rank,
         "latent": count * shape.kv_lora_rank,
+        "pairs": tokens.sequences * tokens.length**2,
+        "index_scores": tokens.sequences * shape.index_heads * tokens.length**2,
         "latent+rope": count * (shape.kv_lora_rank + shape.rope_head_dim),
         "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
         "head_rows": count * shape.heads,
