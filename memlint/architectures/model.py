@@ -86,6 +86,7 @@ class DecoderLayer(NamedTuple):
     residual_scale: bool = False
     weights: tuple[Weight, ...] = ()
     parallel_ssm: TokenMixer | None = None  # a state-space mixer beside the attention (Falcon-H1)
+    cross_attention: TokenMixer | None = None  # of a decoder to its encoder's output (T5, BART)
     per_layer_size: int = 0  # width of the layer's own token embedding, which gates one more block (Gemma 3n, Gemma 4)
     streams: int = 1  # residual streams that the layer reads and writes (AltUp in Gemma 3n)
 
@@ -151,7 +152,8 @@ class Architecture(NamedTuple):
     towers: tuple[Tower, ...] = ()
     stored: StoredWeights = StoredWeights()
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
-    encoder_decoder: bool = False
+    encoder_decoder: bool = False  # encoder layers, then decoder layers with cross attention
+    encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
 
 

@@ -430,8 +430,6 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         import memlint.memory.vision.towers as towers
 
         towers.refuse_unmodelled(architecture, units)
-    if architecture.encoder_decoder:
-        raise MissingValue("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
         raise MissingValue("model.architecture", architecture.unmodelled)
     for layer in architecture.layer_types:

@@ -47,7 +47,16 @@ def inputs_bytes(step: TrainingStep) -> int:
         rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
         rotary = 2 * rounded(tokens.length * rotated_dim * step.width) * _rotary_tables(step)
     kept = masks_bytes(step) + _shared_key_values(step) if step.run.checkpointing.mode != "none" else 0
-    return 2 * rounded(8 * tokens.count) + rotary + kept
+    return 2 * rounded(8 * tokens.count) + rotary + kept + _position_biases(step)
+
+
+def _position_biases(step: TrainingStep) -> int:
+    """Bytes of T5's biases of scores, which all layers share: the encoder's, the decoder's and the zeros of cross
+    attention, and the gradient of one (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
+    if not families.of(step.architecture).attention.position_bias:
+        return 0
+    heads = step.architecture.layer_types[0].attention.heads
+    return 4 * rounded(heads * step.tokens.length**2 * step.width)
 
 
 def _shared_key_values(step: TrainingStep) -> int:

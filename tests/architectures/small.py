@@ -54,6 +54,36 @@ CLIP = {
 SIGLIP = {**CLIP, "model_type": "siglip_vision_model", "vision_use_head": False}
 PIXTRAL = {**CLIP, "model_type": "pixtral", "head_dim": 8}
 QWEN_VISION = {"depth": 2, "num_heads": 4, "hidden_size": 32, "patch_size": 14}
+ENCODER = {
+    "hidden_size": 96,
+    "intermediate_size": 224,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "vocab_size": 352,
+    "max_position_embeddings": 1100,
+}
+PAIR = {
+    "d_model": 96,
+    "d_ff": 224,
+    "num_layers": 2,
+    "num_heads": 6,
+    "d_kv": 16,
+    "vocab_size": 352,
+    "decoder_start_token_id": 0,
+}
+TWO_SIDES = {
+    "d_model": 96,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6,
+    "encoder_ffn_dim": 224,
+    "decoder_ffn_dim": 224,
+    "vocab_size": 352,
+    "max_position_embeddings": 1100,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 0,
+}
 WHISPER = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -282,6 +312,34 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "bert": [ENCODER],
+    "roberta": [ENCODER],
+    "xlm-roberta": [ENCODER],
+    "camembert": [ENCODER],
+    "electra": [{**ENCODER, "embedding_size": 48}],
+    "deberta-v2": [
+        {
+            **ENCODER,
+            "relative_attention": True,
+            "position_buckets": 16,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        }
+    ],
+    "modernbert": [{**ENCODER, "pad_token_id": 0, "local_attention": 64}],
+    "distilbert": [
+        {"dim": 96, "hidden_dim": 224, "n_layers": 3, "n_heads": 6, "vocab_size": 352, "max_position_embeddings": 1024}
+    ],
+    "t5": [{**PAIR, "feed_forward_proj": "gated-gelu"}, PAIR],
+    "mt5": [PAIR],
+    "umt5": [PAIR],
+    "bart": [TWO_SIDES],
+    "mbart": [TWO_SIDES],
+    "pegasus": [TWO_SIDES],
+    "marian": [TWO_SIDES],
     "gemma4": [
         {
             "text_config": {

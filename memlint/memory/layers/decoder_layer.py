@@ -30,6 +30,8 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
     residual = ops.add(tape, x, mixed)
     tape.drop(mixed)
+    if shape.cross_attention is not None:
+        residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
     normed = _norm(context, shape, roles, residual)
     mlp_output = _mlp_block(context, shape, roles, normed)
     tape.drop(normed)
@@ -39,6 +41,27 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     found = ops.add(tape, residual, mlp_output)
     tape.drop(residual, mlp_output)
     return _with_own_embedding(context, shape, roles, found) if shape.per_layer_size else found
+
+
+def _plus_cross_attention(
+    context: LayerContext, shape: DecoderLayer, cross: TokenMixer, roles: Roles, x: Value
+) -> Value:
+    """`x` plus attention from its norm to the encoder's output, whose gradient is summed over the decoder's layers.
+    Source and target are taken to be equally long, which bounds both. Drops `x`."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    encoded = Value(Storage(0), "hidden", x.width, tape.grad)
+    query = project(context, "cross_query", normed, "query")
+    key, value = project(context, "cross_key", encoded, "key"), project(context, "cross_value", encoded, "value")
+    tape.drop(normed)
+    mixed = attention.core(context, cross, query, key, value)
+    tape.drop(query, key, value)
+    found = project(context, "cross_output", mixed, "hidden")
+    tape.drop(mixed)
+    after = _residual_dropout(context, shape, found)
+    summed = ops.add(tape, x, after)
+    tape.drop(x, after)
+    return summed
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
