@@ -98,6 +98,8 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
+    if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
+        return _bounded_by_stage(run)
     _refuse_unplaceable(run)
     placed = _placed_model(run)
     units = placed.computed
@@ -137,12 +139,37 @@ def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
     return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
 
 
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _bounded_by_stage(run: Run) -> Estimate:
+    """The least that a GPU of the fullest pipeline stage holds, as an estimate without a central figure."""
+    import memlint.memory.sharding.pipeline as pipeline
+
+    bound = pipeline.fullest_stage(run)
+    stages = run.parallelism.pipeline_parallel_size
+    field = "parallelism.pipeline_parallel_size" if stages > 1 else "parallelism.engine"
+    figures = (
+        f"weights {_gib(bound.weights)}, gradients {_gib(bound.gradients)}, optimizer states "
+        f"{_gib(bound.optimizer_states)}, inputs of {bound.layers} layers {_gib(bound.activations)}"
+    )
+    where = f"the fullest of {stages} stages with {bound.in_flight} micro batches in flight" if stages > 1 else "a GPU"
+    reason = f"at least {_gib(bound.total)} on {where} ({figures}); what else its layers keep is not modelled"
+    whole = parameters.units(run)
+    details = {
+        "weights_bytes": bound.weights,
+        "gradients_bytes": bound.gradients,
+        "optimizer_state_bytes": bound.optimizer_states,
+        "kept_activations_bytes": bound.activations,
+    }
+    found = unknown(UnknownField(field, reason), allocated_low_bytes=bound.total, details=details)
+    trainable = parameters.total(whole, trainable=True)
+    return found._replace(parameters=parameters.total(whole), trainable_parameters=trainable)
+
+
 def _refuse_unplaceable(run: Run) -> None:
     """Raises `MissingValue` where not even the model state is modelled."""
-    if run.parallelism.pipeline_parallel_size > 1:
-        raise MissingValue(
-            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
-        )
     if run.optimizer.badam_mode == "ratio":
         raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
     if run.stack.use_ktransformers:

@@ -394,7 +394,7 @@ def step3p5(c: ModelConfig) -> Architecture:
     size, hidden = c.integer("moe_intermediate_size"), c.integer("hidden_size")
     moe = mixture(
         c,
-        experts=c.integer("num_experts", c.integer("n_routed_experts")),
+        experts=c.integer("num_experts" if c.has("num_experts") else "n_routed_experts"),
         per_token=c.integer("num_experts_per_tok"),
         size=size,
         shared=c.integer("share_expert_dim"),
