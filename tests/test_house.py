@@ -106,7 +106,7 @@ ON_DEMAND = {
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
-        "memory.sharding.pipeline",
+        *("memory.sharding.pipeline", "memory.host"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),

@@ -67,7 +67,18 @@ def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated)
     except MissingValue as missing:
-        return unknown(UnknownField(missing.field, _reason(run, missing)))
+        found = unknown(UnknownField(missing.field, _reason(run, missing)))
+        return _with_merged_model(run, found) if run.purpose == "export" else found
+
+
+def _with_merged_model(run: Run, found: Estimate) -> Estimate:
+    """The estimate of an export: nothing is on a card, and the host holds the model."""
+    import memlint.memory.host as host
+
+    try:
+        return found._replace(host_bytes=host.merging(run), parameters=parameters.total(parameters.units(run)))
+    except MissingValue:
+        return found
 
 
 def _patched_by_unsloth(run: Run) -> Run:
@@ -119,6 +130,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     details |= _overhead_inputs(found, units, state) | _image_details(run, units)
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
+    details |= _host_phases(run, placed.units)
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
@@ -130,6 +142,16 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         host_bytes=state.host_bytes + offloaded,
     )
     return _counted(estimated, placed)
+
+
+def _host_phases(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
+    """Bytes of host memory while the model is loaded and saved, where an engine gathers it there."""
+    if run.parallelism.engine not in ("fsdp", "deepspeed"):
+        return {}
+    import memlint.memory.host as host
+
+    found = {"host_loading_bytes": host.loading(run, units), "host_saving_bytes": host.saving(run, units)}
+    return {name: size for name, size in found.items() if size}
 
 
 def _counted(found: Estimate, placed: PlacedModel) -> Estimate:

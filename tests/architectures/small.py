@@ -523,5 +523,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Classes that do not build from their defaults (their own validation, or a missing optional package).
 NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
-    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl", "kimi_k25",
+    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
+    "kimi_k25",
 }  # fmt: skip
