@@ -108,12 +108,14 @@ ON_DEMAND = {
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
+        *("memory.sharding.pipeline", "memory.host"),
     ),
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),
     "memory.phases": ("memory.vision.towers",),
     "memory.layers.decoder_layer": (  # layers that few models have
         *("memory.layers.gated_delta", "memory.layers.latent_attention", "memory.layers.mamba2", "memory.layers.moe"),
+        "memory.layers.altup",
         "memory.layers.short_conv",
     ),
 }

@@ -66,6 +66,7 @@ COVERED = {
     # Every tensor of every family by name and shape, beside the classes of transformers.
     "tests/architectures/test_families.py": (
         *("architectures.assemble", "architectures.blocks", "architectures.towers", "architectures.families.dense"),
+        *("architectures.families.encoders", "architectures.families.vision_language"),
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
         *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),
         *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
@@ -83,6 +84,7 @@ COVERED = {
         *("memory.layers.decoder_layer", "memory.layers.latent_attention", "memory.layers.mlp", "memory.layers.moe"),
         *("memory.layers.norm", "memory.layers.rotary", "memory.families.dense", "memory.families.gemma"),
         *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
+        "memory.families.experts",
     ),
     "tests/memory/test_parameters.py": ("memory.storage",),
     "tests/memory/card/test_device.py": ("memory.card.interval",),

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "defaults.jsonl"
+# Encoders and encoder-decoders with a block list (families/encoders.py) that no other mapping has.
+ENCODERS = ("deberta-v2", "distilbert", "modernbert", "mt5", "t5", "umt5")
 NOISE = ("_token_id", "_token_index", "_token", "initializer_range", "_eps", "_epsilon", "_coef", "_loss", "_std")
 NOISE_KEYS = {
     "use_cache",
@@ -61,7 +63,7 @@ def families() -> list[str]:
     from transformers.models.auto import modeling_auto
 
     causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    return sorted({*causal, *modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, *TOWERS})
+    return sorted({*causal, *modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, *TOWERS, *ENCODERS})
 
 
 def lines() -> Iterator[str]:

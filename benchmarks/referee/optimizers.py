@@ -3,7 +3,9 @@
     python benchmarks/referee/optimizers.py [--write]
 
 Needs torch 2.13, transformers 5.23, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3, schedulefree 1.4.1,
-grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1 and LLaMA-Factory's muon.py on the path as `muon`. Prints each
+grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1 LLaMA-Factory's muon.py on the path as `muon`, came-pytorch 0.1.3,
+lion-pytorch 0.2.5, axolotl-contribs-mit 0.0.6 and torchao, and adopt.py, adamc.py and sinkgd.py of axolotl 0.19.0 on
+the path. TORCHDYNAMO_DISABLE=1, since dion and sinkgd compile their steps. Prints each
 count beside the closed form; --write keeps them in benchmarks/data/optimizers.jsonl, which tests/memory compares with.
 """
 
@@ -32,14 +34,20 @@ _RUN = {"optimizer.rank": 64}
 def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]]]:
     """(the table's name, the class as frameworks build it, the run's fields)."""
     import adam_mini
+    import adamc
+    import adopt
     import apollo_torch
     import bitsandbytes.optim as bnb
+    import came_pytorch
     import galore_torch
     import grokadamw
+    import lion_pytorch
     import muon
     import optimi
     import schedulefree
+    import sinkgd
     import torch.optim as optim
+    from axolotl.contribs.mit.dion.dion import Dion
     from transformers import Adafactor
 
     fixed = {"scale_parameter": False, "relative_step": False, "lr": 1e-3}
@@ -69,6 +77,18 @@ def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]
     yield "ademamix_8bit", lambda p: bnb.AdEMAMix(p, optim_bits=8), {}
     yield "adam_mini", lambda p: _adam_mini(adam_mini, p), {}
     yield "muon", lambda p: muon.Muon(1e-3, 0.0, _matrices(p), adamw_params=_vectors(p)), {}
+    yield "adopt_adamw", lambda p: adopt.ADOPT(p, decouple=True, foreach=True), {}
+    yield "adamc", lambda p: adamc.AdamC(p), {}
+    yield "came_pytorch", lambda p: came_pytorch.CAME(p, lr=1e-4), {}
+    yield "lion_pytorch", lambda p: lion_pytorch.Lion(p, lr=1e-4), {}
+    yield "optimi_adamw", lambda p: optimi.AdamW(p, lr=1e-4, foreach=False), {}
+    yield "dion", lambda p: Dion(_matrices_apart(p, algorithm="adamw"), lr=1e-3), {}
+    yield "sinkgd", lambda p: sinkgd.SinkGD(_matrices_apart(p, use_sinkgd=False), lr=1e-3), {}
+
+
+def _matrices_apart(parameters: list[Any], **options: object) -> list[dict[str, Any]]:
+    vectors = [{"params": _vectors(parameters), **options}] if _vectors(parameters) else []
+    return [{"params": _matrices(parameters)}, *vectors]
 
 
 def _training(optimizer: Any) -> Any:

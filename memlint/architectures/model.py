@@ -52,6 +52,8 @@ class TokenMixer(NamedTuple):
     chunk_size: int = 0
     values_are_keys: bool = False  # no value projection: the keys before their norm are the values (Gemma 4)
     value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
+    index_heads: int = 0  # of an indexer that chooses the keys of each query (DeepSeek V3.2)
+    masks_choice: bool = False  # each layer has a mask of its own, with the keys that were chosen
     gated_norm: bool = True  # the output of Mamba 2's scan is normed and gated together
 
 
@@ -84,6 +86,9 @@ class DecoderLayer(NamedTuple):
     residual_scale: bool = False
     weights: tuple[Weight, ...] = ()
     parallel_ssm: TokenMixer | None = None  # a state-space mixer beside the attention (Falcon-H1)
+    cross_attention: TokenMixer | None = None  # of a decoder to its encoder's output (T5, BART)
+    per_layer_size: int = 0  # width of the layer's own token embedding, which gates one more block (Gemma 3n, Gemma 4)
+    streams: int = 1  # residual streams that the layer reads and writes (AltUp in Gemma 3n)
 
 
 class Tower(NamedTuple):
@@ -147,7 +152,8 @@ class Architecture(NamedTuple):
     towers: tuple[Tower, ...] = ()
     stored: StoredWeights = StoredWeights()
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
-    encoder_decoder: bool = False
+    encoder_decoder: bool = False  # encoder layers, then decoder layers with cross attention
+    encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
 
 

@@ -69,7 +69,18 @@ def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated)
     except MissingValue as missing:
-        return unknown(UnknownField(missing.field, _reason(run, missing)))
+        found = unknown(UnknownField(missing.field, _reason(run, missing)))
+        return _with_merged_model(run, found) if run.purpose == "export" else found
+
+
+def _with_merged_model(run: Run, found: Estimate) -> Estimate:
+    """The estimate of an export: nothing is on a card, and the host holds the model."""
+    import memlint.memory.host as host
+
+    try:
+        return found._replace(host_bytes=host.merging(run), parameters=parameters.total(parameters.units(run)))
+    except MissingValue:
+        return found
 
 
 def _patched_by_unsloth(run: Run) -> Run:
@@ -100,8 +111,8 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 
 def _estimate(run: Run, simulated: bool) -> Estimate:
-    if run.parallelism.engine == "megatron":
-        return _megatron_bound(run)
+    if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
+        return _bounded_by_stage(run)
     _refuse_unplaceable(run)
     placed = _placed_model(run)
     units = placed.computed
@@ -130,6 +141,7 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     found += beside_engine
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
+    details |= _host_phases(run, placed.units)
     if run.stack.use_unsloth:
         import memlint.memory.unsloth as unsloth
 
@@ -181,6 +193,16 @@ def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) 
     )
 
 
+def _host_phases(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
+    """Bytes of host memory while the model is loaded and saved, where an engine gathers it there."""
+    if run.parallelism.engine not in ("fsdp", "deepspeed"):
+        return {}
+    import memlint.memory.host as host
+
+    found = {"host_loading_bytes": host.loading(run, units), "host_saving_bytes": host.saving(run, units)}
+    return {name: size for name, size in found.items() if size}
+
+
 def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
     """The estimate with the model's parameters, and those on one GPU where they are fewer."""
     divided = placed.on_one_gpu != placed.parameters
@@ -188,22 +210,37 @@ def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
     return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)
 
 
-def _megatron_bound(run: Run) -> Estimate:
-    """A lower bound: the weights in half precision, divided by every degree that may divide them. Gradients, optimizer
-    states and activations come on top (Megatron-LM keeps fp32 copies of what it trains)."""
-    total = parameters.total(parameters.units(run))
-    degrees = run.parallelism
-    shared = degrees.tensor_parallel_size * degrees.pipeline_parallel_size * degrees.expert_parallel_size
-    field = UnknownField("parallelism.engine", "memory under megatron is not modelled: the bound is its weights alone")
-    return unknown(field, allocated_low_bytes=2 * total // max(1, shared))._replace(parameters=total)
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _bounded_by_stage(run: Run) -> Estimate:
+    """The least that a GPU of the fullest pipeline stage holds, as an estimate without a central figure."""
+    import memlint.memory.sharding.pipeline as pipeline
+
+    bound = pipeline.fullest_stage(run)
+    stages = run.parallelism.pipeline_parallel_size
+    field = "parallelism.pipeline_parallel_size" if stages > 1 else "parallelism.engine"
+    figures = (
+        f"weights {_gib(bound.weights)}, gradients {_gib(bound.gradients)}, optimizer states "
+        f"{_gib(bound.optimizer_states)}, inputs of {bound.layers} layers {_gib(bound.activations)}"
+    )
+    where = f"the fullest of {stages} stages with {bound.in_flight} micro batches in flight" if stages > 1 else "a GPU"
+    reason = f"at least {_gib(bound.total)} on {where} ({figures}); what else its layers keep is not modelled"
+    whole = parameters.units(run)
+    details = {
+        "weights_bytes": bound.weights,
+        "gradients_bytes": bound.gradients,
+        "optimizer_state_bytes": bound.optimizer_states,
+        "kept_activations_bytes": bound.activations,
+    }
+    found = unknown(UnknownField(field, reason), allocated_low_bytes=bound.total, details=details)
+    trainable = parameters.total(whole, trainable=True)
+    return found._replace(parameters=parameters.total(whole), trainable_parameters=trainable)
 
 
 def _refuse_unplaceable(run: Run) -> None:
     """Raises `MissingValue` where not even the model state is modelled."""
-    if run.parallelism.pipeline_parallel_size > 1:
-        raise MissingValue(
-            "parallelism.pipeline_parallel_size", "what a pipeline stage keeps in flight is not modelled"
-        )
     if run.optimizer.badam_mode == "ratio":
         raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
     if run.stack.use_ktransformers:
@@ -499,8 +536,6 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         import memlint.memory.vision.towers as towers
 
         towers.refuse_unmodelled(architecture, units)
-    if architecture.encoder_decoder:
-        raise MissingValue("model.architecture", f"encoder-decoder models ({architecture.family}) are not modelled")
     if architecture.unmodelled:
         raise MissingValue("model.architecture", architecture.unmodelled)
     for layer in architecture.layer_types:

@@ -10,7 +10,7 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
-from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
+from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
@@ -38,6 +38,7 @@ class LossShape(NamedTuple):
     norm: str = "rms"
     upcasts_logits: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
+    streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
 
@@ -47,7 +48,9 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     """The profile from the last layer's output to the loss. The segment's own output is the scalar loss."""
     tape = Tape(True, in_place=kernels.kernel_memory)
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
-    x = tape.new("hidden", mode.width, mode.input_needs_gradient)
+    x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
+    if loss.streams > 1:
+        x = ops.replace(tape, x, _merged_streams(context, loss, x))
     normed = _final_norm(context, roles, loss, x)
     tape.drop(x)
     if loss.stage in ("value", "score"):
@@ -70,6 +73,28 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     found = _cross_entropy(context, loss, logits)
     tape.drop(normed)  # Python holds the base model's output until the forward returns
     return _finish(tape, loss, logits, found)
+
+
+def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
+    """The mean over the streams, each but the first projected and brought to the first one's magnitude (transformers
+    5.23 models/gemma3n/modeling_gemma3n.py:1711, Gemma3nTextModel.forward)."""
+    tape = context.tape
+    streams = [ops.slice_of(tape, x, "hidden") for _ in range(loss.streams)]
+    merged = [streams[0]]
+    for stream in streams[1:]:
+        projected = ops.linear(
+            tape, stream, Parameter("w:altup_unembed", stream.width), "hidden", context.kernels.autocast_width
+        )
+        in_dtype = ops.cast(tape, projected, stream.width)
+        tape.drop(projected, stream)
+        scaled = ops.multiply(tape, in_dtype, in_dtype)
+        tape.drop(in_dtype)
+        merged.append(scaled)
+    stacked = ops.concat(tape, tuple(merged), "streams")
+    found = tape.new("hidden", x.width)
+    tape.node((found,), (stacked,))
+    tape.drop(*merged, stacked)
+    return found
 
 
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked")

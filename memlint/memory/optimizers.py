@@ -10,6 +10,10 @@ states: one entry per state tensor of a parameter:
   ao8, ao4, aofp8  torchao: a byte (half a byte) and an fp32 scale per 256 (128); the parameter's dtype where the
             tensor has fewer than 4096 elements or no whole number of blocks; int8 and int4 with a code table
   factored  fp32 row and column sums of a matrix; of a vector, fp32 per element
+  factored_matrix  `factored` of a matrix, nothing of a vector
+  flash8    flashoptim: a byte and an fp16 scale per 32;  correction8: a byte, of half-precision parameters alone
+  orthonormal  Dion: a momentum and a square factor of the shorter side; vectors, embedding and head have two moments
+  ao8_outside  `ao8`, of all but the matrices inside layers
   rows      one value per row in the parameter's dtype; of a vector, one
   kahan     the parameter's dtype, only where that is a half precision
   low_rank  GaLore and APOLLO: a state in their rank for targeted matrices, `param` for all others
@@ -46,6 +50,7 @@ from typing import Any
 import memlint.plugin_registry as plugins
 from memlint._record import NamedTuple
 from memlint.memory.parameters import MissingValue
+from memlint.memory.parameters import units as model_units
 from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Optimizer, Run
@@ -124,7 +129,7 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     configured = _configured(run)
     entry = configured.entry
     if entry.get("newton") and run.parallelism.engine in ("deepspeed", "fsdp"):
-        raise MissingValue("optimizer.name", "Muon on sharded matrices is not modelled")
+        return _sharded_muon(run, tensors)
     names = list(entry["states"])
     if entry.get("momentum") and run.optimizer.momentum:
         names.append("param")
@@ -143,6 +148,38 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     if entry.get("host"):
         return OptimizerMemory(0, 0, 0, states)
     return OptimizerMemory(states, _step_temporaries(configured, tensors), managed)
+
+
+# Full matrices that DeepSpeed gathers in batches and keeps between them (deepspeed 0.19.8 runtime/zero/
+# stage_1_and_2.py:410 and stage3.py:243, `_muon_allgather_max_cached_bytes`).
+_MUON_GATHERED_BYTES = 256 * 1024 * 1024
+
+
+def _sharded_muon(run: Run, tensors: list[tuple[Tensor, int]]) -> OptimizerMemory:
+    """DeepSpeed's own Muon under ZeRO, and a Muon over FSDP2's shards: a momentum of this rank's part of the matrices
+    inside layers, two moments of its part of the rest, and one whole matrix in the Newton-Schulz iteration.
+
+    Raises `MissingValue` for another Muon in DeepSpeed, and for FSDP1, whose flat parameters have no matrices.
+    """
+    parallel = run.parallelism
+    if parallel.engine == "fsdp" and parallel.fsdp.version != 2:
+        raise MissingValue("optimizer.name", "FSDP1's flat parameters hold no matrices for Muon")
+    if parallel.engine == "deepspeed" and run.optimizer.engine != "deepspeed":
+        raise MissingValue("optimizer.name", "a Muon that is not DeepSpeed's own sees flat partitions without matrices")
+    whole = list(_trainable_tensors(model_units(run)))
+    matrices = [(tensor, number) for tensor, number in whole if _is_layer_matrix(tensor)]
+    elements = sum(tensor.numel * number for tensor, number in whole)
+    share = sum(tensor.numel * number for tensor, number in matrices) / max(1, elements)
+    held = sum(tensor.numel * BYTES[tensor.dtype] * number for tensor, number in tensors)
+    largest = max((_newton_bytes(tensor) for tensor, _ in matrices), default=0)
+    gathered = _MUON_GATHERED_BYTES if parallel.engine == "deepspeed" else 0
+    return OptimizerMemory(int(held * (2 - share)), largest + gathered)
+
+
+def _newton_bytes(tensor: Tensor) -> int:
+    """Muon's iteration on one matrix: a copy, four bf16 matrices and two bf16 Gram matrices."""
+    shorter_side = min(tensor.shape[-2:])
+    return rounded(tensor.numel * BYTES[tensor.dtype]) + 8 * tensor.numel + 4 * shorter_side * shorter_side
 
 
 def _configured(run: Run) -> _ConfiguredOptimizer:
@@ -204,9 +241,7 @@ def tensor_step(configured: _ConfiguredOptimizer, tensor: Tensor) -> int:
     tensor_bytes, width = rounded(tensor.numel * BYTES[tensor.dtype]), BYTES[tensor.dtype]
     found = multiples * tensor_bytes + multiples_in_fp32 * rounded(4 * tensor.numel)
     if entry.get("newton") and _is_layer_matrix(tensor):
-        shorter_side = min(tensor.shape[-2:])
-        # Four bf16 matrices and two bf16 Gram matrices.
-        return tensor_bytes + 8 * tensor.numel + 4 * shorter_side * shorter_side
+        return _newton_bytes(tensor)
     if "low" in entry and _projected(tensor, configured):
         low = rounded(configured.rank * max(tensor.shape) * (4 if multiples_in_fp32 else width))
         return max(int(found + entry["low"] * low), _svd_bytes(tensor, width) if entry.get("svd") else 0)
@@ -326,8 +361,19 @@ def _shaped_bytes(name: str, tensor: Tensor, width: int) -> int:
     shape = tensor.shape
     if name == "kahan":
         return rounded(tensor.numel * width) if tensor.dtype in _HALF else 0
-    if name == "factored":
+    if name == "factored" or (name == "factored_matrix" and len(shape) > 1):
         return _factored_bytes(shape)
+    if name == "factored_matrix":
+        return 0
+    if name == "flash8":
+        return rounded(tensor.numel) + rounded(2 * -(-tensor.numel // 32))
+    if name == "correction8":
+        return rounded(tensor.numel) if tensor.dtype in _HALF else 0
+    if name == "ao8_outside":
+        return 0 if _is_layer_matrix(tensor) else _torchao_bytes("ao8", tensor.numel, width)
+    if name == "orthonormal":
+        side = min(shape[-2:]) if _is_layer_matrix(tensor) else 0
+        return rounded(tensor.numel * width) * (1 if side else 2) + rounded(side * side * width)
     if name == "rows":
         return rounded(width * shape[0]) if len(shape) > 1 else ALIGNMENT
     if name == "matrix":

@@ -53,11 +53,29 @@ _PARTS = {
     "in_proj": "in_projection",
     "in_proj_qkvz": "in_projection",
     "in_proj_ba": "gate_projection",
+    "q_lin": "query",
+    "k_lin": "key",
+    "v_lin": "value",
+    "out_lin": "output",
+    "query_proj": "query",
+    "key_proj": "key",
+    "value_proj": "value",
+    "lin1": "up",
+    "lin2": "down",
+    "Wi": "gate_up",
+    "wi": "up",
+    "wi_0": "gate",
+    "wi_1": "up",
     "x_proj": "x_projection",
     "dt_proj": "dt_projection",
 }
 # Names with one meaning in attention and another one in the MLP.
-_AMBIGUOUS = {"dense": ("output", "down"), "c_proj": ("output", "down"), "proj": ("output", "down")}
+_AMBIGUOUS = {
+    "dense": ("output", "down"),
+    "c_proj": ("output", "down"),
+    "proj": ("output", "down"),
+    "Wo": ("output", "down"),
+}
 _PROJECTIONS = ("linear", "head", "embedding")
 _ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
 
@@ -165,9 +183,29 @@ _FALCON_H1 = {"mamba.out_proj": "scan_output"}
 _CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
 
 
+# BERT: `intermediate.dense` is the first projection of the MLP, `output.dense` the second.
+_BERT = {"intermediate.dense": "up", "output.dense": "down"}
+# T5's blocks and BART's decoder layers (modeling_t5.py, T5Block; modeling_bart.py, BartDecoderLayer).
+_CROSS = {"q": "query", "k": "key", "v": "value", "o": "output"}
+_T5 = (
+    {f"layer.0.SelfAttention.{short}": part for short, part in _CROSS.items()}
+    | {f"layer.1.EncDecAttention.{short}": "cross_" + part for short, part in _CROSS.items()}
+    | {f"layer.{index}.DenseReluDense.wo": "down" for index in (1, 2)}
+)
+_BART = {f"encoder_attn.{short}_proj": "cross_" + part for short, part in _CROSS.items() if short != "o"} | {
+    "encoder_attn.out_proj": "cross_output"
+}
+
+
 def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
     """Parts by module name, for layers whose other names show that a name has another meaning there."""
     shapes = {tensor.name: tensor.shape for tensor in tensors}
+    if "layer.0.SelfAttention.q.weight" in shapes:
+        return _T5
+    if "intermediate.dense.weight" in shapes:
+        return _BERT
+    if "encoder_attn.q_proj.weight" in shapes:
+        return _BART
     if "mlp.c_proj.weight" in shapes and "mlp.w2.weight" in shapes:
         return _QWEN_1
     if "mamba.out_proj.weight" in shapes and "self_attn.o_proj.weight" in shapes:

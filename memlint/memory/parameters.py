@@ -98,7 +98,7 @@ def _split_non_layer_weights(architecture: Architecture) -> tuple[tuple[Weight, 
     before: list[Weight] = []
     after: list[Weight] = []
     for weight in architecture.non_layer_weights:
-        is_before = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name
+        is_before = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name or ".per_layer_" in weight.name
         (before if is_before else after).append(weight)
     return tuple(before), tuple(after)
 

@@ -46,8 +46,27 @@ def inputs_bytes(step: TrainingStep) -> int:
     if shape is not None and shape.rotary_fraction:
         rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
         rotary = 2 * rounded(tokens.length * rotated_dim * step.width) * _rotary_tables(step)
-    masks = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
-    return 2 * rounded(8 * tokens.count) + rotary + masks
+    kept = masks_bytes(step) + _shared_key_values(step) if step.run.checkpointing.mode != "none" else 0
+    return 2 * rounded(8 * tokens.count) + rotary + kept + _position_biases(step)
+
+
+def _position_biases(step: TrainingStep) -> int:
+    """Bytes of T5's biases of scores, which all layers share: the encoder's, the decoder's and the zeros of cross
+    attention, and the gradient of one (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
+    if not families.of(step.architecture).attention.position_bias:
+        return 0
+    heads = step.architecture.layer_types[0].attention.heads
+    return 4 * rounded(heads * step.tokens.length**2 * step.width)
+
+
+def _shared_key_values(step: TrainingStep) -> int:
+    """Bytes of the keys and values that later layers read, one pair for layers with a window and one for the others.
+    Without checkpointing the layer that makes them keeps them anyway."""
+    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in step.architecture.layer_types}
+    if not any(kind.attention.shares_kv for kind in step.architecture.layer_types):
+        return 0
+    width = step.kernels.autocast_width or step.width
+    return sum(2 * rounded(step.tokens.count * shape.kv_heads * shape.head_dim * width) for shape in shapes.values())
 
 
 def _rotary_tables(step: TrainingStep) -> int:

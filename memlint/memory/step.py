@@ -221,8 +221,16 @@ def segments(
             )
             step = step._replace(width=step_segments[-1].profile.width)
         input_requires_grad = input_requires_grad or _trains(unit)
+    if step.counts["per_layer"]:
+        step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
     step_segments.append(_head_segment(step, units, state, input_requires_grad))
     return step_segments
+
+
+def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
+    """The last layers, whose backward leaves the gradient of every layer's own embedding for the layers before them."""
+    kept = rounded(step.counts["per_layer"] * step.width)
+    return last._replace(kept_after_backward=last.kept_after_backward + kept // last.repeat)
 
 
 def _trains(unit: Unit) -> bool:
@@ -338,14 +346,37 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
     tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY_PREFIX)
     weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
-        architecture.embedding_scale, architecture.learned_positions, architecture.embedding_dropout > 0, tied
+        architecture.embedding_scale,
+        architecture.learned_positions,
+        architecture.embedding_dropout > 0,
+        tied,
+        architecture.per_layer_embedding_size > 0,
+        max((kind.streams for kind in architecture.layer_types), default=1),
     )
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
-    profile = embedding_profile(weight, shape, step.kernels.kernel_memory)
+    counts["own_norm"] = architecture.per_layer_embedding_size
+    counts["w:altup_projection"] = architecture.hidden_size**2
+    projection = _own_projection(unit)
+    if projection is not None:
+        counts[projection.extent] = next(
+            one.numel for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")
+        )
+    profile = embedding_profile(
+        weight, shape, step.kernels.kernel_memory, projection, step.kernels.autocast_width if projection else 0
+    )
     if tied:
         return segment(profile, TensorBytes(counts, False), unit_state._replace(gradient_kept=0), 1)
     return segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+
+
+def _own_projection(unit: Unit) -> Parameter | None:
+    """The projection of the embedding to every layer's own one (Gemma 3n, Gemma 4); None without one."""
+    found = next((one for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")), None)
+    if found is None:
+        return None
+    trains = found.trainable or any(one.kind == "adapter" for one in unit.tensors)
+    return Parameter("w:per_layer_model_projection", BYTES.get(found.dtype, 0), trains)
 
 
 def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
@@ -363,6 +394,7 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
             unit_state = unit_state._replace(gradient_kept=unit_state.gradient_kept + state.units[0].gradient_kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
+    counts["w:altup_unembed"] = step.architecture.hidden_size**2
     mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
     kept = _kept_logits(step, tensors)
@@ -424,6 +456,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
         entropy=run.loss.entropy,
+        streams=max((kind.streams for kind in architecture.layer_types), default=1),
     )
 
 

@@ -105,6 +105,7 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     found, role = estimate.on_card, verdict_role(run)
     if found is None:
         yield f"  {style.paint('not estimated' if estimate.unknown else verdict_of(run), role)}"
+        yield from _host_lines(estimate)
         return
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
     told = f"{card_figures.peak(estimate)}: {parts}"
@@ -121,8 +122,23 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {_seen(estimate.details)}"
     if "cache_tokens" in estimate.details:
         yield f"  {_served(estimate.details)}"
+    yield from _host_lines(estimate)
+
+
+def _host_lines(estimate: Estimate) -> Iterator[str]:
+    """What the host holds in training, and while an engine loads the model and saves it whole."""
     if estimate.host_bytes:
         yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
+    gathered = [
+        f"{gib(size)} GiB while {name}"
+        for name, size in (
+            ("loading", estimate.details.get("host_loading_bytes", 0)),
+            ("saving", estimate.details.get("host_saving_bytes", 0)),
+        )
+        if size
+    ]
+    if gathered:
+        yield f"  host memory beside training: {', '.join(gathered)}"
 
 
 def _seen(details: Mapping[str, int]) -> str:

@@ -52,8 +52,12 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     multimodal: Any = transformers.AutoModelForMultimodalLM
     causal: Any = transformers.AutoModelForCausalLM
     towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
-    auto = causal if type(settings) in causal._model_mapping and not towers else multimodal
-    model_class: Any = auto._model_mapping[type(settings)]
+    masked, pairs = transformers.AutoModelForMaskedLM, transformers.AutoModelForSeq2SeqLM
+    order: tuple[Any, ...] = (pairs, masked) if settings.is_encoder_decoder else (causal, masked)
+    order = (multimodal, *order) if towers else (*order, multimodal)
+    model_class: Any = next(
+        auto._model_mapping[type(settings)] for auto in order if type(settings) in auto._model_mapping
+    )
     model_class = model_class[0] if isinstance(model_class, (tuple, list)) else model_class
     default_dtype = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -82,7 +86,7 @@ def add_adapter(model: Any, adapter: Adapter) -> Any:
         "target_modules": targets,
         "exclude_modules": list(adapter.exclude) or None,
         "modules_to_save": list(adapter.modules_to_save) or None,
-        "task_type": "CAUSAL_LM",
+        "task_type": "CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None,
     }
     settings = {"oft": _oft, "ia3": _ia3}.get(adapter.kind, _lora)
     return get_peft_model(model, settings(adapter, common))

@@ -14,7 +14,15 @@ from transformers.utils import logging
 from memlint.architectures.model import Architecture, Tower
 
 logging.set_verbosity_error()
-CLASSES = {**modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES}
+PAIRS = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+ENCODERS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # their class in the causal mapping is a decoder
+CLASSES = {
+    **modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    **modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    **{name: modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES[name] for name in ENCODERS},
+    **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+    **{name: PAIRS[name] for name in ("bart", "mbart", "pegasus", "marian", "t5", "mt5", "umt5")},
+}
 
 
 def build(family: str, values: dict[str, Any]) -> torch.nn.Module:
@@ -27,8 +35,13 @@ def build(family: str, values: dict[str, Any]) -> torch.nn.Module:
 
 
 def tensors(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every parameter, tied ones once."""
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    """Name and shape of every parameter, tied ones once, by the name of the embedding."""
+    names: dict[int, str] = {}
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        if id(parameter) not in names or ".embeddings." in name:
+            names[id(parameter)] = name
+    return {name: tuple(parameters[name].shape) for name in names.values()}
 
 
 def listed(architecture: Architecture, model: torch.nn.Module) -> dict[str, tuple[int, ...]]:

@@ -54,6 +54,36 @@ CLIP = {
 SIGLIP = {**CLIP, "model_type": "siglip_vision_model", "vision_use_head": False}
 PIXTRAL = {**CLIP, "model_type": "pixtral", "head_dim": 8}
 QWEN_VISION = {"depth": 2, "num_heads": 4, "hidden_size": 32, "patch_size": 14}
+ENCODER = {
+    "hidden_size": 96,
+    "intermediate_size": 224,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "vocab_size": 352,
+    "max_position_embeddings": 1100,
+}
+PAIR = {
+    "d_model": 96,
+    "d_ff": 224,
+    "num_layers": 2,
+    "num_heads": 6,
+    "d_kv": 16,
+    "vocab_size": 352,
+    "decoder_start_token_id": 0,
+}
+TWO_SIDES = {
+    "d_model": 96,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6,
+    "encoder_ffn_dim": 224,
+    "decoder_ffn_dim": 224,
+    "vocab_size": 352,
+    "max_position_embeddings": 1100,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 0,
+}
 WHISPER = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -185,6 +215,146 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "index_head_dim": 16,
             "index_topk_pattern": "FSFS",
             "pad_token_id": 0,
+        }
+    ],
+    "gemma3n_text": [
+        {
+            **SMALL,
+            "num_hidden_layers": 6,
+            "head_dim": 16,
+            "num_kv_shared_layers": 2,
+            "layer_types": ["sliding_attention", "full_attention"] * 3,
+            "intermediate_size": [224] * 6,
+            "activation_sparsity_pattern": [0.0] * 6,
+            "vocab_size_per_layer_input": 352,
+            "hidden_size_per_layer_input": 24,
+            "laurel_rank": 8,
+        }
+    ],
+    "kimi_k25": [
+        {
+            "text_config": {**LATENT, **ROUTED, "model_type": "deepseek_v3"},
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 72,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+            },
+            "projection_hidden_size": 32,
+            "tie_word_embeddings": False,
+        }
+    ],
+    "lfm2_vl": [
+        {
+            "text_config": {**SMALL, "model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"]},
+            "vision_config": {**SIGLIP, "model_type": "siglip2_vision_model", "num_patches": 16, "patch_size": 4},
+            "projector_hidden_size": 48,
+        }
+    ],
+    "step3p7": [
+        {
+            "text_config": {
+                **SMALL,
+                "head_dim": 16,
+                "n_routed_experts": 4,
+                "moe_intermediate_size": 24,
+                "share_expert_dim": 40,
+                "num_experts_per_tok": 2,
+                "mlp_layer_types": ["dense", "sparse", "sparse"],
+                "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+                "sliding_window": 32,
+                "num_sliding_attention_heads": 8,
+            },
+            "vision_config": {
+                "hidden_size": 32,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "image_size": 56,
+                "mlp_ratio": 2.0,
+            },
+        }
+    ],
+    "cohere2_vision": [
+        {"text_config": {**SMALL, "model_type": "cohere2"}, "vision_config": SIGLIP, "alignment_intermediate_size": 64}
+    ],
+    "aya_vision": [{"text_config": {**SMALL, "model_type": "cohere2"}, "vision_config": SIGLIP}],
+    "glm4v_moe": [
+        {
+            "text_config": {**SMALL, **ROUTED, "head_dim": 16, "pad_token_id": 0},
+            "vision_config": {
+                "depth": 2,
+                "hidden_size": 32,
+                "num_heads": 4,
+                "out_hidden_size": 96,
+                "intermediate_size": 60,
+                "image_size": 56,
+            },
+        }
+    ],
+    "qwen3_omni_moe_thinker": [
+        {
+            "text_config": {**EXPERTS, "head_dim": 16},
+            "vision_config": {
+                **QWEN_VISION,
+                "intermediate_size": 60,
+                "out_hidden_size": 96,
+                "deepstack_visual_indexes": [0, 1],
+            },
+            "audio_config": {
+                "d_model": 32,
+                "encoder_layers": 2,
+                "encoder_attention_heads": 4,
+                "encoder_ffn_dim": 80,
+                "num_mel_bins": 16,
+                "output_dim": 96,
+                "downsample_hidden_size": 12,
+                "max_source_positions": 100,
+            },
+        }
+    ],
+    "bert": [ENCODER],
+    "roberta": [ENCODER],
+    "xlm-roberta": [ENCODER],
+    "camembert": [ENCODER],
+    "electra": [{**ENCODER, "embedding_size": 48}],
+    "deberta-v2": [
+        {
+            **ENCODER,
+            "relative_attention": True,
+            "position_buckets": 16,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        }
+    ],
+    "modernbert": [{**ENCODER, "pad_token_id": 0, "local_attention": 64}],
+    "distilbert": [
+        {"dim": 96, "hidden_dim": 224, "n_layers": 3, "n_heads": 6, "vocab_size": 352, "max_position_embeddings": 1024}
+    ],
+    "t5": [{**PAIR, "feed_forward_proj": "gated-gelu"}, PAIR],
+    "mt5": [PAIR],
+    "umt5": [PAIR],
+    "bart": [TWO_SIDES],
+    "mbart": [TWO_SIDES],
+    "pegasus": [TWO_SIDES],
+    "marian": [TWO_SIDES],
+    "gemma4": [
+        {
+            "text_config": {
+                **SMALL,
+                "model_type": "gemma4_text",
+                "num_hidden_layers": 6,
+                "head_dim": 16,
+                "global_head_dim": 32,
+                "num_kv_shared_layers": 2,
+                "layer_types": ["sliding_attention", "full_attention"] * 3,
+                "vocab_size_per_layer_input": 352,
+                "hidden_size_per_layer_input": 24,
+            },
+            "vision_config": None,
+            "audio_config": None,
         }
     ],
     "gemma4_text": [
@@ -353,5 +523,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Classes that do not build from their defaults (their own validation, or a missing optional package).
 NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
-    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2",
+    "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
+    "kimi_k25",
 }  # fmt: skip

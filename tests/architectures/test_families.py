@@ -12,7 +12,11 @@ from memlint.architectures.model import parameters
 from tests.architectures import referee
 from tests.architectures.small import NO_DEFAULTS, VARIANTS
 
-SHARED = sorted(family for family in families() if family in referee.CLASSES and family not in ("qwen2_5_omni", "mimo"))
+SHARED = sorted(
+    family
+    for family in families()
+    if family in referee.CLASSES and family not in ("qwen2_5_omni", "qwen3_omni_moe", "mimo")
+)
 CASES = [(family, {}) for family in SHARED if family not in NO_DEFAULTS]
 CASES += [(family, values) for family, variants in VARIANTS.items() for values in variants]
 

@@ -20,7 +20,10 @@ from memlint.run import (
     Run,
     Sequence,
 )
-from tests.architectures.small import SMALL, VARIANTS
+from tests.architectures.small import LATENT, ROUTED, SMALL, VARIANTS
+
+# Their small members are in MORE, or differ from another family's by a vision tower alone.
+DESCRIBED_BY_PARTS = {"gemma4"}
 
 
 class Step(NamedTuple):
@@ -43,6 +46,27 @@ CHANGED: dict[str, dict[str, Any]] = {
     "qwen2_vl": _VISION_ROPE,
     "qwen2_5_vl": _VISION_ROPE,
     "glm4v": {"text_config": {**SMALL, "pad_token_id": 0, **_VISION_ROPE}},
+    "kimi_k25": {
+        **VARIANTS["kimi_k25"][0],
+        "text_config": {**VARIANTS["kimi_k25"][0]["text_config"], "num_key_value_heads": 6},
+    },
+    "glm4v_moe": {
+        **VARIANTS["glm4v_moe"][0],
+        "text_config": {
+            **VARIANTS["glm4v_moe"][0]["text_config"],
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
+        },
+    },
+    "deepseek_v32": {
+        **LATENT,
+        **ROUTED,
+        "num_key_value_heads": 6,
+        "index_n_heads": 2,
+        "index_head_dim": 16,
+        "index_topk": 64,
+        "pad_token_id": 0,
+    },
+    "glm_moe_dsa": {"num_key_value_heads": 6, "index_topk": 64},
     "flex_olmo": {"pad_token_id": 0, "num_experts": 4, "num_experts_per_tok": 2},
     "helium": {"head_dim": 16},
     "llama4_text": {"pad_token_id": 0},
@@ -62,15 +86,20 @@ CHANGED: dict[str, dict[str, Any]] = {
 OWN_NAMES = {"gpt-sw3", "openai-gpt", "xglm"}  # configurations that call nothing what SMALL calls it
 
 
+# Members beside the first one of a family, under the name that their deviations are kept by.
+MORE = {"gemma4/own_embeddings": {"model_type": "gemma4", **VARIANTS["gemma4"][0]}}
+
+
 def members() -> dict[str, dict[str, Any]]:
-    """A small configuration for every family."""
-    return {
+    """A small configuration for every family, and for members whose code differs from the rest of their family."""
+    return MORE | {
         family: {
             "model_type": family,
             **(VARIANTS[family][0] if family in VARIANTS else {} if family in OWN_NAMES else SMALL),
             **CHANGED.get(family, {}),
         }
         for family in families()
+        if family not in DESCRIBED_BY_PARTS
     }
 
 

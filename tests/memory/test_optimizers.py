@@ -10,6 +10,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory import optimizers as optimizer
+from memlint.memory.parameters import units as model_units
 from memlint.memory.values import Tensor, Unit
 from tests.comparisons.optimizers import closed_form
 from tests.frameworks import LLAMAFACTORY
@@ -155,8 +156,16 @@ def test_the_absmax_of_paged_states_is_not_paged() -> None:
     assert memory("paged_adamw_8bit", 2**20, (1024, 1024))[0] == 2 * 4 * 4096
 
 
-def test_muon_on_shards_is_unknown() -> None:
-    found = estimate(run(optimizer__name="muon", parallelism__engine="fsdp", parallelism__fsdp__version=2))
+def test_muon_over_fsdp2_needs_one_whole_matrix_and_divided_states() -> None:
+    fsdp: dict[str, object] = {"parallelism__engine": "fsdp", "parallelism__fsdp__version": 2}
+    ranks: dict[str, object] = {"parallelism__world_size": 4, "parallelism__data_parallel_size": 4}
+    one, four = estimate(run(optimizer__name="muon")), estimate(run(optimizer__name="muon", **fsdp, **ranks))
+    assert four.details["optimizer_state_bytes"] == pytest.approx(one.details["optimizer_state_bytes"] / 4, rel=0.01)
+    assert 0 < four.details["optimizer_step_temporary_bytes"] <= one.details["optimizer_step_temporary_bytes"]
+
+
+def test_muon_over_flat_parameters_is_unknown() -> None:
+    found = estimate(run(optimizer__name="muon", parallelism__engine="fsdp", parallelism__fsdp__version=1))
     assert [entry.field for entry in found.unknown] == ["optimizer.name"]
 
 
@@ -192,3 +201,24 @@ def test_layerwise_steps_hold_one_gradient_at_a_time() -> None:
     assert whole.allocated_bytes is not None and layerwise.allocated_bytes is not None
     assert whole.parameters is not None
     assert whole.allocated_bytes - layerwise.allocated_bytes > whole.parameters  # of 2 bytes a gradient
+
+
+def test_deepspeeds_muon_keeps_a_momentum_of_matrices_and_two_moments_of_the_rest() -> None:
+    zero: dict[str, object] = {"optimizer__engine": "deepspeed", "parallelism__engine": "deepspeed"}
+    zero["parallelism__zero__stage"] = 2
+    muon, adam = estimate(run(optimizer__name="muon", **zero)), estimate(run(optimizer__name="adamw", **zero))
+    tensors = [
+        (tensor, unit.repeat)
+        for unit in model_units(run())
+        for tensor in unit.tensors
+        if optimizer._is_layer_matrix(tensor)
+    ]
+    matrices = sum(tensor.numel * tensor.copies * repeat for tensor, repeat in tensors)
+    saved = adam.details["optimizer_state_bytes"] - muon.details["optimizer_state_bytes"]
+    assert saved == pytest.approx(4 * matrices, rel=0.001)
+
+
+def test_muon_of_another_package_is_unknown_over_flat_partitions() -> None:
+    found = estimate(run(optimizer__name="muon", parallelism__engine="deepspeed", parallelism__zero__stage=1))
+    assert found.allocated_bytes is None
+    assert "flat partitions" in found.unknown[0].reason

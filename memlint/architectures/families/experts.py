@@ -389,6 +389,28 @@ def laguna(c: ModelConfig) -> Architecture:
     return sparse(c, "Laguna", moe, attention=attention, kinds=dense_first(c, 1), keys=keys)
 
 
+def step3p5(c: ModelConfig) -> Architecture:
+    """The language model of Step-3.7: a gate for each head, and another number of heads in layers with a window."""
+    size, hidden = c.integer("moe_intermediate_size"), c.integer("hidden_size")
+    moe = mixture(
+        c,
+        experts=c.integer("num_experts" if c.has("num_experts") else "n_routed_experts"),
+        per_token=c.integer("num_experts_per_tok"),
+        size=size,
+        shared=c.integer("share_expert_dim"),
+    )
+    bias, sliding = c.flag("attention_bias"), c.integer("num_sliding_attention_heads", c.integer("num_attention_heads"))
+
+    def attention(window: int) -> MixerBlock:
+        mixer, weights = grouped_query(
+            c, bias=bias, out_bias=bias, qk_norm="head", window=window, heads=sliding if window else 0, output_gate=True
+        )
+        return mixer, weights + linear("self_attn.g_proj", mixer.heads, hidden)
+
+    kinds = dense_first(c, c.integer("first_k_dense_replace", 3, 0))
+    return sparse(c, "Step3p7", moe, attention=attention, kinds=kinds[: c.layers()], keys=windows(c)[: c.layers()])
+
+
 def _heads_per_layer(c: ModelConfig) -> list[int]:
     """The query heads of each layer: sliding layers may have more of them."""
     heads = c.items("num_attention_heads_per_layer") or [c.integer("num_attention_heads")] * c.layers()
@@ -505,4 +527,5 @@ FAMILIES = {
     "olmoe": olmoe,
     "phimoe": phimoe,
     "solar_open": solar_open,
+    "step3p5": step3p5,
 }

@@ -8,8 +8,6 @@ from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.gemma import FOUR_NORMS
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
-ALTUP = "Gemma 3n carries several residual streams (AltUp) through every layer"
-
 
 def _layer_kinds(c: ModelConfig, every: int) -> list[bool]:
     """Which layers attend fully; the last one always does."""
@@ -42,6 +40,7 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
             qk_norm="head",
             sliding_window=0 if full else window,
             shares_kv=not owns,
+            value_norm=True,
         )
         weights = (
             attention
@@ -51,7 +50,14 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
             + _per_layer(hidden, narrow)
         )
         return DecoderLayer(
-            mixer, Mlp("gated", size, activation(c)), "rms", 4, class_name="Gemma3nTextDecoderLayer", weights=weights
+            mixer,
+            Mlp("gated", size, activation(c)),
+            "rms",
+            4,
+            class_name="Gemma3nTextDecoderLayer",
+            weights=weights,
+            per_layer_size=narrow,
+            streams=streams,
         )
 
     extra: Weights = (
@@ -79,7 +85,6 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
         embedding_scale=True,
         logits_softcap=True,
         per_layer_embedding_size=narrow,
-        unmodelled=ALTUP,
     )
 
 
@@ -130,7 +135,6 @@ def gemma4_text(c: ModelConfig) -> Architecture:
         embedding_scale=True,
         logits_softcap=c.get("final_logit_softcapping") is not None,
         per_layer_embedding_size=narrow,
-        unmodelled="embeddings of its own for each layer" if narrow else "",
     )
 
 
@@ -168,7 +172,15 @@ def _gemma4_layer(c: ModelConfig, full: bool, owns: bool) -> DecoderLayer:
             expert_intermediate_size=size,
             parallel_experts=True,
         )
-    return DecoderLayer(mixer, mlp, "rms_gemma", 4, class_name=f"{_gemma4_name(c)}TextDecoderLayer", weights=weights)
+    return DecoderLayer(
+        mixer,
+        mlp,
+        "rms_gemma",
+        4,
+        class_name=f"{_gemma4_name(c)}TextDecoderLayer",
+        weights=weights,
+        per_layer_size=narrow,
+    )
 
 
 def _gemma4_attention(c: ModelConfig, full: bool, owns: bool) -> tuple[TokenMixer, Weights]:

@@ -87,20 +87,21 @@ def _indexed(c: ModelConfig) -> tuple[TokenMixer, Weights]:
         + norms(dim, "self_attn.indexer.k_norm", bias=True)
         + linear("self_attn.indexer.weights_proj", heads, hidden)
     )
-    return mixer, weights + indexer
-
-
-SPARSE = "sparse attention: what its indexer keeps for the backward is not modelled"
+    return mixer._replace(index_heads=heads, masks_choice=True), weights + indexer
 
 
 def deepseek_v32(c: ModelConfig) -> Architecture:
     first = c.integer("first_k_dense_replace", 3, 0)
-    return _deepseek(c, "DeepseekV32", first, lambda: _indexed(c), unmodelled=SPARSE)
+    return _deepseek(c, "DeepseekV32", first, lambda: _indexed(c))
 
 
 def glm_moe_dsa(c: ModelConfig) -> Architecture:
     """DeepSeek's sparse attention; layers marked "shared" take the key choice of the layer before them."""
-    hidden, attention = c.integer("hidden_size"), {True: _indexed(c), False: latent(c, bias=c.flag("attention_bias"))}
+    shared, weights = latent(c, bias=c.flag("attention_bias"))
+    hidden, attention = (
+        c.integer("hidden_size"),
+        {True: _indexed(c), False: (shared._replace(masks_choice=True), weights)},
+    )
     kinds = dense_first(c, c.integer("first_k_dense_replace", 3, 0))
     return decoder(
         c,
@@ -112,7 +113,6 @@ def glm_moe_dsa(c: ModelConfig) -> Architecture:
             norms(hidden, *TWO),
         ),
         list(zip(kinds, _chooses(c))),
-        unmodelled=SPARSE,
     )
 
 

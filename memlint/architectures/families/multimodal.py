@@ -43,6 +43,9 @@ TEXT: Mapping[str, Build] = {
     **hybrid.FAMILIES,
     **phi3.FAMILIES,
     "kimi_k2": latent.deepseek_v3,
+    "deepseek_v2": latent.deepseek_v2,
+    "glm4_moe_lite": latent.glm4_moe_lite,
+    "mistral4": latent.mistral4,
     "deepseek_v3": latent.deepseek_v3,
     "qwen2_vl_text": llama.qwen2,
     "qwen2_5_vl_text": llama.qwen2,
@@ -50,6 +53,7 @@ TEXT: Mapping[str, Build] = {
     "qwen3_vl_text": llama.qwen3,
     "qwen3_vl_moe_text": mixture.qwen3_moe,
     "glm4v_text": _glm4v_text,
+    "glm4v_moe_text": experts.glm4_moe,
 }
 
 
@@ -101,7 +105,7 @@ def _tied(c: ModelConfig, text: ModelConfig) -> bool:
     return text.flag("tie_word_embeddings")
 
 
-def _whole(c: ModelConfig, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
+def whole(c: ModelConfig, class_name: str, text: Architecture, *parts: Tower, extra: Weights = ()) -> Architecture:
     return text._replace(
         family=c.family, class_name=class_name, towers=parts, non_layer_weights=text.non_layer_weights + extra
     )
@@ -113,38 +117,38 @@ def _two_linear(hidden: int, inside: int, bias: bool, prefix: str = "") -> Weigh
 
 def qwen2_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_vl_text", layer_class="Qwen2VLDecoderLayer")
-    return _whole(c, "Qwen2VLForConditionalGeneration", text, qwen_vision.qwen2(nested(c, "vision_config")))
+    return whole(c, "Qwen2VLForConditionalGeneration", text, qwen_vision.qwen2(nested(c, "vision_config")))
 
 
 def qwen2_5_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_5_vl_text", layer_class="Qwen2_5_VLDecoderLayer")
-    return _whole(c, "Qwen2_5_VLForConditionalGeneration", text, qwen_vision.qwen2_5(nested(c, "vision_config")))
+    return whole(c, "Qwen2_5_VLForConditionalGeneration", text, qwen_vision.qwen2_5(nested(c, "vision_config")))
 
 
 def qwen3_vl(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_vl_text", layer_class="Qwen3VLTextDecoderLayer")
-    return _whole(c, "Qwen3VLForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+    return whole(c, "Qwen3VLForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
 def qwen3_vl_moe(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_vl_moe_text", layer_class="Qwen3VLMoeTextDecoderLayer")
-    return _whole(c, "Qwen3VLMoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+    return whole(c, "Qwen3VLMoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
 def qwen3_5(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_5_text")
-    return _whole(c, "Qwen3_5ForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+    return whole(c, "Qwen3_5ForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
 def qwen3_5_moe(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen3_5_moe_text")
-    return _whole(c, "Qwen3_5MoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+    return whole(c, "Qwen3_5MoeForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
 
 
 def qwen2_5_omni_thinker(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2_5_omni_text", layer_class="Qwen2_5OmniDecoderLayer")
     vision = qwen_vision.qwen2_5(nested(c, "vision_config"), split_qkv=True)
-    return _whole(c, "Qwen2_5OmniThinkerForConditionalGeneration", text, vision, _omni_audio(nested(c, "audio_config")))
+    return whole(c, "Qwen2_5OmniThinkerForConditionalGeneration", text, vision, _omni_audio(nested(c, "audio_config")))
 
 
 def _omni_audio(c: ModelConfig) -> Tower:
@@ -159,7 +163,7 @@ def _omni_audio(c: ModelConfig) -> Tower:
     return tower._replace(weights=kept + own, projector_prefix="model.audio_tower.proj")
 
 
-def _projected(tower: Tower, weights: Weights, prefix: str = "model.multi_modal_projector", **traits: Any) -> Tower:
+def projected(tower: Tower, weights: Weights, prefix: str = "model.multi_modal_projector", **traits: Any) -> Tower:
     return tower._replace(projector_weights=weights, projector_prefix=prefix, **traits)
 
 
@@ -174,7 +178,7 @@ def llava(c: ModelConfig) -> Architecture:
     bias = c.flag("multimodal_projector_bias", True)
     weights = _two_linear(text.hidden_size, tower.hidden_size * _feature_layers(c), bias)
     tokens = (tower.image_size // tower.patch_size) ** 2 if tower.image_size else 0
-    return _whole(c, "LlavaForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+    return whole(c, "LlavaForConditionalGeneration", text, projected(tower, weights, tokens_per_image=tokens))
 
 
 def llava_next(c: ModelConfig) -> Architecture:
@@ -195,7 +199,7 @@ def vipllava(c: ModelConfig) -> Architecture:
     layers = c.items("vision_feature_layers") or [-2, -5, -8, -11, 6]
     wide = len(layers) * tower.hidden_size
     weights = norm("projector_layernorm", wide, True) + _two_linear(text.hidden_size, wide, True)
-    return _whole(c, "VipLlavaForConditionalGeneration", text, _projected(tower, weights))
+    return whole(c, "VipLlavaForConditionalGeneration", text, projected(tower, weights))
 
 
 def internvl(c: ModelConfig) -> Architecture:
@@ -204,7 +208,7 @@ def internvl(c: ModelConfig) -> Architecture:
     wide = int(tower.hidden_size * (1 / c.number("downsample_ratio", 0.5)) ** 2)
     weights = norm("layer_norm", wide, True) + _two_linear(text.hidden_size, wide, True)
     tokens = c.integer("image_seq_length", 256)
-    return _whole(c, "InternVLForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+    return whole(c, "InternVLForConditionalGeneration", text, projected(tower, weights, tokens_per_image=tokens))
 
 
 def shieldgemma2(c: ModelConfig) -> Architecture:
@@ -219,7 +223,7 @@ def gemma3(c: ModelConfig) -> Architecture:
         *norm("mm_soft_emb_norm", tower.hidden_size),
     )
     tokens = c.integer("mm_tokens_per_image", 256)
-    return _whole(c, "Gemma3ForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=tokens))
+    return whole(c, "Gemma3ForConditionalGeneration", text, projected(tower, weights, tokens_per_image=tokens))
 
 
 def paligemma(c: ModelConfig) -> Architecture:
@@ -229,8 +233,8 @@ def paligemma(c: ModelConfig) -> Architecture:
         "projection_dim", c.integer("projection_dim", 2048)
     )
     tokens = (tower.image_size // tower.patch_size) ** 2
-    parts = _projected(tower, linear("linear", width, tower.hidden_size, True), tokens_per_image=tokens)
-    return _whole(c, "PaliGemmaForConditionalGeneration", text, parts)
+    parts = projected(tower, linear("linear", width, tower.hidden_size, True), tokens_per_image=tokens)
+    return whole(c, "PaliGemmaForConditionalGeneration", text, parts)
 
 
 def idefics3(c: ModelConfig) -> Architecture:
@@ -241,8 +245,8 @@ def idefics3(c: ModelConfig) -> Architecture:
     weights = linear("modality_projection.proj", text.hidden_size, tower.hidden_size * scale**2)
     tokens = (tower.image_size // tower.patch_size // scale) ** 2
     class_name = "Idefics3ForConditionalGeneration" if c.family == "idefics3" else "SmolVLMForConditionalGeneration"
-    return _whole(
-        c, class_name, text, _projected(tower, weights, "model.connector", tokens_per_image=tokens, max_tiles=17)
+    return whole(
+        c, class_name, text, projected(tower, weights, "model.connector", tokens_per_image=tokens, max_tiles=17)
     )
 
 
@@ -256,14 +260,14 @@ def mistral3(c: ModelConfig) -> Architecture:
         + linear("patch_merger.merging_layer", tower.hidden_size, tower.hidden_size * merge**2)
         + _two_linear(text.hidden_size, wide, bias)
     )
-    return _whole(c, "Mistral3ForConditionalGeneration", text, _projected(tower, weights, merge_size=merge))
+    return whole(c, "Mistral3ForConditionalGeneration", text, projected(tower, weights, merge_size=merge))
 
 
 def qwen2_audio(c: ModelConfig) -> Architecture:
     text = language_model(c, "qwen2")
     tower = towers.whisper(nested(c, "audio_config", "qwen2_audio_encoder"), "model.audio_tower")
     weights = linear("linear", text.hidden_size, tower.hidden_size, True)
-    return _whole(c, "Qwen2AudioForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=750))
+    return whole(c, "Qwen2AudioForConditionalGeneration", text, projected(tower, weights, tokens_per_image=750))
 
 
 def voxtral(c: ModelConfig) -> Architecture:
@@ -273,7 +277,7 @@ def voxtral(c: ModelConfig) -> Architecture:
     weights = linear("linear_1", text.hidden_size, audio.integer("intermediate_size", 4 * tower.hidden_size)) + linear(
         "linear_2", text.hidden_size, text.hidden_size
     )
-    return _whole(c, "VoxtralForConditionalGeneration", text, _projected(tower, weights, tokens_per_image=375))
+    return whole(c, "VoxtralForConditionalGeneration", text, projected(tower, weights, tokens_per_image=375))
 
 
 def llama4(c: ModelConfig) -> Architecture:
@@ -286,8 +290,8 @@ def llama4(c: ModelConfig) -> Architecture:
     weights = linear("linear_1", text.hidden_size, vision.integer("vision_output_dim"))
     seen = _llama4_tower(vision)
     tokens = int((seen.image_size // seen.patch_size) ** 2 * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
-    tower = _projected(seen, weights, "multi_modal_projector", tokens_per_image=tokens, max_tiles=17)
-    return _whole(c, "Llama4ForConditionalGeneration", text._replace(non_layer_weights=outside), tower)
+    tower = projected(seen, weights, "multi_modal_projector", tokens_per_image=tokens, max_tiles=17)
+    return whole(c, "Llama4ForConditionalGeneration", text._replace(non_layer_weights=outside), tower)
 
 
 def _llama4_tower(c: ModelConfig) -> Tower:
@@ -329,10 +333,10 @@ def _llama4_tower(c: ModelConfig) -> Tower:
 def glm4v(c: ModelConfig) -> Architecture:
     text = language_model(c, "glm4v_text", layer_class="Glm4vTextDecoderLayer")
     vision = nested(c, "vision_config")
-    return _whole(c, "Glm4vForConditionalGeneration", text, _glm_tower(vision))
+    return whole(c, "Glm4vForConditionalGeneration", text, glm_tower(vision))
 
 
-def _glm_tower(c: ModelConfig) -> Tower:
+def glm_tower(c: ModelConfig) -> Tower:
     hidden, out, inner = c.integer("hidden_size"), c.integer("out_hidden_size"), c.integer("intermediate_size")
     patch, merge, depth = c.integer("patch_size"), c.integer("spatial_merge_size"), c.integer("temporal_patch_size")
     bias = c.flag("attention_bias")
@@ -388,12 +392,12 @@ def gemma4(c: ModelConfig) -> Architecture:
     if c.mapping("vision_config"):
         vision = nested(c, "vision_config")
         projection = linear("embedding_projection", text.hidden_size, vision.integer("hidden_size"))
-        parts.append(_projected(_gemma4_tower(vision), projection, "model.embed_vision", tokens_per_image=280))
+        parts.append(projected(_gemma4_tower(vision), projection, "model.embed_vision", tokens_per_image=280))
     if c.mapping("audio_config"):
         audio = nested(c, "audio_config", "gemma4_audio")
         projection = linear("embedding_projection", text.hidden_size, audio.integer("output_proj_dims"))
-        parts.append(_projected(_gemma4_audio(audio), projection, "model.embed_audio", tokens_per_image=750))
-    return _whole(c, "Gemma4ForConditionalGeneration", text, *parts)
+        parts.append(projected(_gemma4_audio(audio), projection, "model.embed_audio", tokens_per_image=750))
+    return whole(c, "Gemma4ForConditionalGeneration", text, *parts)
 
 
 def gemma4_unified(c: ModelConfig) -> Architecture:
@@ -404,7 +408,7 @@ def gemma4_unified(c: ModelConfig) -> Architecture:
         vision = nested(c, "vision_config")
         projection = linear("embedding_projection", text.hidden_size, vision.integer("output_proj_dims"))
         parts.append(
-            _projected(
+            projected(
                 _pixel_embedder(vision), projection, "model.embed_vision.multimodal_embedder", tokens_per_image=280
             )
         )
@@ -412,8 +416,8 @@ def gemma4_unified(c: ModelConfig) -> Architecture:
         size = nested(c, "audio_config").integer("audio_embed_dim")
         frames = Tower("audio", size, 0, 1, 0, norm="rms", tower_prefix="model.embed_audio")
         projection = linear("embedding_projection", text.hidden_size, size)
-        parts.append(_projected(frames, projection, "model.embed_audio", tokens_per_image=750))
-    return _whole(c, "Gemma4UnifiedForConditionalGeneration", text, *parts)
+        parts.append(projected(frames, projection, "model.embed_audio", tokens_per_image=750))
+    return whole(c, "Gemma4UnifiedForConditionalGeneration", text, *parts)
 
 
 def _pixel_embedder(c: ModelConfig) -> Tower:
@@ -562,7 +566,7 @@ def mllama(c: ModelConfig) -> Architecture:
     projector = linear("multi_modal_projector", hidden, vision.integer("vision_output_dim"), True)
     tower, end = _mllama_towers(vision)
     tower = tower._replace(projector_weights=projector, projector_prefix="model")
-    return _whole(
+    return whole(
         c,
         "MllamaForConditionalGeneration",
         built._replace(non_layer_weights=(embedding, *built.non_layer_weights[1:])),

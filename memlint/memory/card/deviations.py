@@ -41,7 +41,10 @@ def _peak(phases: Sequence[Phase], share: float) -> int:
 
 def _shares(run: Run) -> tuple[float, float]:
     """The deviations of the run's model; its language model's where the whole model was not simulated (Llama 4)."""
-    family, table = getattr(run.model.architecture, "family", ""), _table()
+    architecture, table = run.model.architecture, _table()
+    family = getattr(architecture, "family", "")
+    if getattr(architecture, "per_layer_embedding_size", 0):
+        family = f"{family}/own_embeddings" if f"{family}/own_embeddings" in table else family
     attention = "eager" if run.attention.implementation == "eager" else "sdpa"
     lowest, highest = (table.get(family) or table.get(f"{family}_text", {})).get(attention, (0.0, 0.0))
     return lowest, highest

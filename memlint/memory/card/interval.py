@@ -27,7 +27,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
-    if families.of(run.model.architecture).attention.eager_at_first and run.attention.implementation == "sdpa":
+    traits = families.of(run.model.architecture).attention
+    if (traits.eager_at_first or traits.position_bias) and run.attention.implementation == "sdpa":
         eager = replace(run, {"attention.implementation": "eager"})
         eager_phases, _ = phases(training_step(eager, units), units, state)
         high = max(high, deviations.bounds(eager, eager_phases + found[len(eager_phases) :])[1])
@@ -91,6 +92,8 @@ def _least_memory_variant(run: Run) -> Run | None:
         changes["stack.linear_attention"] = "kernels"
     if (run.stack.compile or run.loss.in_chunks) and run.loss.kind == "plain":
         changes["loss.kind"] = "fused_ce"
+    if run.model.architecture.encoder_only and run.loss.kind == "plain":  # a classifier builds no logits
+        changes |= {"loss.kind": "chunked", "loss.chunk_tokens": 1}
     if run.checkpointing.mlp_tiles > 1:
         changes["model.architecture"] = _with_tiled_mlps(run.model.architecture, run.checkpointing.mlp_tiles)
     return replace(run, changes) if changes else None

@@ -53,7 +53,7 @@ NEWER = Family(
     model_types=(
         *("axk1", "cwm", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25", "kimi_linear"),
         *("laguna", "lfm2_moe", "mellum", "minicpm3", "minimax_m3_vl", "ministral3", "mistral4", "nanochat"),
-        *("olmo_hybrid", "step3p7", "youtu"),
+        *("olmo_hybrid", "youtu"),
     ),
     code=since(5),
 )

@@ -22,6 +22,8 @@ MINIMAX_M2 = Family(
 )
 MINIMAX = Family(model_types=("minimax",), experts=ExpertTraits(peft_stacked_targets=("w1", "w3", "w2", "gate")))
 MIMO_V2_FLASH = Family(model_types=("mimo_v2_flash",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
+# models/step3p7/modeling_step3p7.py:543, Step3p7Experts: a loop over the experts of one stack, whatever is configured
+STEP3P7 = Family(model_types=("step3p7",), code=since(5), classes=("Step3p7",), experts=ExpertTraits(copied=ALWAYS))
 PHIMOE = Family(model_types=("phimoe",), experts=ExpertTraits(linears_in_4=True))
 # The layers of Cohere's and Ernie's mixtures are those of their dense models (dense.py).
 STACKED_TARGETS = Family(
@@ -40,6 +42,7 @@ ROWS = (
     MINIMAX_M2,
     MINIMAX,
     MIMO_V2_FLASH,
+    STEP3P7,
     PHIMOE,
     STACKED_TARGETS,
     STACKED_TARGETS_NEWER,

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import memlint.memory.families.deepseek as deepseek
 import memlint.memory.families.dense as dense
+import memlint.memory.families.encoders as encoders
 import memlint.memory.families.experts as experts
 import memlint.memory.families.gemma as gemma
 import memlint.memory.families.glm as glm
@@ -34,6 +35,7 @@ ROWS: tuple[Family, ...] = (
     *hybrid.ROWS,
     *gpt.ROWS,
     *image_text.ROWS,
+    *encoders.ROWS,
 )
 DEFAULT = Family()  # Llama's code, for families without a row
 

@@ -63,6 +63,9 @@ class AttentionTraits(NamedTuple):
     gated_query: bool = False
     # Queries and keys are rotated before they are normed, so that both forms are saved.
     norms_after_rotary: bool = False
+    # Every score has a bias by the distance of its tokens, one for each head, that layers share. What sdpa's kernels
+    # save of it depends on the kernel: between nothing and what eager attention saves.
+    position_bias: bool = False
     # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
 

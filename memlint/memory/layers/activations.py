@@ -33,7 +33,7 @@ def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Lay
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
     linears = mark_fused(dict(roles.linears), kernels, shape)
     context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
-    x = tape.new("hidden", mode.width, mode.input_needs_gradient)
+    x = tape.new("streams" if shape.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned_weights)
 

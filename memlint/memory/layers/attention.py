@@ -6,7 +6,7 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Storage, Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import scaled_by_config
 from memlint.memory.layers.projection import project
@@ -29,9 +29,13 @@ def attention(
     query, key, value, gate = _query_key_value(context, projected_shape, x, head_norm, scales_in_fp32)
     if shape.rotary_fraction:
         fraction, in_fp32 = shape.rotary_fraction, context.family.rotary.in_fp32
-        rotated = rotate(context, query, fraction, in_fp32), rotate(context, key, fraction, in_fp32)
-        tape.drop(query, key)
-        query, key = rotated
+        rotated = rotate(context, query, fraction, in_fp32)
+        tape.drop(query)
+        query = rotated
+        if not shape.shares_kv:
+            rotated = rotate(context, key, fraction, in_fp32)
+            tape.drop(key)
+            key = rotated
     if norms_after_rotary:
         query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
         key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
@@ -55,6 +59,8 @@ def _query_key_value(
     Queries and keys are normed right after their projection (transformers 5.23 models/qwen3/modeling_qwen3.py).
     """
     tape = context.tape
+    if shape.shares_kv:
+        return _with_shared_key_value(context, shape, x, head_norm, gemma)
     if not shape.fused_qkv:
         projected, gate = _query_and_gate(context, x)
         query = _normed_heads(context, shape, projected, head_norm, "head_rows", gemma)
@@ -67,6 +73,18 @@ def _query_key_value(
     tape.drop(fused)
     query = _normed_heads(context, shape, query, head_norm, "head_rows", gemma)
     return query, _normed_heads(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+
+
+def _with_shared_key_value(
+    context: LayerContext, shape: TokenMixer, x: Value, head_norm: Parameter | None, gemma: bool
+) -> tuple[Value, Value, Value, Value | None]:
+    """Queries of the layer's own; keys and values are those that an earlier layer keeps anyway (transformers 5.23
+    models/gemma4/modeling_gemma4.py, Gemma4TextAttention, `shared_kv_states`)."""
+    projected = project(context, "query", x, "query")
+    query = _normed_heads(context, shape, projected, head_norm, "head_rows", gemma)
+    width = context.kernels.autocast_width or x.width
+    key, value = (Value(Storage(0), extent, width, context.tape.grad) for extent in ("key", "value"))
+    return query, key, value, None
 
 
 def _query_and_gate(context: LayerContext, x: Value) -> tuple[Value, Value | None]:

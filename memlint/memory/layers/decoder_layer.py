@@ -6,9 +6,10 @@ import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.attention as attention
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import DecoderLayer, TokenMixer
-from memlint.memory.autograd.tape import Value
+from memlint.memory.autograd.tape import Storage, Value
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import mlp
+from memlint.memory.layers.mlp import activate, mlp
+from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 
 
@@ -21,12 +22,16 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     tape = context.tape
     if shape.norms == 1:
         return _mixer_or_mlp(context, shape, roles, x)
+    if shape.streams > 1:
+        return _altup(context, shape, roles, x)
     normed = _norm(context, shape, roles, x)
     mixed = _token_mixer(context, shape, roles, normed)
     tape.drop(normed)
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
     residual = ops.add(tape, x, mixed)
     tape.drop(mixed)
+    if shape.cross_attention is not None:
+        residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
     normed = _norm(context, shape, roles, residual)
     mlp_output = _mlp_block(context, shape, roles, normed)
     tape.drop(normed)
@@ -35,7 +40,80 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
     found = ops.add(tape, residual, mlp_output)
     tape.drop(residual, mlp_output)
+    return _with_own_embedding(context, shape, roles, found) if shape.per_layer_size else found
+
+
+def _plus_cross_attention(
+    context: LayerContext, shape: DecoderLayer, cross: TokenMixer, roles: Roles, x: Value
+) -> Value:
+    """`x` plus attention from its norm to the encoder's output, whose gradient is summed over the decoder's layers.
+    Source and target are taken to be equally long, which bounds both. Drops `x`."""
+    tape = context.tape
+    normed = _norm(context, shape, roles, x)
+    encoded = Value(Storage(0), "hidden", x.width, tape.grad)
+    query = project(context, "cross_query", normed, "query")
+    key, value = project(context, "cross_key", encoded, "key"), project(context, "cross_value", encoded, "value")
+    tape.drop(normed)
+    mixed = attention.core(context, cross, query, key, value)
+    tape.drop(query, key, value)
+    found = project(context, "cross_output", mixed, "hidden")
+    tape.drop(mixed)
+    after = _residual_dropout(context, shape, found)
+    summed = ops.add(tape, x, after)
+    tape.drop(x, after)
+    return summed
+
+
+def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    from memlint.memory.layers.altup import altup_layer
+
+    def norm_of(value: Value) -> Value:
+        return _norm(context, shape, roles, value)
+
+    def attend(normed: Value) -> Value:
+        return _post_norm(context, shape, roles, _token_mixer(context, shape, roles, normed))
+
+    def feed(residual: Value) -> Value:
+        normed = _norm(context, shape, roles, residual)
+        found = _mlp_block(context, shape, roles, normed)
+        context.tape.drop(normed)
+        return _post_norm(context, shape, roles, found)
+
+    def own_embedding(value: Value) -> Value:
+        return gated_own_embedding(context, shape, roles, value)
+
+    return altup_layer(context, norm_of, attend, feed, own_embedding, x)
+
+
+def _with_own_embedding(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    """`x + norm(projection(act(gate(x)) * embedding))`, times a number, with the layer's own token embedding
+    (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextDecoderLayer.forward)."""
+    tape = context.tape
+    normed = gated_own_embedding(context, shape, roles, x)
+    summed = ops.add(tape, x, normed)
+    tape.drop(x, normed)
+    found = ops.scale(tape, summed)
+    tape.drop(summed)
     return found
+
+
+def gated_own_embedding(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    """The block that the layer's own embedding gates, normed. That embedding is a slice of one tensor of all layers:
+    its gradient is padded to the whole and added to that of later layers."""
+    tape = context.tape
+    gate = project(context, "per_layer_input_gate", x, "own_embedding")
+    active = activate(context, shape.mlp.activation, gate)
+    tape.drop(gate)
+    whole = Value(Storage(0), "own_embedding", x.width, tape.grad)
+    embedding = Value(Storage(0), "own_embedding", x.width, tape.grad)
+    tape.node((embedding,), (whole,), (), (("per_layer", x.width),))
+    product = ops.multiply(tape, active, embedding)
+    tape.drop(active)
+    projected = project(context, "per_layer_projection", product, "hidden")
+    tape.drop(product)
+    normed = _norm(context, shape, roles, projected)
+    tape.drop(projected)
+    return normed
 
 
 def _layer_scale(context: LayerContext, roles: Roles, x: Value) -> Value:

@@ -32,6 +32,11 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
         "scalar": 1,
         "logits": count * vocabulary,
         "rope": 0,
+        "per_layer": count * architecture.per_layer_embedding_size * len(architecture.layer_type_ids),
+        "per_layer_rows": count * len(architecture.layer_type_ids),
+        "streams": count
+        * architecture.hidden_size
+        * max((kind.streams for kind in architecture.layer_types), default=1),
     }
 
 
@@ -40,6 +45,9 @@ def of_layer(layer: DecoderLayer, tokens: Tokens, hidden: int) -> dict[str, int]
     found = _attention(layer, tokens)
     if layer.parallel_ssm is not None:
         found |= _mamba2(layer.parallel_ssm, tokens)
+    if layer.per_layer_size:
+        found["own_embedding"] = tokens.count * layer.per_layer_size
+        found["laurel"] = tokens.count * next((w.shape[0] for w in layer.weights if "linear_left" in w.name), 0)
     _mlp(found, layer, tokens.count, hidden)
     return found
 
@@ -96,6 +104,8 @@ def _latent(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
         "key_rotary/2": key_rotary // 2,
         "query_latent": count * shape.q_lora_rank,
         "latent": count * shape.kv_lora_rank,
+        "pairs": tokens.sequences * tokens.length**2,
+        "index_scores": tokens.sequences * shape.index_heads * tokens.length**2,
         "latent+rope": count * (shape.kv_lora_rank + shape.rope_head_dim),
         "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
         "head_rows": count * shape.heads,

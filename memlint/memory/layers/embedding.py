@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import memlint.memory.autograd.ops as ops
+import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile, finish_profile
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
@@ -17,10 +18,18 @@ class EmbeddingShape(NamedTuple):
     positions: bool = False
     dropout: bool = False
     tied: bool = False  # the head's gradient is added to this one
+    own_embeddings: bool = False  # a second table gives each layer an embedding of its own
+    streams: int = 1  # residual streams, of which the others are projections of the first one (Gemma 3n)
 
 
 @lru_cache(maxsize=64)
-def embedding_profile(weight: Parameter, shape: EmbeddingShape, in_place: bool) -> Profile:
+def embedding_profile(
+    weight: Parameter,
+    shape: EmbeddingShape,
+    in_place: bool,
+    projection: Parameter | None = None,
+    autocast_width: int = 0,
+) -> Profile:
     """Look-up, scaling, learned positions, dropout. Its backward builds a dense gradient of the whole table."""
     tape = Tape(True, in_place=in_place)
     x = tape.new("hidden", weight.width, weight.trainable)
@@ -33,7 +42,50 @@ def embedding_profile(weight: Parameter, shape: EmbeddingShape, in_place: bool) 
         x = ops.replace(tape, x, ops.scale(tape, x))
     if shape.dropout:
         x = ops.replace(tape, x, ops.dropout(tape, x))
+    if shape.own_embeddings:
+        _own_embeddings(
+            tape, x, weight, projection or Parameter("w:per_layer_model_projection", x.width), autocast_width
+        )
+    if shape.streams > 1:
+        x = ops.replace(tape, x, _streams(tape, x, shape.streams, projection or weight, autocast_width))
     return finish_profile(tape, x)
+
+
+def _streams(tape: Tape, x: Value, streams: int, weight: Parameter, autocast_width: int) -> Value:
+    """The embedding and its projections with the same magnitude, stacked (transformers 5.23
+    models/gemma3n/modeling_gemma3n.py:1655, Gemma3nTextModel.forward)."""
+    projection = Parameter("w:altup_projection", weight.width, weight.trainable)
+    stacked = [tape.view(x)]
+    for _ in range(streams - 1):
+        projected = ops.linear(tape, x, projection, "hidden", autocast_width)
+        in_dtype = ops.cast(tape, projected, x.width)
+        tape.drop(projected)
+        square = ops.unary(tape, in_dtype, 1)
+        tape.drop(square)
+        scaled = tape.new("hidden", x.width)
+        tape.node((scaled,), (in_dtype,), (in_dtype,), (("hidden", x.width),))
+        found = tape.new("hidden", x.width)
+        tape.node((found,), (scaled,), (scaled,), (("hidden", x.width),))
+        tape.drop(in_dtype, scaled)
+        stacked.append(found)
+    whole = ops.concat(tape, tuple(stacked), "streams")
+    tape.drop(*stacked)
+    return whole
+
+
+def _own_embeddings(tape: Tape, x: Value, weight: Parameter, projection: Parameter, autocast_width: int) -> None:
+    """Every layer's own embedding of each token, which stays until the last layer's backward: a look-up in a second
+    table plus a projection of the first embedding, normed (transformers 5.23 models/gemma4/modeling_gemma4.py,
+    Gemma4TextModel.project_per_layer_inputs)."""
+    looked_up = tape.new("per_layer", x.width, weight.trainable)
+    scaled = ops.scale(tape, looked_up)
+    tape.drop(looked_up)
+    projected = ops.linear(tape, x, projection, "per_layer", autocast_width)
+    in_scale = ops.scale(tape, projected)
+    normed = norm.rms(tape, in_scale, weight._replace(extent="own_norm"), "per_layer_rows", True)
+    summed = ops.add(tape, normed, scaled)
+    ops.scale(tape, summed)
+    tape.drop(projected, in_scale, normed, scaled, summed)
 
 
 def _with_positions(tape: Tape, x: Value) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import TokenMixer
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Parameter, Value
 from memlint.memory.layers.attention import core
 from memlint.memory.layers.kernel_config import LayerContext
@@ -25,9 +26,26 @@ def latent(context: LayerContext, shape: TokenMixer, x: Value, weight: Parameter
     tape.drop(to_rotate, key_to_rotate)
     full_query = ops.concat(tape, (unrotated, rotated), "query")
     key, value = _expanded(context, normed, key_rotated)
-    mixed = core(context, shape, full_query, key, value)
+    mixed = _core_of_chosen(context, shape, full_query, key, value)
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, full_query, key, value, unrotated, rotated, key_rotated, normed, query)
+    return found
+
+
+def _core_of_chosen(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
+    """Attention to the keys that an indexer chose: without gradients it scores every pair of tokens in fp32, head by
+    head, and each layer makes a mask of its own, which sdpa saves in the queries' dtype (transformers 5.23
+    models/deepseek_v32/modeling_deepseek_v32.py, DeepseekV32Indexer and DeepseekV32Attention)."""
+    if not shape.masks_choice:
+        return core(context, shape, query, key, value)
+    tape = context.tape
+    if shape.index_heads:
+        tape.spike(("index_scores", FP32_BYTES), ("index_scores", FP32_BYTES))
+    mask = tape.new("pairs", query.width)
+    found = core(context, shape, query, key, value)
+    if context.kernels.attention == "sdpa":
+        tape.node((found,), (found,), (mask,), aliases=True)
+    tape.drop(mask)
     return found
 
 

@@ -1,0 +1,344 @@
+"""Encoders (BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, ModernBERT) with their masked language-model head, and
+encoder-decoders (T5, BART and relatives). The names are those of transformers 5.23."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.architectures.assemble import positions
+from memlint.architectures.blocks import Weights, activation, linear, norm, norms
+from memlint.architectures.config import ModelConfig
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
+from memlint.architectures.windows import window_size
+
+
+def _encoder(
+    c: ModelConfig,
+    class_name: str,
+    layers: list[DecoderLayer],
+    non_layer: Weights,
+    stack: str,
+    hidden: int,
+    **traits: Any,
+) -> Architecture:
+    kinds = tuple(dict.fromkeys(layers))
+    return Architecture(
+        family=c.family,
+        class_name=class_name,
+        hidden_size=hidden,
+        vocab_size=c.integer("vocab_size"),
+        layer_types=kinds,
+        layer_type_ids=tuple(kinds.index(one) for one in layers),
+        non_layer_weights=non_layer,
+        tied_embeddings=c.flag("tie_word_embeddings", True),
+        max_positions=positions(c),
+        stack=stack,
+        **traits,
+    )
+
+
+def _bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: str) -> DecoderLayer:
+    """Attention and a plain MLP, each with a LayerNorm over its sum with the residual stream."""
+    hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
+    weights = (
+        *(weight for name in (query, key, value) for weight in linear(f"attention.self.{name}", hidden, hidden, True)),
+        *linear("attention.output.dense", hidden, hidden, True),
+        *norm("attention.output.LayerNorm", hidden, True),
+        *linear("intermediate.dense", inner, hidden, True),
+        *linear("output.dense", hidden, inner, True),
+        *norm("output.LayerNorm", hidden, True),
+    )
+    mixer = TokenMixer(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        rotary_fraction=0.0,
+        dropout=c.number("attention_probs_dropout_prob", 0.1),
+    )
+    mlp = Mlp("plain", inner, activation(c), dropout=c.number("hidden_dropout_prob", 0.1))
+    return DecoderLayer(mixer, mlp, norm="layer", class_name=class_name, weights=weights)
+
+
+def _bert_embeddings(c: ModelConfig, prefix: str, width: int, typed: bool = True) -> Weights:
+    vocabulary, types = c.integer("vocab_size"), c.integer("type_vocab_size", 0, 0)
+    found: Weights = (Weight(f"{prefix}.embeddings.word_embeddings.weight", (vocabulary, width), "embedding"),)
+    if c.flag("position_biased_input", True):
+        size = (c.integer("max_position_embeddings"), width)
+        found += (Weight(f"{prefix}.embeddings.position_embeddings.weight", size, "position"),)
+    if typed and types:
+        found += (Weight(f"{prefix}.embeddings.token_type_embeddings.weight", (types, width), "position"),)
+    return found + norm(f"{prefix}.embeddings.LayerNorm", width, True)
+
+
+def bert(c: ModelConfig) -> Architecture:
+    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
+    head = (
+        Weight("cls.predictions.bias", (vocabulary,), "bias"),
+        *linear("cls.predictions.transform.dense", hidden, hidden, True),
+        *norm("cls.predictions.transform.LayerNorm", hidden, True),
+    )
+    one = _bert_layer(c, "BertLayer", "query", "key", "value")
+    embeddings = _bert_embeddings(c, "bert", hidden)
+    return _encoder(
+        c, "BertForMaskedLM", [one] * c.layers(), embeddings + head, "bert.encoder.layer", hidden, encoder_only=True
+    )
+
+
+def roberta(c: ModelConfig) -> Architecture:
+    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
+    name, prefix = {
+        "roberta": ("Roberta", "roberta"),
+        "xlm-roberta": ("XLMRoberta", "roberta"),
+        "camembert": ("Camembert", "roberta"),
+    }[c.family]
+    head = (
+        Weight("lm_head.bias", (vocabulary,), "bias"),
+        *linear("lm_head.dense", hidden, hidden, True),
+        *norm("lm_head.layer_norm", hidden, True),
+    )
+    one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
+    embeddings = _bert_embeddings(c, prefix, hidden)
+    stack = f"{prefix}.encoder.layer"
+    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
+
+
+def electra(c: ModelConfig) -> Architecture:
+    hidden, vocabulary, width = c.integer("hidden_size"), c.integer("vocab_size"), c.integer("embedding_size")
+    projection = linear("electra.embeddings_project", hidden, width, True) if width != hidden else ()
+    head = (
+        *norm("generator_predictions.LayerNorm", width, True),
+        *linear("generator_predictions.dense", width, hidden, True),
+        Weight("generator_lm_head.bias", (vocabulary,), "bias"),
+    )
+    one = _bert_layer(c, "ElectraLayer", "query", "key", "value")
+    outside = _bert_embeddings(c, "electra", width) + projection + head
+    stack = "electra.encoder.layer"
+    return _encoder(c, "ElectraForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+def deberta_v2(c: ModelConfig) -> Architecture:
+    """Attention whose scores add those of relative positions (disentangled)."""
+    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
+    one = _bert_layer(c, "DebertaV2Layer", "query_proj", "key_proj", "value_proj")
+    relative: Weights = ()
+    if c.flag("relative_attention"):
+        buckets = c.get("position_buckets", -1)
+        size = buckets if isinstance(buckets, int) and buckets > 0 else c.get("max_relative_positions", -1)
+        size = size if isinstance(size, int) and size > 0 else c.integer("max_position_embeddings")
+        relative = (Weight("deberta.encoder.rel_embeddings.weight", (2 * size, hidden), "position"),)
+        if "layer_norm" in c.text("norm_rel_ebd", "none"):
+            relative += norm("deberta.encoder.LayerNorm", hidden, True)
+    head = (
+        Weight("cls.predictions.bias", (vocabulary,), "bias"),
+        *linear("cls.predictions.transform.dense", hidden, hidden, True),
+        *norm("cls.predictions.transform.LayerNorm", hidden, True),
+    )
+    outside = _bert_embeddings(c, "deberta", hidden) + relative + head
+    stack = "deberta.encoder.layer"
+    return _encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+def distilbert(c: ModelConfig) -> Architecture:
+    hidden, inner, heads = c.integer("dim"), c.integer("hidden_dim"), c.integer("n_heads")
+    vocabulary, dropout = c.integer("vocab_size"), c.number("dropout", 0.1)
+    names = ("q_lin", "k_lin", "v_lin", "out_lin")
+    weights = (
+        *(weight for name in names for weight in linear(f"attention.{name}", hidden, hidden, True)),
+        *norms(hidden, "sa_layer_norm", "output_layer_norm", bias=True),
+        *linear("ffn.lin1", inner, hidden, True),
+        *linear("ffn.lin2", hidden, inner, True),
+    )
+    mixer = TokenMixer(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        rotary_fraction=0.0,
+        dropout=c.number("attention_dropout", 0.1),
+    )
+    mlp = Mlp("plain", inner, c.text("activation", "gelu"), dropout=dropout)
+    one = DecoderLayer(mixer, mlp, norm="layer", class_name="TransformerBlock", weights=weights)
+    outside = (
+        Weight("distilbert.embeddings.word_embeddings.weight", (vocabulary, hidden), "embedding"),
+        Weight(
+            "distilbert.embeddings.position_embeddings.weight",
+            (c.integer("max_position_embeddings"), hidden),
+            "position",
+        ),
+        *norm("distilbert.embeddings.LayerNorm", hidden, True),
+        *linear("vocab_transform", hidden, hidden, True),
+        *norm("vocab_layer_norm", hidden, True),
+        Weight("vocab_projector.bias", (vocabulary,), "bias"),
+    )
+    stack, layers = "distilbert.transformer.layer", [one] * c.layers("n_layers")
+    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, encoder_only=True)
+
+
+def modernbert(c: ModelConfig) -> Architecture:
+    hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
+    vocabulary, window = c.integer("vocab_size"), window_size(c) or c.integer("local_attention", 128) // 2
+    every = c.integer("global_attn_every_n_layers", 3)
+
+    def one(index: int) -> DecoderLayer:
+        weights = (
+            *(norm("attn_norm", hidden) if index else ()),
+            *linear("attn.Wqkv", 3 * hidden, hidden),
+            *linear("attn.Wo", hidden, hidden),
+            *norm("mlp_norm", hidden),
+            *linear("mlp.Wi", 2 * inner, hidden),
+            *linear("mlp.Wo", hidden, inner),
+        )
+        mixer = TokenMixer(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            fused_qkv=True,
+            sliding_window=window if index % every else 0,
+        )
+        mlp = Mlp("gated", inner, activation(c), fused_gate_up=True)
+        return DecoderLayer(mixer, mlp, norm="layer", class_name="ModernBertEncoderLayer", weights=weights)
+
+    outside = (
+        Weight("model.embeddings.tok_embeddings.weight", (vocabulary, hidden), "embedding"),
+        *norm("model.embeddings.norm", hidden),
+        *norm("model.final_norm", hidden),
+        *linear("head.dense", hidden, hidden),
+        *norm("head.norm", hidden),
+        Weight("decoder.bias", (vocabulary,), "bias"),
+    )
+    layers = [one(index) for index in range(c.layers())]
+    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, encoder_only=True)
+
+
+def t5(c: ModelConfig) -> Architecture:
+    """The head is tied whatever the configuration says (configuration_t5.py:83)."""
+    hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
+    buckets = (c.integer("relative_attention_num_buckets", 32), c.integer("num_heads"))
+    decoders = c.integer("num_decoder_layers", c.layers("num_layers"))
+    everywhere = c.family == "umt5"  # positions of its own in every block
+
+    def block(decoder: bool, first: bool) -> DecoderLayer:
+        mixer, own = _t5_attention(c, "layer.0.SelfAttention")
+        weights = own + norm("layer.0.layer_norm", hidden)
+        if first or everywhere:
+            weights += (Weight("layer.0.SelfAttention.relative_attention_bias.weight", buckets, "position"),)
+        if decoder:
+            weights += _t5_attention(c, "layer.1.EncDecAttention")[1] + norm("layer.1.layer_norm", hidden)
+        mlp, inside = _t5_mlp(c, f"layer.{2 if decoder else 1}")
+        return DecoderLayer(
+            mixer,
+            mlp,
+            class_name=f"{_T5_NAMES[c.family]}Block",
+            weights=weights + inside,
+            cross_attention=mixer if decoder else None,
+        )
+
+    layers = [block(False, index == 0) for index in range(c.layers("num_layers"))]
+    layers += [block(True, index == 0) for index in range(decoders)]
+    outside = (
+        Weight("shared.weight", (vocabulary, hidden), "embedding"),
+        *norms(hidden, "encoder.final_layer_norm", "decoder.final_layer_norm"),
+    )
+    name = f"{_T5_NAMES[c.family]}ForConditionalGeneration"
+    found = _encoder(c, name, layers, outside, "encoder.block", hidden, encoder_decoder=True)
+    return found._replace(tied_embeddings=True)
+
+
+_T5_NAMES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
+
+
+def _t5_attention(c: ModelConfig, prefix: str) -> tuple[TokenMixer, Weights]:
+    hidden, heads, dim = c.integer("d_model"), c.integer("num_heads"), c.integer("d_kv")
+    weights = (
+        *(weight for name in "qkv" for weight in linear(f"{prefix}.{name}", heads * dim, hidden)),
+        *linear(f"{prefix}.o", hidden, heads * dim),
+    )
+    dropout = c.number("dropout_rate", 0.1)
+    return TokenMixer(heads=heads, kv_heads=heads, head_dim=dim, rotary_fraction=0.0, dropout=dropout), weights
+
+
+def _t5_mlp(c: ModelConfig, prefix: str) -> tuple[Mlp, Weights]:
+    hidden, inner, kind = c.integer("d_model"), c.integer("d_ff"), c.text("feed_forward_proj", "relu")
+    act = {"gated-gelu": "gelu_new"}.get(kind, kind.removeprefix("gated-"))
+    inside = f"{prefix}.DenseReluDense"
+    gated = kind.startswith("gated")
+    weights: Weights = ()
+    for name in ("wi_0", "wi_1") if gated else ("wi",):
+        weights += linear(f"{inside}.{name}", inner, hidden)
+    weights += linear(f"{inside}.wo", hidden, inner) + norm(f"{prefix}.layer_norm", hidden)
+    return Mlp("gated" if gated else "plain", inner, act, dropout=c.number("dropout_rate", 0.1)), weights
+
+
+_BART_NAMES = {"bart": "Bart", "mbart": "MBart", "pegasus": "Pegasus", "marian": "Marian"}
+
+
+def bart(c: ModelConfig) -> Architecture:
+    """BART, mBART, Pegasus and Marian; the last two compute their positions."""
+    hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
+    name = _BART_NAMES[c.family]
+
+    def block(part: str, decoder: bool) -> DecoderLayer:
+        heads, inner = c.integer(f"{part}_attention_heads"), c.integer(f"{part}_ffn_dim")
+        weights = _bart_attention("self_attn", hidden)
+        if decoder:
+            weights += _bart_attention("encoder_attn", hidden)
+        weights += linear("fc1", inner, hidden, True) + linear("fc2", hidden, inner, True)
+        weights += norm("final_layer_norm", hidden, True)
+        mixer = TokenMixer(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            rotary_fraction=0.0,
+            dropout=c.number("attention_dropout"),
+        )
+        mlp = Mlp("plain", inner, activation(c), dropout=c.number("dropout", 0.1))
+        return DecoderLayer(
+            mixer,
+            mlp,
+            norm="layer",
+            class_name=f"{name}{part.capitalize()}Layer",
+            weights=weights,
+            cross_attention=mixer if decoder else None,
+        )
+
+    layers = [block("encoder", False)] * c.layers("encoder_layers")
+    layers += [block("decoder", True)] * c.layers("decoder_layers")
+    outside: Weights = (Weight("model.shared.weight", (vocabulary, hidden), "embedding"),)
+    for part in ("encoder", "decoder"):
+        outside += _bart_ends(c, part, hidden)
+    class_name = "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
+    return _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+
+
+def _bart_attention(prefix: str, hidden: int) -> Weights:
+    names = ("k_proj", "v_proj", "q_proj", "out_proj")
+    weights = tuple(weight for name in names for weight in linear(f"{prefix}.{name}", hidden, hidden, True))
+    return weights + norm(f"{prefix}_layer_norm", hidden, True)
+
+
+def _bart_ends(c: ModelConfig, part: str, hidden: int) -> Weights:
+    count = c.integer("max_position_embeddings") + (2 if c.family in ("bart", "mbart") else 0)
+    found: Weights = (Weight(f"model.{part}.embed_positions.weight", (count, hidden), "position"),)
+    if c.family in ("bart", "mbart"):
+        found += norm(f"model.{part}.layernorm_embedding", hidden, True)
+    if c.family in ("mbart", "pegasus"):
+        found += norm(f"model.{part}.layer_norm", hidden, True)
+    return found
+
+
+FAMILIES = {
+    "bart": bart,
+    "bert": bert,
+    "camembert": roberta,
+    "deberta-v2": deberta_v2,
+    "distilbert": distilbert,
+    "electra": electra,
+    "marian": bart,
+    "mbart": bart,
+    "modernbert": modernbert,
+    "mt5": t5,
+    "pegasus": bart,
+    "roberta": roberta,
+    "t5": t5,
+    "umt5": t5,
+    "xlm-roberta": roberta,
+}

@@ -1,0 +1,96 @@
+"""The least that a GPU of a pipeline holds: what its stage stores, and the inputs of layers for each micro batch in
+flight. Bytes on one GPU of the fullest stage.
+
+One-forward-one-backward keeps as many micro batches in flight as stages follow, itself included (Megatron-LM core 0.15
+pipeline_parallel/schedules.py, forward_backward_pipelining_without_interleaving, `num_warmup_microbatches`). With
+activations recomputed, a layer keeps its input; what it keeps without is more. Gradients count in half precision and
+optimizer states as divided among the data-parallel ranks, which is the least that engines do.
+"""
+
+from __future__ import annotations
+
+import memlint.memory.parameters as parameters
+import memlint.memory.sharding.model_parallel as parallel
+from memlint._record import NamedTuple
+from memlint.memory.optimizers import memory
+from memlint.memory.sharding.unsharded import weight_bytes
+from memlint.memory.storage import BYTES
+from memlint.memory.values import Unit
+from memlint.run import Run
+
+_GRADIENT_WIDTH = 2
+
+
+class StageBound(NamedTuple):
+    """The least that a GPU of one stage holds, bytes. `in_flight`: micro batches."""
+
+    weights: int
+    gradients: int
+    optimizer_states: int
+    activations: int
+    in_flight: int
+    layers: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer_states + self.activations
+
+
+def fullest_stage(run: Run) -> StageBound:
+    """The bound of the stage that needs most. Raises `MissingValue` where the model or what trains is not known."""
+    whole = parameters.units(run)
+    return max((_of_stage(run, whole, stage) for stage in parallel.stages(run)), key=lambda bound: bound.total)
+
+
+def _of_stage(run: Run, whole: tuple[Unit, ...], stage: int) -> StageBound:
+    units = parallel.shard_units(run, whole, stage)
+    trainable = sum(t.numel * t.copies * unit.repeat for unit in units for t in unit.tensors if t.trainable)
+    layers = sum(unit.repeat for unit in units if unit.name == "layer" and unit.tensors)
+    in_flight = parallel.activation_divisors(run, stage).in_flight
+    return StageBound(
+        weights=_weights(run, units),
+        gradients=_GRADIENT_WIDTH * trainable,
+        optimizer_states=(_optimizer_states(run, units) + _master_weights(run, trainable)) // _data_parallel_size(run),
+        activations=in_flight * layers * _layer_input(run),
+        in_flight=in_flight,
+        layers=layers,
+    )
+
+
+def _weights(run: Run, units: tuple[Unit, ...]) -> int:
+    """Stored bytes. Megatron-LM keeps parameters in the half precision that it computes in and fp32 ones beside them,
+    which its distributed optimizer divides (core 0.15 optimizer/distrib_optimizer.py)."""
+    stored = sum(weight_bytes(unit) * unit.repeat for unit in units)
+    return min(stored, BYTES[str(run.precision.compute)] * parameters.total(units)) if _has_master(run) else stored
+
+
+def _has_master(run: Run) -> bool:
+    return run.parallelism.engine == "megatron" and run.precision.compute in ("bfloat16", "float16")
+
+
+def _master_weights(run: Run, trainable: int) -> int:
+    return 4 * trainable if _has_master(run) and isinstance(run.parallelism.world_size, int) else 0
+
+
+def _optimizer_states(run: Run, units: tuple[Unit, ...]) -> int:
+    """The states of the stage on all of its data-parallel ranks; 0 where the number of GPUs is not known."""
+    if not isinstance(run.parallelism.world_size, int):
+        return 0
+    return memory(run._replace(parallelism=run.parallelism._replace(engine="single")), units).states
+
+
+def _data_parallel_size(run: Run) -> int:
+    ranks, shared = run.parallelism.world_size, run.parallelism
+    others = shared.tensor_parallel_size * shared.pipeline_parallel_size * shared.context_parallel_size
+    return max(1, ranks // others) if isinstance(ranks, int) else 1
+
+
+def _layer_input(run: Run) -> int:
+    """The input of one layer for one micro batch; 0 where a size is not known."""
+    batch, length = run.batch.micro_batch_size, run.sequence.length
+    if not (isinstance(batch, int) and isinstance(length, int)):
+        return 0
+    divisors = parallel.activation_divisors(run)
+    width = BYTES.get(str(run.precision.compute), 2)
+    tokens = batch * -(-length // (divisors.tokens * divisors.inner))
+    return int(width * tokens * run.model.architecture.hidden_size)
