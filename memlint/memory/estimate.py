@@ -315,7 +315,7 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
     weights = peak.components["weights"]
     details |= {"weights_bytes": weights, "resident_bytes": weights, "whole_logits_bytes": 0}
-    return with_card_figures(run, found, peak, details)
+    return with_card_figures(run, found, peak, details | inference.cache_details(run, found))
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:

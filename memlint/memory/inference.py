@@ -76,6 +76,16 @@ def _generating(
     )
 
 
+def cache_details(run: Run, found: tuple[Phase, ...]) -> dict[str, int]:
+    """Bytes of cache that a request of the whole length takes on this card, and on average a token of it."""
+    cache = found[-1].components.get("kv_cache", 0)
+    requests, prompt = run.batch.micro_batch_size, run.sequence.length
+    if not cache or not isinstance(requests, int) or not isinstance(prompt, int):
+        return {}
+    length = prompt + (run.sequence.max_new_tokens or run.evaluation.max_new_tokens)
+    return {"cache_request_bytes": cache // requests, "cache_token_bytes": cache // (requests * length)}
+
+
 def _cache(step: TrainingStep, share: _Share, length: int) -> int:
     """Bytes of the key-value cache of this card's layers."""
     width = BYTES[str(step.run.precision.compute)]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from memlint.hardware.named import named_gpu
 from memlint.question.model import Default, Question
 
-PLAIN = "the usual one"
 LENGTH = {"llamafactory": (2048, "LLaMA-Factory's `cutoff_len`"), "trl": (1024, "TRL's `max_length`")}
 RANK = {"llamafactory": (8, "LLaMA-Factory's `lora_rank`"), "trl": (16, "TRL's `lora_r`")}
 ADAPTERS = ("lora", "qlora", "dora")
@@ -29,29 +28,29 @@ def with_defaults(question: Question) -> tuple[Question, tuple[Default, ...]]:
 
 def _general(question: Question) -> Iterator[Default]:
     gpu, count = named_gpu(question.gpu)
-    yield Default("framework", "llamafactory", PLAIN)
+    yield Default("framework", "llamafactory", "its files can say every option here")
     if count:
         yield Default("gpus", count, f"a {question.gpu} has them")
-    yield Default("gpus", 1, PLAIN)
+    yield Default("gpus", 1, "one card")
     if question.inference:
         return
     if gpu is not None and not gpu.bf16:
         yield Default("dtype", "fp16", f"{gpu.name} has no bf16")
-    yield Default("dtype", "bf16", PLAIN)
+    yield Default("dtype", "bf16", "mixed precision: what trains is kept in fp32")
 
 
 def _training(question: Question) -> Iterator[Default]:
     if question.optimizer in WHOLE_MODEL:
         yield Default("method", "full", f"{question.optimizer} is for training every weight")
     yield Default("method", "lora", "LLaMA-Factory's `finetuning_type`")
-    yield Default("stage", "sft", PLAIN)
+    yield Default("stage", "sft", "supervised fine-tuning")
     yield Default("length", *LENGTH[question.framework])
     yield Default("batch", 1, "the smallest")
     yield Default("accumulation", 1, "both frameworks' default")
     yield Default("optimizer", "adamw_torch", "AdamW in PyTorch")
     if (question.method or "lora") in ADAPTERS:
         yield Default("rank", *RANK[question.framework])
-    yield Default("checkpointing", True, "LLaMA-Factory's default" if question.framework == "llamafactory" else PLAIN)
+    yield Default("checkpointing", True, "both frameworks' default")
     if question.method == "qlora":
         yield Default("bits", 4, "QLoRA's NF4")
 
@@ -62,7 +61,7 @@ def _inference(question: Question) -> Iterator[Default]:
         yield Default("engine", "vllm", "an fp8 cache is vLLM's")
     if several and not question.bits:
         yield Default("engine", "vllm", "it answers several requests on several cards")
-    yield Default("engine", "transformers", PLAIN)
+    yield Default("engine", "transformers", "LLaMA-Factory's `infer_backend`")
     yield Default("context", 4096, "4,096 tokens of prompt and answer")
     context = question.context or 4096
     yield Default("new_tokens", max(1, min(MOST_NEW_TOKENS, context // 4)), "the part of the context that is generated")
