@@ -9,10 +9,10 @@ from typing import Any
 from memlint import __version__
 from memlint.commands import options
 from memlint.commands.output import protected_paths, to_file, to_stdout
-from memlint.commands.question_options import AUTO, add_question, asked, cards
+from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
+from memlint.commands.what_if import add_what_if, wanted, what_if
 from memlint.errors import UsageError
 from memlint.lint.pool import lint_files
-from memlint.lint.request import StatedFacts
 from memlint.question.answer import Answer, answer
 from memlint.question.cards import FewestCards, fewest_cards
 from memlint.question.model import Question
@@ -35,6 +35,8 @@ def run(program: str, arguments: list[str]) -> int:
     question = asked(given)
     if question is not None:
         return _answer(question, given, pairs)
+    if wanted(given):
+        return what_if(given, pairs, None)
     if given.gpus == AUTO:
         raise UsageError("--gpus auto needs a question (--model); for files: memlint plan FILE --goal cards")
     found = options.config_files(given)
@@ -58,6 +60,7 @@ def _parser(program: str) -> options.Parser:
     options.add_paths(parser)
     options.add_hardware(parser, cards)
     add_question(parser)
+    add_what_if(parser)
     options.add_settings(parser)
     options.add_output(parser, FORMATS)
     return parser
@@ -73,14 +76,11 @@ def _style(given: options.Options, path: str | None) -> Style:
 
 def _answer(question: Question, given: options.Options, pairs: options.OutputPairs) -> int:
     """Prints the answer to a question. Exit code 0, and 2 where nothing can be estimated."""
-    facts = StatedFacts(
-        hub=given.hub,
-        settings_file=given.settings,
-        isolated=given.settings is None,
-        exact=given.exact,
-        versions=options.versions(given.versions),
-        images=given.images,
-    )
+    facts = facts_of(given)
+    if wanted(given):
+        if given.write_config or given.gpus == AUTO:
+            raise UsageError("--set, --try and --sweep compare figures: leave out --write-config and --gpus auto")
+        return what_if(given, pairs, question)
     fewest = fewest_cards(question, facts) if given.gpus == AUTO else None
     found = fewest.answer if fewest is not None else answer(question, facts)
     left = serving(found, facts) if question.inference else None

@@ -6,6 +6,7 @@ import argparse
 
 from memlint.commands import options
 from memlint.errors import UsageError
+from memlint.lint.request import StatedFacts
 from memlint.question.check import CHOICES, option, question_of
 from memlint.question.model import Question
 
@@ -111,3 +112,15 @@ def _flags(given: options.Options) -> dict[str, bool]:
     """The options that were switched off: `--no-checkpointing`."""
     names = ("checkpointing", "liger", "packing", "tied")
     return {name: False for name in names if getattr(given, name, None) is False}
+
+
+def facts_of(given: options.Options) -> StatedFacts:
+    """What a question is answered with besides its own fields: releases, the hub, a settings file that is named."""
+    return StatedFacts(
+        hub=given.hub,
+        settings_file=given.settings,
+        isolated=given.settings is None,
+        exact=given.exact,
+        versions=options.versions(given.versions),
+        images=given.images,
+    )
