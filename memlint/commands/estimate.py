@@ -13,6 +13,7 @@ from memlint.commands.question_options import AUTO, add_question, asked, cards, 
 from memlint.commands.what_if import add_what_if, wanted, what_if
 from memlint.errors import UsageError
 from memlint.lint.pool import lint_files
+from memlint.memory.arithmetic import arithmetic
 from memlint.question.answer import Answer, answer
 from memlint.question.cards import FewestCards, fewest_cards
 from memlint.question.model import Question
@@ -20,6 +21,7 @@ from memlint.question.render import answer_lines, card_lines, default_lines, fil
 from memlint.question.serving import Serving, serving
 from memlint.question.write import write_files
 from memlint.report import json, table
+from memlint.report.arithmetic import lines as math_lines
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import Report
 from memlint.report.terminal import Style, style_for
@@ -89,7 +91,7 @@ def _answer(question: Question, given: options.Options, pairs: options.OutputPai
         if name == "json":
             text = json.dump(_as_json(found, fewest, left))
         else:
-            text = "\n".join(_lines(found, fewest, left, written, _style(given, path))) + "\n"
+            text = "\n".join(_lines(found, fewest, left, written, _style(given, path), given.math)) + "\n"
         if path is None:
             to_stdout(text)
         else:
@@ -98,14 +100,28 @@ def _answer(question: Question, given: options.Options, pairs: options.OutputPai
 
 
 def _lines(
-    found: Answer, fewest: FewestCards | None, left: Serving | None, written: tuple[str, ...], style: Style
+    found: Answer,
+    fewest: FewestCards | None,
+    left: Serving | None,
+    written: tuple[str, ...],
+    style: Style,
+    given_math: bool,
 ) -> Iterator[str]:
     yield from answer_lines(found, style)
     yield from serving_lines(left, found.question.requests or 1, "cache_requests" in found.run.estimate.details)
     if fewest is not None:
         yield from card_lines(fewest, found.question.gpu)
+    if given_math:
+        yield from _math_lines(found, style)
     yield from default_lines(found.files.taken, style)
     yield from file_lines(found, written)
+
+
+def _math_lines(found: Answer, style: Style) -> Iterator[str]:
+    told = arithmetic(found.neutral, found.run.estimate)
+    if told is not None:
+        yield ""
+        yield from (f"  {line}" if line else "" for line in math_lines(told, found.run.estimate, style))
 
 
 def _as_json(found: Answer, fewest: FewestCards | None, left: Serving | None) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def add_question(to: argparse.ArgumentParser) -> None:
     ):
         ask.add_argument(option(field), action=argparse.BooleanOptionalAction, default=None, help=about)
     ask.add_argument("--write-config", metavar="PLACE", help="write the files to a folder, or the config as PLACE.yaml")
+    ask.add_argument("--math", action="store_true", help="each component as a formula (of files: memlint explain --math)")
     _add_dimensions(to)
     _add_inference(to)
 
@@ -96,6 +97,8 @@ def asked(given: options.Options) -> Question | None:
     if given.paths:
         if own:
             raise UsageError(f"{option(own[0])} asks about a run without a file; a file's values change with --set KEY=VALUE")
+        if given.math:
+            raise UsageError("--math of files: memlint explain --math FILE")
         if given.write_config:
             raise UsageError("--write-config writes the files of a question, and none was asked: leave the paths out")
         return None

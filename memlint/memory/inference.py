@@ -94,11 +94,15 @@ def _cache(step: TrainingStep, share: _Share, length: int) -> int:
 
 
 def _forward(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, share: _Share) -> tuple[int, int]:
-    """Activations and logits of a forward that asks for the last token's logits only (transformers 5.23
-    generation/utils.py, `logits_to_keep`)."""
-    last = step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
-    peak, logits = forward_without_gradients(last, units, state, head=share.head)
+    """Activations and logits of a forward without gradients."""
+    peak, logits = forward_without_gradients(for_last_token(step), units, state, head=share.head)
     return peak - logits, logits
+
+
+def for_last_token(step: TrainingStep) -> TrainingStep:
+    """The step of a forward that asks for the last token's logits only (transformers 5.23 generation/utils.py,
+    `logits_to_keep`)."""
+    return step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
 
 
 def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0) -> dict[str, int]:

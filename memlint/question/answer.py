@@ -14,14 +14,17 @@ from memlint.question.model import Question, QuestionFiles
 from memlint.question.models import FOLDER
 from memlint.report.model import FileReport, RunReport
 from memlint.repository.workspace import in_memory
+from memlint.run import Run
 
 
 class Answer(NamedTuple):
-    """`question`: as it was asked. `files`: what it stands for. `report`: what is said of these files."""
+    """`question`: as it was asked. `files`: what it stands for. `report`: what is said of these files. `neutral`: the
+    run that the report is about."""
 
     question: Question
     files: QuestionFiles
     report: FileReport
+    neutral: Run
 
     @property
     def run(self) -> RunReport:
@@ -43,7 +46,8 @@ def answer(question: Question, facts: StatedFacts = StatedFacts(isolated=True)) 
     files = files_of(question, facts.hub, facts.exact)
     request = LintRequest(facts._replace(isolated=facts.settings_file is None), fixes=False, cwd="/", assumptions=True)
     linter = Linter(request, in_memory(files.contents, _models(files)))
-    return Answer(question, files, linter.lint_file(files.main).report)
+    analysed = linter.analyse(files.main)
+    return Answer(question, files, linter.report(analysed).report, analysed.analyses[0].runs[0])
 
 
 def _models(files: QuestionFiles) -> dict[str, Any]:
