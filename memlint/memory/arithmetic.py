@@ -334,17 +334,17 @@ def _cache(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
     architecture: Architecture = run.model.architecture
     for kind, layer in enumerate(architecture.layer_types):
         layers = architecture.layer_type_ids.count(kind)
-        factors = _cached(layer.attention, length)
+        factors = _cached(layer.attention, length, peak.name == "decode")
         if factors:
             every = (Factor(layers, "layers"), Factor(sequences, "sequences"), *factors, Factor(width, "bytes"))
             yield Term("keys and values", int(prod(one.value for one in every)), every)
 
 
-def _cached(shape: TokenMixer, length: int) -> tuple[Factor, ...]:
+def _cached(shape: TokenMixer, length: int, decodes: bool) -> tuple[Factor, ...]:
     """Elements of one sequence in one layer, as factors; nothing for states that do not grow."""
     if shape.kind != "attention" or shape.shares_kv:
         return ()
-    positions = min(length, shape.sliding_window) if shape.sliding_window else length
+    positions = min(length, shape.sliding_window) if shape.sliding_window and decodes else length
     both = shape.head_dim + (shape.value_head_dim or shape.head_dim)
     return (
         Factor(positions, "positions"),

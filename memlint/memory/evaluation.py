@@ -110,19 +110,23 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     return found if found.allocated_bytes > forward.allocated_bytes else forward
 
 
-def cache_bytes(architecture: Architecture, sequences: int, length: int, width: int) -> int:
-    """Bytes of the KV cache of `sequences` sequences of `length` tokens. `width`: bytes of an element."""
-    return (
-        sequences
-        * sum(_layer_cache(architecture.layer_types[kind], length) for kind in architecture.layer_type_ids)
-        * width
-    )
+def cache_bytes(
+    architecture: Architecture, sequences: int, length: int, width: int, after_prefill: bool = False
+) -> int:
+    """Bytes of the KV cache of `sequences` sequences of `length` tokens. `width`: bytes of an element.
+
+    `after_prefill`: layers with a sliding window hold the whole prompt still. What transformers caches of them is a
+    view of all keys, which keeps these alive until the next token (5.23 cache_utils.py, DynamicSlidingWindowLayer).
+    """
+    kinds = [_layer_cache(layer, length, after_prefill) for layer in architecture.layer_types]
+    return sequences * sum(kinds[kind] for kind in architecture.layer_type_ids) * width
 
 
-def _layer_cache(layer: DecoderLayer, length: int) -> int:
+def _layer_cache(layer: DecoderLayer, length: int, after_prefill: bool) -> int:
     """Elements that one sequence caches in a layer: keys and values (of a sliding window), MLA's latent, or a state."""
-    ssm_state = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
-    return _mixer_cache(layer.attention, length) + ssm_state
+    mixers = [layer.attention, *([layer.parallel_ssm] if layer.parallel_ssm is not None else [])]
+    whole = [shape._replace(sliding_window=0) for shape in mixers] if after_prefill else mixers
+    return sum(_mixer_cache(shape, length) for shape in whole)
 
 
 def _mixer_cache(shape: TokenMixer, length: int) -> int:

@@ -67,7 +67,8 @@ def _generating(
             phase("decode", _parts(share.weights, *whole)),
         )
     activations, logits = _forward(step, units, state, share)
-    prompt, all_tokens = (_cache(step, share, length) for length in (step.tokens.length, step.tokens.length + new))
+    prompt = _cache(step, share, step.tokens.length, after_prefill=True)
+    all_tokens = _cache(step, share, step.tokens.length + new)
     one_token = activations // max(1, step.tokens.length)
     return (
         phase("load", _parts(share.weights)),
@@ -86,11 +87,13 @@ def cache_details(run: Run, found: tuple[Phase, ...]) -> dict[str, int]:
     return {"cache_request_bytes": cache // requests, "cache_token_bytes": cache // (requests * length)}
 
 
-def _cache(step: TrainingStep, share: _Share, length: int) -> int:
+def _cache(step: TrainingStep, share: _Share, length: int, after_prefill: bool = False) -> int:
     """Bytes of the key-value cache of this card's layers."""
     width = BYTES[str(step.run.precision.compute)]
     kinds = tuple(step.architecture.layer_type_ids[index] for index in share.layers)
-    return cache_bytes(step.architecture._replace(layer_type_ids=kinds), step.tokens.sequences, length, width)
+    return cache_bytes(
+        step.architecture._replace(layer_type_ids=kinds), step.tokens.sequences, length, width, after_prefill
+    )
 
 
 def _forward(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, share: _Share) -> tuple[int, int]:
