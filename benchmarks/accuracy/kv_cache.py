@@ -2,8 +2,8 @@
 
     python -m benchmarks.accuracy.kv_cache [--update]
 
-Each model is built from the catalog's config.json. The prefill runs `PROMPT` tokens of `SEQUENCES` sequences, the decode one token more;
-what `past_key_values` holds then is counted tensor by tensor. Needs the `exact` extra.
+Each model is built from the catalog's config.json. The prefill runs `PROMPT` tokens of `SEQUENCES` sequences, the
+decode one token more; what `past_key_values` holds then is counted tensor by tensor. Needs the `exact` extra.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def rows() -> Iterator[Row]:
 
 def simulated(config: Mapping[str, Any]) -> tuple[int, int]:
     """Bytes that `past_key_values` holds after the prefill and after one token more, in bfloat16."""
-    kept = {key: value for key, value in config.items() if key not in ("quantization_config", "torch_dtype", "auto_map")}
+    kept = {
+        key: value for key, value in config.items() if key not in ("quantization_config", "torch_dtype", "auto_map")
+    }
     built = AutoConfig.for_model(**kept)
     with torch.device("meta"), torch.no_grad():
         model = AutoModelForCausalLM.from_config(built, dtype=torch.bfloat16).eval()

@@ -136,5 +136,5 @@ def _as_json(found: Answer, fewest: FewestCards | None, left: Serving | None) ->
         "refused": [one.message for one in found.refused],
         "files": files,
         **({"serving": left._asdict()} if left is not None else {}),
-        **({"cards": {"count": fewest.count, "by_card": dict(fewest.by_card)}} if fewest is not None else {}),
+        **({"cards": {"count": fewest.number, "by_card": dict(fewest.by_card)}} if fewest is not None else {}),
     }

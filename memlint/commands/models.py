@@ -67,7 +67,9 @@ def _known(ids: tuple[str, ...], config: dict[str, object]) -> KnownModel:
     if architecture is None:
         return KnownModel(ids[0], family, None, None, None, None, None, ids[1:])
     dimensions = len(architecture.layer_type_ids), architecture.hidden_size, architecture.vocab_size
-    return KnownModel(ids[0], family, parameters(architecture), *dimensions, architecture.max_positions or None, ids[1:])
+    return KnownModel(
+        ids[0], family, parameters(architecture), *dimensions, architecture.max_positions or None, ids[1:]
+    )
 
 
 def _text(found: list[KnownModel]) -> str:

@@ -71,13 +71,18 @@ def _bytes(name: str, dtype: str) -> tuple[float, float]:
 
 def _text(found: tuple[KnownOptimizer, ...]) -> str:
     width = max(len(one.name) for one in found)
-    lines = [f"{'':{width}}  {'states, bytes a parameter':^25}  {'step':>6}", f"{'optimizer':{width}}  {'fp32':>11}  {'bf16':>12}"]
+    lines = [
+        f"{'':{width}}  {'states, bytes a parameter':^25}  {'step':>6}",
+        f"{'optimizer':{width}}  {'fp32':>11}  {'bf16':>12}",
+    ]
     for one in found:
         notes = [f"in {one.where} memory"] if one.where else []
         notes += [f"also {', '.join(one.aliases)}"] if one.aliases else []
-        lines.append(f"{one.name:{width}}  {one.fp32:11.2f}  {one.bf16:12.2f}  {one.step:6.2f}  {'; '.join(notes)}".rstrip())
+        lines.append(
+            f"{one.name:{width}}  {one.fp32:11.2f}  {one.bf16:12.2f}  {one.step:6.2f}  {'; '.join(notes)}".rstrip()
+        )
     tail = (
-        f"For a {SIDE} x {SIDE} matrix that trains in fp32 or in bf16; GaLore and APOLLO at rank {RANK}. step: what the\n"
-        "update of an fp32 parameter allocates for a moment, of all of them or of the largest tensor."
+        f"For a {SIDE} x {SIDE} matrix that trains in fp32 or in bf16; GaLore and APOLLO at rank {RANK}. step: what\n"
+        "the update of an fp32 parameter allocates for a moment, of all of them or of the largest tensor."
     )
     return "\n".join([*lines, "", tail]) + "\n"

@@ -58,7 +58,9 @@ def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | No
     """`gpus`: how the number of GPUs is read, by default as a whole number."""
     group = to.add_argument_group("what a config cannot say")
     group.add_argument("--gpu", metavar="NAME", help="A100-80GB, H100, RTX4090, 24GiB, p4d.24xlarge, ...")
-    group.add_argument("--gpus", type=gpus or positive, metavar="N", help="GPUs over all nodes (data-parallel world size)")
+    group.add_argument(
+        "--gpus", type=gpus or positive, metavar="N", help="GPUs over all nodes (data-parallel world size)"
+    )
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
     group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")

@@ -41,7 +41,9 @@ def add_question(to: argparse.ArgumentParser) -> None:
         ("zero", "stage of DeepSpeed ZeRO: 1, 2 or 3"),
     ):
         ask.add_argument(option(field), type=options.whole, metavar="N", help=about)
-    ask.add_argument("--fsdp", type=options.whole, nargs="?", const=2, metavar="VERSION", help="FSDP 1 or 2 (default: 2)")
+    ask.add_argument(
+        "--fsdp", type=options.whole, nargs="?", const=2, metavar="VERSION", help="FSDP 1 or 2 (default: 2)"
+    )
     for field, about in (
         ("checkpointing", "activation checkpointing (default: on)"),
         ("liger", "Liger's kernels with its fused loss"),
@@ -49,7 +51,9 @@ def add_question(to: argparse.ArgumentParser) -> None:
     ):
         ask.add_argument(option(field), action=argparse.BooleanOptionalAction, default=None, help=about)
     ask.add_argument("--write-config", metavar="PLACE", help="write the files to a folder, or the config as PLACE.yaml")
-    ask.add_argument("--math", action="store_true", help="each component as a formula (of files: memlint explain --math)")
+    ask.add_argument(
+        "--math", action="store_true", help="each component as a formula (of files: memlint explain --math)"
+    )
     _add_dimensions(to)
     _add_inference(to)
 
@@ -92,11 +96,15 @@ def _add_inference(to: argparse.ArgumentParser) -> None:
 def asked(given: options.Options) -> Question | None:
     """The question that the options ask; None where files are named, or nothing is asked. Raises UsageError."""
     values = {field: getattr(given, field, None) for field in Question._fields}
-    values = {field: value for field, value in values.items() if value is not None and value is not False} | _flags(given)
+    values = {field: value for field, value in values.items() if value is not None and value is not False} | _flags(
+        given
+    )
     own = [field for field in values if field not in WITH_FILES]
     if given.paths:
         if own:
-            raise UsageError(f"{option(own[0])} asks about a run without a file; a file's values change with --set KEY=VALUE")
+            raise UsageError(
+                f"{option(own[0])} asks about a run without a file; a file's values change with --set KEY=VALUE"
+            )
         if given.math:
             raise UsageError("--math of files: memlint explain --math FILE")
         if given.write_config:

@@ -33,7 +33,12 @@ def add_what_if(to: argparse.ArgumentParser) -> None:
         help="the framework's key, a field of the run, gpu or gpus; null takes a key away",
     )
     group.add_argument(
-        "--try", dest="tries", action="append", default=[], metavar='"KEY=VALUE ..."', help="one more column, upon --set"
+        "--try",
+        dest="tries",
+        action="append",
+        default=[],
+        metavar='"KEY=VALUE ..."',
+        help="one more column, upon --set",
     )
     group.add_argument("--sweep", metavar="KEY=A..B", help="a row for each value: 1024..32768 (doubled), 1..8:1, 1,2,4")
     group.add_argument("--plot", metavar="FILE", help="the sweep as .svg, .png or .pdf (needs the plot extra)")
@@ -75,7 +80,7 @@ def _target(given: options.Options, question: Question | None) -> tuple[Variants
 def _variants(target: Variants, changes: tuple[Change, ...], tries: list[str]) -> tuple[Variant, ...]:
     """--set alone is a column; each --try is one, with what --set says as well."""
     label = " ".join(one.text for one in changes)
-    columns = (target.variant(label, changes),) if changes else ()
+    columns: tuple[Variant, ...] = (target.variant(label, changes),) if changes else ()
     for text in tries:
         try:
             words = shlex.split(text)
@@ -86,7 +91,11 @@ def _variants(target: Variants, changes: tuple[Change, ...], tries: list[str]) -
 
 
 def _print(
-    given: options.Options, pairs: options.OutputPairs, base: RunReport, variants: tuple[Variant, ...], swept: Sweep | None
+    given: options.Options,
+    pairs: options.OutputPairs,
+    base: RunReport,
+    variants: tuple[Variant, ...],
+    swept: Sweep | None,
 ) -> int:
     for name, path in pairs:
         style = style_for(sys.stdout, colour=given.colour if path is None else False)

@@ -24,8 +24,8 @@ from memlint.run import SERVERS, Run
 
 # Bytes of one element of a state, by the state's kind in optimizers.json.
 _STATE_WIDTHS: Mapping[str, float] = {
-    **{"float32": 4, "bfloat16": 2, "bnb8": 1 + 4 / 256, "bnb8_double": 2 + 8 / 256},
-    **{"ao8": 1 + 4 / 256, "ao4": 0.5 + 4 / 128, "aofp8": 1 + 4 / 256},
+    "float32": 4, "bfloat16": 2, "bnb8": 1 + 4 / 256, "bnb8_double": 2 + 8 / 256,
+    "ao8": 1 + 4 / 256, "ao4": 0.5 + 4 / 128, "aofp8": 1 + 4 / 256,
 }
 _BITS = {"nf4": 4, "fp4": 4, "int8": 8}
 
@@ -215,12 +215,13 @@ def _inputs(parts: StepParts) -> Iterator[Term]:
     step = parts.step
     if step is None:
         return
-    tokens = Factor(step.tokens.count, "tokens")
+    count = step.tokens.count
+    tokens = Factor(count, "tokens")
     for label in ("input ids", "labels"):
-        yield Term(label, rounded(8 * tokens.value), (tokens, Factor(8, "bytes")), 1)
+        yield Term(label, rounded(8 * count), (tokens, Factor(8, "bytes")), 1)
     masks = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
     yield Term("attention masks", masks)
-    rotary = inputs_bytes(step) - 2 * rounded(8 * tokens.value) - masks
+    rotary = inputs_bytes(step) - 2 * rounded(8 * count) - masks
     yield Term("cosine and sine of the rotary embedding", rotary)
 
 
@@ -279,9 +280,7 @@ def _saved_by_others(parts: StepParts, position: PeakPosition, backward: bool) -
             left -= waiting * one
 
 
-def _live(
-    parts: StepParts, sizes: TensorBytes, candidates: PeakCandidates, label: str, times: int
-) -> Iterator[Term]:
+def _live(parts: StepParts, sizes: TensorBytes, candidates: PeakCandidates, label: str, times: int) -> Iterator[Term]:
     """The tensors of the largest of some live sets, `times` over: one term for each size."""
     each = sizes.by_size(candidates)
     best = max(candidates.packed, key=lambda packed: sum(n * size for n, size in zip(counters(packed), each)))
@@ -361,4 +360,3 @@ def redone(term: Term) -> int:
     if term.tensors:
         return term.tensors * (-(-int(product) // ALIGNMENT) * ALIGNMENT)
     return int(product) // term.divisor
-

@@ -160,7 +160,9 @@ def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepPa
     import memlint.memory.inference as inference
 
     plain = run._replace(method=run.method._replace(stage="sft"))
-    sequences = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "") * max(1, run.evaluation.num_beams)
+    sequences = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "") * max(
+        1, run.evaluation.num_beams
+    )
     step = inference.for_last_token(training_step(plain, placed.computed, sequences=sequences))
     found = tuple(evaluation.segments_without_gradients(step, placed.computed, state))
     return StepParts(placed.units, state, step, found)

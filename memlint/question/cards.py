@@ -17,12 +17,12 @@ SHARING = (1, 2, 4, 8, 16)  # cards that share each layer: they divide its heads
 
 class FewestCards(NamedTuple):
     """`answer`: with the fewest of the card that was named, or of any common one, else with the most that was tried.
-    `count`: that number, 0 where none is enough. `by_card`: how many of each common card, None where none is enough.
+    `number`: how many, 0 where none is enough. `by_card`: how many of each common card, None where none is enough.
     `tried`: the numbers.
     """
 
     answer: Answer
-    count: int
+    number: int
     by_card: tuple[tuple[str, int | None], ...]
     tried: tuple[int, ...]
 

@@ -26,7 +26,11 @@ SAME: Mapping[str, Mapping[str, str]] = {
     "framework": {"llama-factory": "llamafactory", "llama_factory": "llamafactory", "lf": "llamafactory"},
     "method": {"full_finetune": "full", "full-finetune": "full", "fft": "full", "sft": "full"},
     "dtype": {
-        **{"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"},
+        "bfloat16": "bf16",
+        "float16": "fp16",
+        "half": "fp16",
+        "float32": "fp32",
+        "float": "fp32",
         "pure-bf16": "pure_bf16",
     },
     "attention": {"fa2": "flash_attention_2", "flash": "flash_attention_2", "fa3": "flash_attention_3"},
@@ -118,7 +122,9 @@ def _refuse_contradictions(question: Question) -> None:
     """Raises UsageError for values that cannot be meant together."""
     dimensions = [field for field in DIMENSIONS if getattr(question, field) is not None]
     if not question.model and not dimensions:
-        raise UsageError("no model: name one (--model llama-3-8b), or type its dimensions (--layers 32 --hidden 4096 ...)")
+        raise UsageError(
+            "no model: name one (--model llama-3-8b), or type its dimensions (--layers 32 --hidden 4096 ...)"
+        )
     other = TRAINING_ONLY if question.inference else INFERENCE_ONLY
     for field in other:
         if getattr(question, field) not in (None, ""):
@@ -128,10 +134,16 @@ def _refuse_contradictions(question: Question) -> None:
         raise UsageError("--zero and --fsdp: a run is sharded by one of them")
     if question.offload and question.zero in (None, 0) and question.fsdp is None:
         raise UsageError("--offload needs --zero 2, --zero 3 or --fsdp: what moves to host memory is theirs")
+    if question.offload == "optimizer" and question.fsdp is not None:
+        raise UsageError("--offload optimizer with --fsdp: FSDP moves everything or nothing; take --offload all")
     if question.offload == "all" and question.zero in (1, 2):
-        raise UsageError(f"--offload all with --zero {question.zero}: only ZeRO-3 moves parameters; take --offload optimizer")
+        raise UsageError(
+            f"--offload all with --zero {question.zero}: only ZeRO-3 moves parameters; take --offload optimizer"
+        )
     if question.bits and question.method in ("full", "freeze"):
-        raise UsageError(f"--bits {question.bits} with --method {question.method}: quantised weights do not train; take lora")
+        raise UsageError(
+            f"--bits {question.bits} with --method {question.method}: quantised weights do not train; take lora"
+        )
     if question.new_tokens and question.context and question.new_tokens >= question.context:
         raise UsageError("--new-tokens is part of --context and must be smaller")
     if question.bits and question.engine in ("vllm", "sglang"):

@@ -22,9 +22,13 @@ def compare_lines(base: RunReport, variants: tuple[Variant, ...], style: Style) 
     columns = (Variant("as it is", base), *variants)
     cells = [_column(one.run, base) for one in columns]
     heads = [one_line(one.label) for one in columns]
-    widths = [max(len(head), *(len(cell) for cell in column.values())) for head, column in zip(heads, cells, strict=True)]
+    widths = [
+        max(len(head), *(len(cell) for cell in column.values())) for head, column in zip(heads, cells, strict=True)
+    ]
     yield style.paint(base.path, "bold")
-    yield f"  {'GiB at the peak':{LABEL}}" + "  ".join(f"{head:>{size}}" for head, size in zip(heads, widths, strict=True))
+    yield f"  {'GiB at the peak':{LABEL}}" + "  ".join(
+        f"{head:>{size}}" for head, size in zip(heads, widths, strict=True)
+    )
     for row in (row for row in ROWS if any(row in column for column in cells)):
         line = "  ".join(f"{column.get(row, '-'):>{size}}" for column, size in zip(cells, widths, strict=True))
         yield f"  {row:{LABEL}}{line}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from memlint.hardware.named import named_gpu
 from memlint.question.model import Default, Question
@@ -10,7 +11,15 @@ from memlint.question.model import Default, Question
 LENGTH = {"llamafactory": (2048, "LLaMA-Factory's `cutoff_len`"), "trl": (1024, "TRL's `max_length`")}
 RANK = {"llamafactory": (8, "LLaMA-Factory's `lora_rank`"), "trl": (16, "TRL's `lora_r`")}
 ADAPTERS = ("lora", "qlora", "dora")
-WHOLE_MODEL = ("galore", "apollo", "badam", "adam_mini", "muon", "lomo", "adalomo")  # with none of them do adapters train
+WHOLE_MODEL = (
+    "galore",
+    "apollo",
+    "badam",
+    "adam_mini",
+    "muon",
+    "lomo",
+    "adalomo",
+)  # with none of them do adapters train
 MOST_NEW_TOKENS = 256
 
 
@@ -20,7 +29,8 @@ def with_defaults(question: Question) -> tuple[Question, tuple[Default, ...]]:
     for rules in (_general, _inference if question.inference else _training):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
         found = tuple(reversed({one.field: one for one in open_}.values()))  # of several for a field the first
-        question = question._replace(**{one.field: one.value for one in found})
+        values: dict[str, Any] = {one.field: one.value for one in found}
+        question = question._replace(**values)
         taken += found
     shown = (one for one in taken if not (one.field == "framework" and question.inference))
     return question, tuple(shown)

@@ -67,13 +67,20 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     if "/" in name or not plain or entry is None:
         return ModelChoice(name, None, (), _family(found))
     owned = _as_its_owner_writes(entry.name)
-    return ModelChoice(owned, None, (Default("model", owned, f"the catalog's model of the name `{name}`"),), _family(found))
+    return ModelChoice(
+        owned, None, (Default("model", owned, f"the catalog's model of the name `{name}`"),), _family(found)
+    )
 
 
 def _as_its_owner_writes(identifier: str) -> str:
-    """The longest id of the same owner that means the same: `Meta-Llama-3-8B`, where people write `Llama-3-8B`."""
+    """The longest id of the same owner that means the same: `Meta-Llama-3-8B`, where people write `Llama-3-8B`, and the
+    copy for transformers, `Llama-2-7b-hf`."""
     owner, _, own = identifier.rpartition("/")
-    same = [one for one in identifiers() if one.startswith(f"{owner}/") and names.literal(one.rpartition("/")[2]) == names.literal(own)]
+    same = [
+        one
+        for one in identifiers()
+        if one.startswith(f"{owner}/") and names.literal(one.rpartition("/")[2]) == names.literal(own)
+    ]
     return max((identifier, *same), key=len)
 
 
@@ -147,8 +154,9 @@ def _llama(keys: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Default, ...]
         ("vocab", "vocab_size", 32000, "Llama 2's"),
     )
     taken = tuple(Default(field, value, why) for field, key, value, why in rules if key not in keys)
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
-    config |= {key: value for _, key, value, _ in rules} | keys
+    config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
+    config |= {key: value for _, key, value, _ in rules}
+    config |= keys
     config.setdefault("tie_word_embeddings", False)
     _refuse_shapes(config)
     return config, (Default("architecture", "Llama", "dimensions say no family"), *taken)

@@ -72,7 +72,7 @@ def card_lines(found: FewestCards, gpu: str) -> Iterator[str]:
     """The smallest number of the card that was named, and of each common one."""
     yield ""
     if gpu:
-        yield f"  fewest {gpu}: {found.count or f'{found.tried[-1]} are not enough'}"
+        yield f"  fewest {gpu}: {found.number or f'{found.tried[-1]} are not enough'}"
     steps = f"tried: {', '.join(map(str, found.tried[:5]))} ... {found.tried[-1]}"
     yield f"  fewest of each common card ({steps}):"
     width = max(len(name) for name, _ in found.by_card)

@@ -35,13 +35,11 @@ def serving(found: Answer, facts: StatedFacts) -> Serving | None:
     left = None
     if estimate.budget_bytes and estimate.device_high_bytes is not None:
         left = max(0, estimate.budget_bytes - estimate.device_high_bytes)
-    most = details.get("cache_requests") if _is_server(found) else _most_requests(found.question, facts) if left is not None else None
+    most = details.get("cache_requests")
+    if most is None and left is not None:
+        most = _most_requests(found.question, facts)
     token, request = details.get("cache_token_bytes", 0), details.get("cache_request_bytes", 0)
     return Serving(token, request, left, most, _weights(found.question, facts))
-
-
-def _is_server(found: Answer) -> bool:
-    return "cache_requests" in found.run.estimate.details
 
 
 def _most_requests(question: Question, facts: StatedFacts) -> int:

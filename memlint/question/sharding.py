@@ -16,7 +16,7 @@ def deepspeed_name(question: Question) -> str:
 
 
 def deepspeed_settings(question: Question) -> dict[str, Any]:
-    """What LLaMA-Factory ships for this stage (0.9.4 examples/deepspeed/); stage 1 is its stage 2 with another number."""
+    """What LLaMA-Factory ships for this stage (0.9.4 examples/deepspeed/); stage 1 is stage 2 with another number."""
     stage = question.zero or 0
     offload = "_offload" if question.offload else ""
     shipped = shipped_deepspeed(f"ds_z{max(2, stage)}{offload}_config.json")
