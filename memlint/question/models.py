@@ -63,25 +63,32 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     found = resolve(name, (os.getcwd(),), hub=hub, exact=exact)
     _refuse_unknown(name, found)
     entry = catalog.find(name)
-    plain = entry is not None and entry.stored is None and names.TUNED not in entry.inferred
-    if "/" in name or not plain or entry is None:
+    if "/" in name or entry is None or entry.stored is not None:
         return ModelChoice(name, None, (), _family(found))
-    owned = _as_its_owner_writes(entry.name)
-    return ModelChoice(
-        owned, None, (Default("model", owned, f"the catalog's model of the name `{name}`"),), _family(found)
-    )
+    owned = _as_its_owner_writes(name, entry)
+    taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
+    return ModelChoice(owned, None, taken, _family(found))
 
 
-def _as_its_owner_writes(identifier: str) -> str:
-    """The longest id of the same owner that means the same: `Meta-Llama-3-8B`, where people write `Llama-3-8B`, and the
-    copy for transformers, `Llama-2-7b-hf`."""
-    owner, _, own = identifier.rpartition("/")
-    same = [
-        one
-        for one in identifiers()
-        if one.startswith(f"{owner}/") and names.literal(one.rpartition("/")[2]) == names.literal(own)
-    ]
-    return max((identifier, *same), key=len)
+# Endings of the copy of a model that transformers reads, and of its first release.
+_ENDINGS = ("", "-hf", "-v0.1")
+
+
+def _as_its_owner_writes(name: str, entry: catalog.CatalogEntry) -> str:
+    """The id that a short name means: of those with its letters and this shape the longest of the owner that has most
+    models (`Meta-Llama-3-8B`, where people write `llama-3-8b`; `Llama-2-7b-hf`); else the name as it is."""
+    meant = {names.literal(name + ending) for ending in _ENDINGS}
+    every = [one for one in identifiers() if "/" in one]
+    alike = [one for one in every if names.literal(one.rpartition("/")[2]) in meant]
+    same = [one for one in alike if (known := catalog.find(one)) is not None and _is_alike(known.config, entry.config)]
+    owners = [one.partition("/")[0] for one in every]
+    return max(same, key=lambda one: (owners.count(one.partition("/")[0]), len(one)), default=name)
+
+
+def _is_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two configurations agree in everything but the number of positions."""
+    keys = {*one, *other} - {"max_position_embeddings", "torch_dtype", "rope_scaling", "rope_theta"}
+    return all(one.get(key) == other.get(key) for key in keys)
 
 
 def _family(found: Resolution) -> str:
