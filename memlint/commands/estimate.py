@@ -15,10 +15,10 @@ from memlint.errors import UsageError
 from memlint.lint.pool import lint_files
 from memlint.memory.arithmetic import arithmetic
 from memlint.question.answer import Answer, answer
-from memlint.question.cards import FewestCards, fewest_cards
+from memlint.question.cards import CardNumbers, fewest_cards
 from memlint.question.model import Question
 from memlint.question.render import answer_lines, card_lines, default_lines, file_lines, serving_lines
-from memlint.question.serving import Serving, serving
+from memlint.question.serving import ServingRoom, serving
 from memlint.question.write import write_files
 from memlint.report import json, table
 from memlint.report.arithmetic import lines as math_lines
@@ -101,8 +101,8 @@ def _answer(question: Question, given: options.Options, pairs: options.OutputPai
 
 def _lines(
     found: Answer,
-    fewest: FewestCards | None,
-    left: Serving | None,
+    fewest: CardNumbers | None,
+    left: ServingRoom | None,
     written: tuple[str, ...],
     style: Style,
     given_math: bool,
@@ -124,7 +124,7 @@ def _math_lines(found: Answer, style: Style) -> Iterator[str]:
         yield from (f"  {line}" if line else "" for line in math_lines(told, found.run.estimate, style))
 
 
-def _as_json(found: Answer, fewest: FewestCards | None, left: Serving | None) -> dict[str, Any]:
+def _as_json(found: Answer, fewest: CardNumbers | None, left: ServingRoom | None) -> dict[str, Any]:
     question = {field: value for field, value in found.question._asdict().items() if value not in (None, "", False)}
     files = {"main": found.files.main, "contents": dict(found.files.contents), "start": found.files.start}
     return {

@@ -12,7 +12,7 @@ from memlint.commands import options
 from memlint.commands.output import to_file, to_stdout
 from memlint.commands.question_options import AUTO, facts_of
 from memlint.errors import UsageError
-from memlint.question.changes import Change, QuestionWhatIf, Variant, Variants, WhatIf, changes_of
+from memlint.question.changes import Change, QuestionWhatIf, Variant, Variants, FileWhatIf, changes_of
 from memlint.question.compare import compare_lines, sweep_lines
 from memlint.question.model import Question
 from memlint.question.plot import plot
@@ -74,7 +74,7 @@ def _target(given: options.Options, question: Question | None) -> tuple[Variants
     found = options.config_files(given)
     if len(found) != 1:
         raise UsageError(f"--set, --try and --sweep are for one file; {len(found)} were named")
-    return WhatIf(options.lint_request(given, fixes=False), found[0].path), found[0].path
+    return FileWhatIf(options.lint_request(given, fixes=False), found[0].path), found[0].path
 
 
 def _variants(target: Variants, changes: tuple[Change, ...], tries: list[str]) -> tuple[Variant, ...]:

@@ -109,6 +109,7 @@ def _resident(name: str, run: Run, parts: StepParts, peak: Phase) -> Iterator[Te
     """The terms of a component that do not depend on which layer is at work."""
     if name == "weights":
         yield from _weights(run, parts)
+        yield from _reference(run, parts)
     elif name == "optimizer_states":
         yield from _states(run, parts)
     elif name == "gradients" and peak.name == "optimizer_step":
@@ -169,6 +170,16 @@ def _weights(run: Run, parts: StepParts) -> Iterator[Term]:
         yield Term(label, plain, (Factor(counted, "parameters"), Factor(width, "bytes")), 0, cards)
         if dtype in _BITS and stored // cards > plain:
             yield Term(f"scales of {dtype} and rounding", stored // cards - plain)
+
+
+def _reference(run: Run, parts: StepParts) -> Iterator[Term]:
+    """A frozen copy of the model, without adapters, in the dtype that it is loaded in."""
+    if run.method.reference_model != "copy":
+        return
+    width, cards = BYTES[str(run.model.weights_dtype)], _cards(run, 3)
+    counted = sum(tensor.numel * number for tensor, number in _each(parts) if tensor.kind != "adapter")
+    factors = (Factor(counted, "parameters"), Factor(width, "bytes"))
+    yield Term(f"reference model, {run.model.weights_dtype}", counted * width // cards, factors, 0, cards)
 
 
 def _trainable(parts: StepParts) -> dict[str, int]:

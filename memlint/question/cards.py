@@ -15,7 +15,7 @@ COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SHARING = (1, 2, 4, 8, 16)  # cards that share each layer: they divide its heads
 
 
-class FewestCards(NamedTuple):
+class CardNumbers(NamedTuple):
     """`answer`: with the fewest of the card that was named, or of any common one, else with the most that was tried.
     `number`: how many, 0 where none is enough. `by_card`: how many of each common card, None where none is enough.
     `tried`: the numbers.
@@ -27,7 +27,7 @@ class FewestCards(NamedTuple):
     tried: tuple[int, ...]
 
 
-def fewest_cards(question: Question, facts: StatedFacts) -> FewestCards:
+def fewest_cards(question: Question, facts: StatedFacts) -> CardNumbers:
     """The smallest numbers of cards that hold the run, found by estimating it for each number. Raises UsageError."""
     question, taken = _shared(question)
     engine = with_defaults(question._replace(gpus=question.gpus or 2))[0].engine
@@ -38,7 +38,7 @@ def fewest_cards(question: Question, facts: StatedFacts) -> FewestCards:
     rows = _served_rows(question, facts) if serves else _rows(question, facts)
     found, count = _smallest(question, facts, counts, dict(rows))
     files = found.files._replace(taken=(*found.files.taken, *taken))
-    return FewestCards(found._replace(files=files), count, rows, counts)
+    return CardNumbers(found._replace(files=files), count, rows, counts)
 
 
 def _shared(question: Question) -> tuple[Question, tuple[Default, ...]]:

@@ -74,7 +74,7 @@ class Variants(Protocol):
         """The run with the changes. Raises UsageError for a key that nobody reads."""
 
 
-class WhatIf:
+class FileWhatIf:
     """The run of one file, and its variants. Raises UsageError where the file has none, or several.
 
     `request`: how the file is linted; its facts hold for the variants as well.

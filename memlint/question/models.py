@@ -10,7 +10,8 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.architectures import catalog, datafile, names
-from memlint.architectures.model import Resolution
+from memlint.architectures.config import UnsupportedConfig
+from memlint.architectures.model import Resolution, parameters
 from memlint.architectures.resolve import resolve
 from memlint.errors import UsageError
 from memlint.question.check import DIMENSIONS
@@ -75,20 +76,23 @@ _ENDINGS = ("", "-hf", "-v0.1")
 
 
 def _as_its_owner_writes(name: str, entry: catalog.CatalogEntry) -> str:
-    """The id that a short name means: of those with its letters and this shape the longest of the owner that has most
-    models (`Meta-Llama-3-8B`, where people write `llama-3-8b`; `Llama-2-7b-hf`); else the name as it is."""
+    """The id that a short name means: of those with its letters and as many parameters the longest of the owner that
+    has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the name as it is."""
     meant = {names.literal(name + ending) for ending in _ENDINGS}
     every = [one for one in identifiers() if "/" in one]
     alike = [one for one in every if names.literal(one.rpartition("/")[2]) in meant]
-    same = [one for one in alike if (known := catalog.find(one)) is not None and _is_alike(known.config, entry.config)]
+    same = [one for one in alike if _parameters(one) == _parameters(entry.name)]
     owners = [one.partition("/")[0] for one in every]
     return max(same, key=lambda one: (owners.count(one.partition("/")[0]), len(one)), default=name)
 
 
-def _is_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two configurations agree in everything but the number of positions."""
-    keys = {*one, *other} - {"max_position_embeddings", "torch_dtype", "rope_scaling", "rope_theta"}
-    return all(one.get(key) == other.get(key) for key in keys)
+def _parameters(identifier: str) -> int:
+    """Parameters of a model of the catalog; 0 where its family is not modelled."""
+    entry = catalog.find(identifier)
+    try:
+        return parameters(catalog.architecture(entry)) if entry is not None else 0
+    except UnsupportedConfig:
+        return 0
 
 
 def _family(found: Resolution) -> str:

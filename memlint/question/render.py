@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from memlint.question.answer import Answer
-from memlint.question.cards import FewestCards
+from memlint.question.cards import CardNumbers
 from memlint.question.check import option
 from memlint.question.model import Default
-from memlint.question.serving import Serving
+from memlint.question.serving import ServingRoom
 from memlint.report.table import run_lines
 from memlint.report.terminal import Style, one_line
 from memlint.report.units import gib
@@ -50,7 +50,7 @@ def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
     yield f"  start with: {found.files.start}"
 
 
-def serving_lines(found: Serving | None, requests: int, is_server: bool) -> Iterator[str]:
+def serving_lines(found: ServingRoom | None, requests: int, is_server: bool) -> Iterator[str]:
     """Weights in other precisions, the cache of a token and a request, and what is left of the card."""
     if found is None:
         return
@@ -68,7 +68,7 @@ def serving_lines(found: Serving | None, requests: int, is_server: bool) -> Iter
         yield "  weights on one card: " + ", ".join(f"{name} {gib(size)}" for name, size in found.weights) + " GiB"
 
 
-def card_lines(found: FewestCards, gpu: str) -> Iterator[str]:
+def card_lines(found: CardNumbers, gpu: str) -> Iterator[str]:
     """The smallest number of the card that was named, and of each common one."""
     yield ""
     if gpu:

@@ -12,7 +12,7 @@ MOST_REQUESTS = 1 << 14
 PRECISIONS = (("fp32", None), ("bf16", None), (None, 8), (None, 4))  # dtype, bits
 
 
-class Serving(NamedTuple):
+class ServingRoom(NamedTuple):
     """Bytes on one card. `left`: of the card, beside everything at the upper end of the estimate (None without a card).
 
     `most_requests`: of this context at once, 0 where none fits, None without a card. `weights`: the weights in other
@@ -26,7 +26,7 @@ class Serving(NamedTuple):
     weights: tuple[tuple[str, int], ...]
 
 
-def serving(found: Answer, facts: StatedFacts) -> Serving | None:
+def serving(found: Answer, facts: StatedFacts) -> ServingRoom | None:
     """What the answer leaves room for; None where it has no estimate."""
     estimate = found.run.estimate
     if not estimate.phases:
@@ -39,7 +39,7 @@ def serving(found: Answer, facts: StatedFacts) -> Serving | None:
     if most is None and left is not None:
         most = _most_requests(found.question, facts)
     token, request = details.get("cache_token_bytes", 0), details.get("cache_request_bytes", 0)
-    return Serving(token, request, left, most, _weights(found.question, facts))
+    return ServingRoom(token, request, left, most, _weights(found.question, facts))
 
 
 def _most_requests(question: Question, facts: StatedFacts) -> int:

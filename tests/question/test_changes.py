@@ -11,7 +11,7 @@ from memlint.hardware.named import named_gpu
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest, StatedFacts
 from memlint.question import files_of, question_of
-from memlint.question.changes import QuestionWhatIf, Variant, WhatIf, changes_of, is_field
+from memlint.question.changes import QuestionWhatIf, Variant, FileWhatIf, changes_of, is_field
 from memlint.question.compare import compare_lines, sweep_lines
 from memlint.question.plot import plot
 from memlint.question.sweep import sweep_of
@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def what_if(folder: Path) -> WhatIf:
-    return WhatIf(LintRequest(StatedFacts(isolated=True), cwd=str(folder)), "train.yaml")
+def what_if(folder: Path) -> FileWhatIf:
+    return FileWhatIf(LintRequest(StatedFacts(isolated=True), cwd=str(folder)), "train.yaml")
 
 
 def tried(folder: Path, *words: str) -> Variant:
@@ -86,7 +86,7 @@ def test_slips(folder: Path, words: list[str], message: str) -> None:
 def test_a_file_without_a_run_has_no_variants(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("a: 1\n", encoding="utf-8")
     with pytest.raises(UsageError, match="holds 0 runs"):
-        WhatIf(LintRequest(StatedFacts(isolated=True), cwd=str(tmp_path)), "other.yaml")
+        FileWhatIf(LintRequest(StatedFacts(isolated=True), cwd=str(tmp_path)), "other.yaml")
 
 
 def test_fields() -> None:
