@@ -138,7 +138,7 @@ COVERED = {
         *("question.render", "report.arithmetic"),
     ),
     "tests/question/test_files.py": (
-        *("question.defaults", "question.llamafactory", "question.models", "question.sharding", "question.trl"),
+        *("question.defaults", "question.llamafactory", "question.model", "question.models", "question.sharding"),
     ),
     "tests/question/test_cards.py": ("question.serving",),
     "tests/question/test_changes.py": ("question.compare", "question.plot", "question.sweep"),

@@ -12,7 +12,7 @@ from memlint.commands import options
 from memlint.commands.output import to_file, to_stdout
 from memlint.commands.question_options import AUTO, facts_of
 from memlint.errors import UsageError
-from memlint.question.changes import Change, QuestionWhatIf, Variant, Variants, FileWhatIf, changes_of
+from memlint.question.changes import Change, FileWhatIf, QuestionWhatIf, Variant, Variants, changes_of
 from memlint.question.compare import compare_lines, sweep_lines
 from memlint.question.model import Question
 from memlint.question.plot import plot

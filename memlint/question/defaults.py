@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from memlint.formats.llamafactory.families import AUTO_IS_FLASH_2_OR_EAGER
 from memlint.hardware.named import named_gpu
 from memlint.question.model import Default, Question
 
@@ -23,10 +25,11 @@ WHOLE_MODEL = (
 MOST_NEW_TOKENS = 256
 
 
-def with_defaults(question: Question) -> tuple[Question, tuple[Default, ...]]:
-    """The question with a value for each field that its files need, and the defaults that were taken."""
+def with_defaults(question: Question, family: str = "") -> tuple[Question, tuple[Default, ...]]:
+    """The question with a value for each field that its files need, and the defaults that were taken. `family`: of the
+    model."""
     taken: list[Default] = []
-    for rules in (_general, _inference if question.inference else _training):
+    for rules in (_general, _inference if question.inference else _training, partial(_of_family, family)):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
         found = tuple(reversed({one.field: one for one in open_}.values()))  # of several for a field the first
         values: dict[str, Any] = {one.field: one.value for one in found}
@@ -78,3 +81,13 @@ def _inference(question: Question) -> Iterator[Default]:
     yield Default("requests", 1, "one at a time")
     if question.engine in ("vllm", "sglang") or question.kv_dtype == "fp8" or several:
         yield Default("memory_share", 0.9, "of the card, for weights and KV cache")
+
+
+def _of_family(family: str, question: Question) -> Iterator[Default]:
+    """Attention, where LLaMA-Factory's own choice depends on what is installed (model_utils/attention.py:46)."""
+    if (
+        family in AUTO_IS_FLASH_2_OR_EAGER
+        and question.framework == "llamafactory"
+        and question.engine in ("", "transformers")
+    ):
+        yield Default("attention", "eager", f"what LLaMA-Factory takes for {family} where flash-attn is not installed")

@@ -11,7 +11,7 @@ from memlint.hardware.named import named_gpu
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest, StatedFacts
 from memlint.question import files_of, question_of
-from memlint.question.changes import QuestionWhatIf, Variant, FileWhatIf, changes_of, is_field
+from memlint.question.changes import FileWhatIf, QuestionWhatIf, Variant, changes_of, is_field
 from memlint.question.compare import compare_lines, sweep_lines
 from memlint.question.plot import plot
 from memlint.question.sweep import sweep_of
