@@ -24,8 +24,13 @@ from memlint.run import SERVERS, Run
 
 # Bytes of one element of a state, by the state's kind in optimizers.json.
 _STATE_WIDTHS: Mapping[str, float] = {
-    "float32": 4, "bfloat16": 2, "bnb8": 1 + 4 / 256, "bnb8_double": 2 + 8 / 256,
-    "ao8": 1 + 4 / 256, "ao4": 0.5 + 4 / 128, "aofp8": 1 + 4 / 256,
+    "float32": 4,
+    "bfloat16": 2,
+    "bnb8": 1 + 4 / 256,
+    "bnb8_double": 2 + 8 / 256,
+    "ao8": 1 + 4 / 256,
+    "ao4": 0.5 + 4 / 128,
+    "aofp8": 1 + 4 / 256,
 }
 _BITS = {"nf4": 4, "fp4": 4, "int8": 8}
 

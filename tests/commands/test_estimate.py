@@ -1,4 +1,4 @@
-"""`memlint estimate` without a file and with changes, `explain --math`, `models`, `optimizers`: as a person calls them."""
+"""`memlint estimate` without a file and with changes, `explain --math`, `models`, `optimizers`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_variants_and_a_sweep_of_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_slips_exit_2(tmp_path: Path, arguments: str, message: str) -> None:
-    text = "model_name_or_path: microsoft/phi-2\nfinetuning_type: lora\ncutoff_len: 512\ndo_train: true\ntemplate: default\n"
+    text = "model_name_or_path: microsoft/phi-2\nfinetuning_type: lora\ncutoff_len: 512\ndo_train: true\n"
     (tmp_path / "t.yaml").write_text(text, encoding="utf-8")
     done = memlint(tmp_path, "estimate", *arguments.split())
     assert (done.code, done.out) == (2, "")
