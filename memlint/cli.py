@@ -15,7 +15,7 @@ from memlint import __version__
 # verb -> (module below memlint.commands, one line of help)
 VERBS = {
     "check": ("check", "lint files, folders, or - with --stdin-filename (the default verb)"),
-    "estimate": ("estimate", "the memory table: phases by components, per GPU"),
+    "estimate": ("estimate", "the memory table of files, or of a question: --model llama-3-8b --method lora"),
     "plan": ("plan", "the largest batch or longest sequence that fits, and the fastest way there"),
     "fix": ("fix", "apply safe fixes (--unsafe for the rest); --diff prints a patch"),
     "diff": ("diff", "what a branch changes: peaks, findings and verdicts before and after"),
@@ -23,6 +23,8 @@ VERBS = {
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),
+    "models": ("models", "the models that are known by name, with their dimensions"),
+    "optimizers": ("optimizers", "the optimizers that are known, and what each keeps of a parameter"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),

@@ -408,6 +408,7 @@ class Serving(NamedTuple):
 
     uses_cache: bool = True  # keys and values of earlier tokens are kept
     memory_share: Maybe[float] = 0.0  # of each card, filled with weights and cache (vLLM, SGLang)
+    cache_dtype: str = ""  # of keys and values in the cache; "" = precision.compute
 
 
 class Saving(NamedTuple):

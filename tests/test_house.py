@@ -47,6 +47,7 @@ LEVELS = {
     "plugins": 8,
     "lint": 9,
     "revisions": 10,
+    "question": 10,
     "commands": 11,
     "cli": 12,
     "__main__": 13,

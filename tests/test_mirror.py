@@ -144,6 +144,16 @@ COVERED = {
         *("report.overview", "report.table", "report.text"),
     ),
     "tests/commands/test_choices.py": ("commands.cards",),
+    # Questions without a file: plain values go in, files and figures come out.
+    "tests/commands/test_estimate.py": (
+        *("commands.models", "commands.optimizers", "commands.question_options", "commands.what_if"),
+        *("question.render", "report.arithmetic"),
+    ),
+    "tests/question/test_files.py": (
+        *("question.defaults", "question.llamafactory", "question.model", "question.models", "question.sharding"),
+    ),
+    "tests/question/test_cards.py": ("question.serving",),
+    "tests/question/test_changes.py": ("question.compare", "question.plot", "question.sweep"),
     "tests/report/test_vocabulary.py": ("report.card_figures",),
     "tests/repository/test_discovery.py": ("repository.globs",),
     "tests/repository/test_launches.py": (

@@ -15,8 +15,11 @@ from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
 from memlint.lint.linter import Linter
 from memlint.lint.rule_facts import rule_facts
+from memlint.memory.arithmetic import arithmetic
+from memlint.report.arithmetic import as_values
+from memlint.report.arithmetic import lines as math_lines
 from memlint.report.model import RuleFacts, RunReport
-from memlint.report.table import run_lines
+from memlint.report.table import run_lines, title
 from memlint.report.terminal import one_line, style_for
 from memlint.report.text import describe_fix
 from memlint.report.units import gib
@@ -32,6 +35,7 @@ IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 def run(program: str, arguments: list[str]) -> int:
     parser = options.parser(program, "A rule's page; or, for PATH or PATH:LINE, the numbers behind what is said of it.")
     parser.add_argument("what", metavar="RULE|PATH[:LINE]", help="a rule's id or name, a file, or a line of it")
+    parser.add_argument("--math", action="store_true", help="each component of the peak as a formula with its numbers")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
     options.add_hardware(parser)
@@ -42,6 +46,9 @@ def run(program: str, arguments: list[str]) -> int:
     linter = Linter(options.lint_request(given))
     folders = linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).rules_dirs
     rules = rule_facts(linter.rules, folders)
+    if given.math:
+        _print_arithmetic(explain_files(given), given)
+        return 0
     rule = next((item for item in rules if given.what.lower() in (item.id.lower(), item.name)), None)
     if rule is None:
         _refuse_unknown(given.what, rules)
@@ -51,6 +58,21 @@ def run(program: str, arguments: list[str]) -> int:
     page = rule_page.facts(rule, next((item for item in linter.rules.rules(folders) if item.id == rule.id), None))
     to_stdout(as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n")
     return 0
+
+
+def _print_arithmetic(files: tuple[ExplainedFile, ...], given: options.Options) -> None:
+    """The arithmetic of every run. Raises UsageError where there is none: nothing is estimated."""
+    pairs = [(report, arithmetic(run, report.estimate)) for file in files for run, report in file.runs]
+    told = [(report, found) for report, found in pairs if found is not None]
+    if not told:
+        unknown = [one.reason for report, _ in pairs for one in report.estimate.unknown]
+        raise UsageError(f"{given.what}: no estimate to explain" + (f": {unknown[0]}" if unknown else ""))
+    if given.format == "json":
+        to_stdout(as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in told]}))
+        return
+    style = style_for(sys.stdout, colour=given.colour)
+    blocks = ["\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in told]
+    to_stdout("\n\n".join(blocks) + "\n")
 
 
 def _refuse_unknown(what: str, rules: tuple[RuleFacts, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import memlint.plugin_registry as extensions
@@ -54,10 +54,13 @@ def add_paths(to: argparse.ArgumentParser) -> None:
     group.add_argument("--list-files", action="store_true", help="print the files that would be read, and stop")
 
 
-def add_hardware(to: argparse.ArgumentParser) -> None:
+def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | None = None) -> None:
+    """`gpus`: how the number of GPUs is read, by default as a whole number."""
     group = to.add_argument_group("what a config cannot say")
     group.add_argument("--gpu", metavar="NAME", help="A100-80GB, H100, RTX4090, 24GiB, p4d.24xlarge, ...")
-    group.add_argument("--gpus", type=positive, metavar="N", help="GPUs over all nodes (data-parallel world size)")
+    group.add_argument(
+        "--gpus", type=gpus or positive, metavar="N", help="GPUs over all nodes (data-parallel world size)"
+    )
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
     group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")

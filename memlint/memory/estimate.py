@@ -14,14 +14,14 @@ import memlint.memory.sharding.unsharded as unsharded
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
-from memlint.memory.autograd.walk import Walk
+from memlint.memory.autograd.walk import Segment, Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.readings import over_readings
 from memlint.memory.releases import canonical_stack
-from memlint.memory.step import TrainingStep, runs_reference_forward, training_step
+from memlint.memory.step import TrainingStep, required_count, runs_reference_forward, segments, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import SERVERS, UNKNOWN, Run, Unknown
@@ -201,6 +201,44 @@ def _host_phases(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
 
     found = {"host_loading_bytes": host.loading(run, units), "host_saving_bytes": host.saving(run, units)}
     return {name: size for name, size in found.items() if size}
+
+
+class StepParts(NamedTuple):
+    """What the estimate of a run is made of. `units`: as they are stored. A run that trains nothing has no step."""
+
+    units: tuple[Unit, ...]
+    state: ModelState
+    step: TrainingStep | None = None
+    segments: tuple[Segment, ...] = ()
+    walk: Walk | None = None
+
+
+def step_parts(run: Run) -> StepParts:
+    """The parts of the estimate of a run that has one; for `memory.arithmetic`."""
+    run = with_effective_attention(_patched_by_unsloth(run._replace(stack=canonical_stack(run))))
+    placed = _placed_model(run)
+    state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), _frozen_models(run))
+    if run.purpose == "inference":
+        return _inference_parts(run, placed, state)
+    step = training_step(run, placed.computed)
+    found = tuple(segments(step, placed.computed, state))
+    return StepParts(placed.units, state, step, found, phases(step, placed.computed, state)[1])
+
+
+def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepParts:
+    """The parts of a prefill on one card; of a server, and of an evaluation, the state alone."""
+    if run.parallelism.engine in SERVERS or run.batch.micro_batch_size is UNKNOWN:
+        return StepParts(placed.units, state)
+    import memlint.memory.evaluation as evaluation
+    import memlint.memory.inference as inference
+
+    plain = run._replace(method=run.method._replace(stage="sft"))
+    sequences = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "") * max(
+        1, run.evaluation.num_beams
+    )
+    step = inference.for_last_token(training_step(plain, placed.computed, sequences=sequences))
+    found = tuple(evaluation.segments_without_gradients(step, placed.computed, state))
+    return StepParts(placed.units, state, step, found)
 
 
 def _counted(found: Estimate, placed: PlacedModel) -> Estimate:
@@ -421,7 +459,7 @@ def _inference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate
     details = {name + "_bytes": peak.components[name] for name in ("activations", "logits")}
     weights = peak.components["weights"]
     details |= {"weights_bytes": weights, "resident_bytes": weights, "whole_logits_bytes": 0}
-    return with_card_figures(run, found, peak, details)
+    return with_card_figures(run, found, peak, details | inference.cache_details(run, found))
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:

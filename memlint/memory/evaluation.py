@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
+from memlint.memory.autograd.walk import Segment
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
@@ -60,18 +63,37 @@ def forward_without_gradients(
     step: TrainingStep, units: tuple[Unit, ...], state: ModelState, head: bool = True
 ) -> tuple[int, int]:
     """The peak of a forward under `no_grad`, and the logits in it, bytes. `head`: whether the head is part of it."""
+    found = segments_without_gradients(step, units, state)
+    found = found if head else found[:-1]
+    peaks = _forward_peaks(found, step.width)
+    if not peaks:
+        return 0, 0
+    highest = peaks.index(max(peaks))
+    segment = found[highest]
+    return peaks[highest], segment.sizes.peak_components(segment.profile.forward)["logits"]
+
+
+def segments_without_gradients(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> list[Segment]:
+    """The segments of a forward under `no_grad`: each leaves its output and nothing else."""
     run = step.run
     no_grad_run = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
-    peak = retained = logits = 0
-    forward_segments = segments(step._replace(run=no_grad_run), units, state)
-    for segment in forward_segments if head else forward_segments[:-1]:
-        segment_peak = segment.sizes.peak(segment.profile.forward)
-        if retained + segment_peak + segment.gathered_forward > peak:
-            peak = retained + segment_peak + segment.gathered_forward
-            logits = segment.sizes.peak_components(segment.profile.forward)["logits"]
-        hidden = segment.sizes.of("hidden", step.width)
+    return segments(step._replace(run=no_grad_run), units, state)
+
+
+def forward_position(found: Sequence[Segment], width: int) -> int:
+    """The index of the segment at which such a forward peaks. `width`: bytes of an element of the residual stream."""
+    peaks = _forward_peaks(found, width)
+    return peaks.index(max(peaks))
+
+
+def _forward_peaks(found: Sequence[Segment], width: int) -> list[int]:
+    """Bytes at the peak of each segment, with what the ones before it left."""
+    peaks, retained = [], 0
+    for segment in found:
+        peaks.append(retained + segment.sizes.peak(segment.profile.forward) + segment.gathered_forward)
+        hidden = segment.sizes.of("hidden", width)
         retained += segment.repeat * max(0, segment.sizes.peak(segment.profile.live_in_forward) - hidden)
-    return peak, logits
+    return peaks
 
 
 def with_reference_forward(step: TrainingStep, forward: Phase, activations: int, reference_peak: int) -> Phase:
@@ -88,19 +110,23 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     return found if found.allocated_bytes > forward.allocated_bytes else forward
 
 
-def cache_bytes(architecture: Architecture, sequences: int, length: int, width: int) -> int:
-    """Bytes of the KV cache of `sequences` sequences of `length` tokens. `width`: bytes of an element."""
-    return (
-        sequences
-        * sum(_layer_cache(architecture.layer_types[kind], length) for kind in architecture.layer_type_ids)
-        * width
-    )
+def cache_bytes(
+    architecture: Architecture, sequences: int, length: int, width: int, after_prefill: bool = False
+) -> int:
+    """Bytes of the KV cache of `sequences` sequences of `length` tokens. `width`: bytes of an element.
+
+    `after_prefill`: layers with a sliding window hold the whole prompt still. What transformers caches of them is a
+    view of all keys, which keeps these alive until the next token (5.23 cache_utils.py, DynamicSlidingWindowLayer).
+    """
+    kinds = [_layer_cache(layer, length, after_prefill) for layer in architecture.layer_types]
+    return sequences * sum(kinds[kind] for kind in architecture.layer_type_ids) * width
 
 
-def _layer_cache(layer: DecoderLayer, length: int) -> int:
+def _layer_cache(layer: DecoderLayer, length: int, after_prefill: bool) -> int:
     """Elements that one sequence caches in a layer: keys and values (of a sliding window), MLA's latent, or a state."""
-    ssm_state = _mixer_cache(layer.parallel_ssm, length) if layer.parallel_ssm is not None else 0
-    return _mixer_cache(layer.attention, length) + ssm_state
+    mixers = [layer.attention, *([layer.parallel_ssm] if layer.parallel_ssm is not None else [])]
+    whole = [shape._replace(sliding_window=0) for shape in mixers] if after_prefill else mixers
+    return sum(_mixer_cache(shape, length) for shape in whole)
 
 
 def _mixer_cache(shape: TokenMixer, length: int) -> int:

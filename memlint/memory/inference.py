@@ -67,7 +67,8 @@ def _generating(
             phase("decode", _parts(share.weights, *whole)),
         )
     activations, logits = _forward(step, units, state, share)
-    prompt, all_tokens = (_cache(step, share, length) for length in (step.tokens.length, step.tokens.length + new))
+    prompt = _cache(step, share, step.tokens.length, after_prefill=True)
+    all_tokens = _cache(step, share, step.tokens.length + new)
     one_token = activations // max(1, step.tokens.length)
     return (
         phase("load", _parts(share.weights)),
@@ -76,19 +77,35 @@ def _generating(
     )
 
 
-def _cache(step: TrainingStep, share: _Share, length: int) -> int:
+def cache_details(run: Run, found: tuple[Phase, ...]) -> dict[str, int]:
+    """Bytes of cache that a request of the whole length takes on this card, and on average a token of it."""
+    cache = found[-1].components.get("kv_cache", 0)
+    requests, prompt = run.batch.micro_batch_size, run.sequence.length
+    if not cache or not isinstance(requests, int) or not isinstance(prompt, int):
+        return {}
+    length = prompt + (run.sequence.max_new_tokens or run.evaluation.max_new_tokens)
+    return {"cache_request_bytes": cache // requests, "cache_token_bytes": cache // (requests * length)}
+
+
+def _cache(step: TrainingStep, share: _Share, length: int, after_prefill: bool = False) -> int:
     """Bytes of the key-value cache of this card's layers."""
     width = BYTES[str(step.run.precision.compute)]
     kinds = tuple(step.architecture.layer_type_ids[index] for index in share.layers)
-    return cache_bytes(step.architecture._replace(layer_type_ids=kinds), step.tokens.sequences, length, width)
+    return cache_bytes(
+        step.architecture._replace(layer_type_ids=kinds), step.tokens.sequences, length, width, after_prefill
+    )
 
 
 def _forward(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, share: _Share) -> tuple[int, int]:
-    """Activations and logits of a forward that asks for the last token's logits only (transformers 5.23
-    generation/utils.py, `logits_to_keep`)."""
-    last = step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
-    peak, logits = forward_without_gradients(last, units, state, head=share.head)
+    """Activations and logits of a forward without gradients."""
+    peak, logits = forward_without_gradients(for_last_token(step), units, state, head=share.head)
     return peak - logits, logits
+
+
+def for_last_token(step: TrainingStep) -> TrainingStep:
+    """The step of a forward that asks for the last token's logits only (transformers 5.23 generation/utils.py,
+    `logits_to_keep`)."""
+    return step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
 
 
 def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0) -> dict[str, int]:

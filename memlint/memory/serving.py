@@ -62,7 +62,7 @@ def estimate(run: Run, units: tuple[Unit, ...], state: ModelState) -> Estimate:
         None,
         verdict,
         budget_bytes=usable,
-        fits_on=tuple(one.name for one in hardware.common() if room(run, one, needs) >= needs.request),
+        fits_on=tuple(one.name for one in hardware.common() if _holds(run, one, needs)),
         details=_details(needs, max(0, left)),
     )
 
@@ -76,7 +76,8 @@ def demand(run: Run, units: tuple[Unit, ...], state: ModelState) -> Demand:
     step = training_step(forward, units)
     step = step._replace(counts={**step.counts, "logits": _SEQUENCES * step.vocabulary})
     peak, logits = forward_without_gradients(step, units, state)
-    whole = cache_bytes(step.architecture, 1, length, BYTES[str(run.precision.compute)])
+    width = BYTES[run.serving.cache_dtype or str(run.precision.compute)]
+    whole = cache_bytes(step.architecture, 1, length, width)
     return Demand(state.weights, peak - logits, logits, -(-whole // _cache_divisor(run)), length)
 
 
@@ -96,6 +97,11 @@ def room(run: Run, gpu: Gpu, needs: Demand) -> int:
     on_card = run._replace(hardware=run.hardware._replace(gpu=gpu))
     free = gpu.usable_bytes - device.context_bytes(on_card) - device.nccl_bytes(on_card)
     return int(share * free) - needs.weights
+
+
+def _holds(run: Run, gpu: Gpu, needs: Demand) -> bool:
+    """Whether such cards serve a request of the longest length, in the dtype of the run."""
+    return room(run, gpu, needs) >= needs.request and device.supports(gpu, run)
 
 
 def _serving(needs: Demand, cache: int) -> Phase:
@@ -118,6 +124,7 @@ def _details(needs: Demand, cache: int) -> dict[str, int]:
         "whole_logits_bytes": 0,
         "cache_bytes": cache,
         "cache_request_bytes": needs.request,
+        "cache_token_bytes": needs.request // needs.length,
         "cache_tokens": needs.length * cache // max(1, needs.request),
         "cache_requests": cache // max(1, needs.request),
     }

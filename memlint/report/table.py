@@ -73,8 +73,7 @@ def _table(estimate: Estimate, style: Style) -> Iterator[str]:
     for component in COMPONENTS:
         values = [phase.components.get(component, 0) for phase in phases]
         if any(values):
-            label = LABELS.get(component, component.replace("_", " "))
-            yield "  " + _row(label, [gib(value) if value else "-" for value in values], widths)
+            yield "  " + _row(label_of(component), [gib(value) if value else "-" for value in values], widths)
     totals = [gib(phase.allocated_bytes) for phase in phases]
     peak = _peak_index(estimate)
     cells = [f"{text:>{width}}" for text, width in zip(totals, widths)]
@@ -84,6 +83,11 @@ def _table(estimate: Estimate, style: Style) -> Iterator[str]:
     if peak is not None:
         marks = ["^ peak" if index == peak else "" for index in range(len(phases))]
         yield "  " + _row("", marks, widths).rstrip()
+
+
+def label_of(component: str) -> str:
+    """How tables call a component of a phase."""
+    return LABELS.get(component, component.replace("_", " "))
 
 
 def _row(label: str, cells: list[str], widths: list[int]) -> str:

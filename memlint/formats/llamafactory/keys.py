@@ -59,6 +59,7 @@ from memlint.formats.llamafactory.training import (
     read_pixels,
     read_samples,
     read_server,
+    read_server_config,
     read_shift_attention,
     served_by,
     uses_optimizer,
@@ -617,6 +618,13 @@ _INFERENCE = (
         *("vllm_gpu_util", "number", "serving.memory_share", 0.7),
         about="The share of each card that vLLM fills with weights and KV cache.",
         read_with="infer_backend",
+        read_only=True,
+    ),
+    Key(
+        *("vllm_config", "any", "serving.cache_dtype", None),
+        about="More arguments of vLLM's engine. `kv_cache_dtype: fp8` halves the KV cache.",
+        when=served_by("vllm"),
+        read=read_server_config,
         read_only=True,
     ),
     Key(

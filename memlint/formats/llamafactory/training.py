@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import memlint.formats.llamafactory.families as own_families
@@ -286,6 +287,21 @@ def read_server(fields: Fields, config: LlamaFactoryConfig) -> None:
     elif config.own.integer("quantization_bit") is None and isinstance(world, int) and world > 1:
         detail = 'LLaMA-Factory spreads the layers over the cards: hparams/parser.py:567, `device_map = "auto"`'
         fields.infer("parallelism.engine", "device_map", detail)
+
+
+def read_server_config(fields: Fields, config: LlamaFactoryConfig) -> None:
+    """`vllm_config` goes to vLLM's engine as it is, a mapping or JSON text (hparams/model_args.py:434,
+    chat/vllm_engine.py:93). `kv_cache_dtype: fp8` and its kinds keep keys and values in one byte (vLLM 0.33.0
+    config/cache.py)."""
+    settings = config.own.get("vllm_config")
+    if isinstance(settings, str):
+        try:
+            settings = json.loads(settings)
+        except (ValueError, RecursionError):
+            return
+    dtype = settings.get("kv_cache_dtype") if isinstance(settings, dict) else None
+    if isinstance(dtype, str) and dtype.startswith("fp8"):
+        config.put(fields, "serving.cache_dtype", "vllm_config", "float8")
 
 
 def _share_layers(fields: Fields, config: LlamaFactoryConfig, backend: str, world: object) -> None:

@@ -113,13 +113,6 @@ class Segment(NamedTuple):
     product: HeadProduct = HeadProduct()
 
 
-class Peak(NamedTuple):
-    """The peak of the forward or of the backward, and its components."""
-
-    total: int
-    components: dict[str, int]
-
-
 class PeakPosition(NamedTuple):
     """A candidate for the peak: the index of its segment, and what is alive outside of that segment."""
 
@@ -129,6 +122,14 @@ class PeakPosition(NamedTuple):
     gradients: int
     gathered: int
     without_own: bool = False  # the segment's own activations are freed, or are in `activations`
+
+
+class Peak(NamedTuple):
+    """The peak of the forward or of the backward, its components and its place."""
+
+    total: int
+    components: dict[str, int]
+    position: PeakPosition
 
 
 class Walk(NamedTuple):
@@ -234,4 +235,4 @@ def _peak(segments: Sequence[Segment], found: PeakPosition, backward: bool) -> P
     components["activations"] += found.activations
     components["gradients"] += found.gradients
     components["weights"] = found.gathered
-    return Peak(found.total, components)
+    return Peak(found.total, components, found)

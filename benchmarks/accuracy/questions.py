@@ -1,0 +1,230 @@
+"""Sixty one-line questions of public calculators: what memlint answers, what they say, and where the difference lies.
+
+    python benchmarks/accuracy/questions.py [--simulate]
+
+Each question is one that a calculator's page or README asks or that its form can be filled with; `SAYS` holds its
+formula with the source, so that its figure is computed here and not copied. Beside it stands what memlint's estimate
+has and the formula leaves out. `--simulate` runs the referee (one real training step on fake tensors, PyTorch's own
+count) for the small models among them and names who is nearer; it needs the `exact` extra and some minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.command import parser
+from memlint.question import Answer, answer, question_of
+
+GIB = 2**30
+Asked = Mapping[str, Any]
+
+
+class Calculator(NamedTuple):
+    """A public tool. `says`: its formula, GiB of one card. `leaves_out`: what decides where it is wrong."""
+
+    says: Callable[[Asked, int], float]
+    source: str
+    leaves_out: str
+
+
+class Row(NamedTuple):
+    """One question: memlint's tensors at the peak, its figure for the card, and the calculator's, GiB."""
+
+    tool: str
+    asked: Asked
+    tensors: float
+    card: float
+    theirs: float
+    simulated: float | None = None
+
+
+def _serving_rule(asked: Asked, parameters: int) -> float:
+    return parameters * _bits(asked) / 8 * 1.2 / GIB / asked.get("gpus", 1)
+
+
+def _weights_rule(asked: Asked, parameters: int) -> float:
+    return parameters * _bits(asked) / 8 / GIB
+
+
+def _bits(asked: Asked) -> int:
+    return int(asked.get("bits") or {"fp32": 32}.get(asked.get("dtype", ""), 16))
+
+
+def _accelerate(asked: Asked, parameters: int) -> float:
+    return parameters * 16 / GIB
+
+
+def _zero(asked: Asked, parameters: int) -> float:
+    gpus = asked.get("gpus", 1)
+    if asked["zero"] == 2:
+        return (2 * parameters + 18 * parameters / gpus) / GIB
+    largest = {"llama-3-8b": 525_336_576, "qwen2.5-7b": 544_997_376, "qwen2.5-0.5b": 136_134_656}[asked["model"]]
+    return (4 * largest + 18 * parameters / gpus) / GIB
+
+
+def _table(asked: Asked, parameters: int) -> float:
+    if asked.get("method") == "full":
+        return parameters * (8 if asked.get("dtype") == "pure_bf16" else 18) / 1e9
+    return parameters * {None: 2, 8: 1, 4: 0.5}[4 if asked.get("method") == "qlora" else asked.get("bits")] / 1e9
+
+
+def _cache_rule(asked: Asked, parameters: int) -> float:
+    """Keys and values of every query head: 2 x layers x hidden x tokens x 2 bytes, beside the weights."""
+    layers, hidden = {"llama-2-7b": (32, 4096), "llama-3-8b": (32, 4096), "mistral-7b": (32, 4096)}[asked["model"]]
+    tokens = asked.get("context", 4096) * asked.get("requests", 1)
+    return (2 * parameters + 2 * layers * hidden * tokens * 2) / GIB
+
+
+def _adam_rule(asked: Asked, parameters: int) -> float:
+    return parameters * 18 / GIB
+
+
+SAYS = {
+    "serving rule x 1.2": Calculator(
+        _serving_rule,
+        "substratus.ai/blog/calculating-gpu-memory-for-llm: M = P x 4 bytes / (32 / Q) x 1.2",
+        "the context: a fifth of the weights stands for cache and activations, whatever the length and the requests",
+    ),
+    "2 GB a billion": Calculator(
+        _weights_rule,
+        "modal.com/blog/how-much-vram-need-inference: 2 GB of memory for each billion parameters in half precision",
+        "everything but the weights",
+    ),
+    "accelerate estimate-memory": Calculator(
+        _accelerate,
+        "accelerate 1.15 commands/estimate.py: Adam training is four times the fp32 model",
+        "activations, logits, the batch and the length; adapters; sharding",
+    ),
+    "DeepSpeed estimate_zero": Calculator(
+        _zero,
+        "deepspeed 0.19.8 runtime/zero/stage3.py:4016 and stage_1_and_2.py:4017, without offload",
+        "activations and logits; adds fp32 gradients (18 bytes where bf16 keeps 16)",
+    ),
+    "LLaMA-Factory table": Calculator(
+        _table,
+        "README of LLaMA-Factory, Hardware Requirement: 18, 8, 2, 1 and 0.5 GB for each billion parameters",
+        "the batch, the length and the vocabulary; of 4-bit models the embeddings and the head, which stay in 16 bits",
+    ),
+    "weights and cache": Calculator(
+        _cache_rule,
+        "README of RahulSChand/gpu_poor: a cache of 2 x layers x hidden x tokens x 2 bytes",
+        "grouped-query attention: with 8 of 32 heads the cache is a quarter",
+    ),
+    "18 bytes a parameter": Calculator(
+        _adam_rule,
+        "EleutherAI, Transformer Math 101: mixed-precision Adam keeps 16 to 18 bytes for each parameter",
+        "activations and logits",
+    ),
+}
+
+_LARGE = "meta-llama/Llama-3.1-70B"
+QUESTIONS: tuple[tuple[str, Asked], ...] = (
+    *(("serving rule x 1.2", {"model": name, "inference": True, **more}) for name, more in (
+        ("llama-2-7b", {}), ("llama-2-7b", {"bits": 8}), ("llama-2-7b", {"bits": 4}), ("llama-2-13b", {}),
+        ("llama-3-8b", {}), ("llama-3-8b", {"bits": 4}), ("mistral-7b", {}), ("phi-2", {}),
+        (_LARGE, {"bits": 4}), (_LARGE, {}), ("llama-3-8b", {"context": 8192, "requests": 16}),
+        ("qwen2.5-0.5b", {"context": 32768, "requests": 8}),
+    )),
+    *(("2 GB a billion", {"model": name, "inference": True, **more}) for name, more in (
+        ("llama-3-8b", {}), ("llama-2-7b", {"dtype": "fp32"}), ("qwen2.5-7b", {}), ("gemma-2-9b", {}),
+        ("mixtral-8x7b", {}), ("phi-2", {"dtype": "fp32"}), ("qwen2.5-0.5b", {}), ("yi-34b", {"bits": 4}),
+    )),
+    *(("weights and cache", {"model": name, "inference": True, **more}) for name, more in (
+        ("llama-2-7b", {"context": 1000}), ("llama-2-7b", {"context": 4096}), ("llama-3-8b", {"context": 8192}),
+        ("llama-3-8b", {"context": 4096, "requests": 8}), ("mistral-7b", {"context": 4096}),
+        ("mistral-7b", {"context": 16384}),
+    )),
+    *(("accelerate estimate-memory", {"model": name, "method": "full", "dtype": "fp32", **more}) for name, more in (
+        ("qwen2.5-0.5b", {}), ("qwen2.5-0.5b", {"length": 8192}), ("llama-3.2-1b", {}), ("phi-2", {}),
+        ("llama-2-7b", {}), ("llama-3-8b", {}), ("qwen2.5-0.5b", {"batch": 8}), ("qwen2.5-0.5b", {"liger": True}),
+    )),
+    *(("DeepSpeed estimate_zero", {"model": name, "method": "full", "zero": stage, "gpus": gpus, **more})
+      for name, stage, gpus, more in (
+        ("llama-3-8b", 3, 8, {}), ("llama-3-8b", 2, 8, {}), ("llama-3-8b", 3, 16, {}), ("llama-3-8b", 3, 4, {}),
+        ("qwen2.5-7b", 3, 8, {"length": 8192}), ("qwen2.5-7b", 2, 8, {}), ("qwen2.5-0.5b", 3, 2, {}),
+        ("qwen2.5-0.5b", 2, 4, {"batch": 4}),
+    )),
+    *(("LLaMA-Factory table", {"model": name, **more}) for name, more in (
+        ("llama-2-7b", {"method": "full"}), ("llama-2-7b", {"method": "full", "dtype": "pure_bf16"}),
+        ("llama-2-7b", {"method": "lora"}), ("llama-2-7b", {"method": "lora", "bits": 8}),
+        ("llama-2-7b", {"method": "qlora"}), ("llama-3-8b", {"method": "qlora"}),
+        ("llama-3-8b", {"method": "qlora", "length": 8192, "batch": 4}), ("llama-2-13b", {"method": "qlora"}),
+        (_LARGE, {"method": "qlora"}), ("qwen2.5-7b", {"method": "lora", "length": 4096, "batch": 2}),
+        ("qwen2.5-0.5b", {"method": "lora"}), ("llama-3.2-1b", {"method": "full", "dtype": "pure_bf16"}),
+    )),
+    *(("18 bytes a parameter", {"model": name, "method": "full", **more}) for name, more in (
+        ("phi-2", {"batch": 4}), ("llama-3-8b", {}), ("qwen2.5-0.5b", {"checkpointing": False, "length": 4096}),
+        ("qwen2.5-0.5b", {"checkpointing": False, "attention": "eager", "length": 4096}),
+        ("llama-3.2-1b", {}), ("mistral-7b", {"length": 8192}),
+    )),
+)  # fmt: skip
+SIMULATED = ("qwen2.5-0.5b", "llama-3.2-1b")  # small enough for the referee
+
+
+def rows(simulate: bool = False) -> Iterator[Row]:
+    """One row a question."""
+    for tool, asked in QUESTIONS:
+        found = answer(question_of(dict(asked)))
+        estimate = found.run.estimate
+        parameters = (estimate.parameters or 0) - (estimate.trainable_parameters or 0) % (estimate.parameters or 1)
+        theirs = SAYS[tool].says(asked, parameters)
+        simulated = _simulated(found) if simulate and _can_simulate(asked) else None
+        yield Row(
+            tool, asked, (estimate.allocated_bytes or 0) / GIB, (estimate.device_bytes or 0) / GIB, theirs, simulated
+        )
+
+
+def _can_simulate(asked: Asked) -> bool:
+    sharded_or_served = asked.get("gpus", 1) > 1 or asked.get("inference") or asked.get("method") == "qlora"
+    return asked["model"] in SIMULATED and not sharded_or_served
+
+
+def _simulated(found: Answer) -> float:
+    from memlint.architectures.resolve import resolve
+    from memlint.simulation import simulate
+    from memlint.simulation.as_estimate import estimate_of
+
+    config = resolve(str(found.neutral.model.name)).config
+    step = simulate(found.neutral, config_of=lambda: config)
+    return (estimate_of(step, found.neutral).allocated_bytes or 0) / GIB
+
+
+def lines(found: list[Row]) -> Iterator[str]:
+    """The table, and for each tool how far off it is and why."""
+    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated"
+    for row in found:
+        simulated = f"{row.simulated:9.2f}" if row.simulated is not None else ""
+        name = " ".join(f"{key}={value}" for key, value in row.asked.items())
+        cells = f"{row.tensors:8.2f} {row.card:8.2f} {row.theirs:8.2f} {row.theirs / row.card:6.2f}"
+        yield f"{name[:78]:78} {cells}  {simulated}".rstrip()
+    for tool, said in SAYS.items():
+        own = [row.theirs / row.card for row in found if row.tool == tool]
+        yield ""
+        yield f"{tool}: {len(own)} questions, {min(own):.2f} to {max(own):.2f} of the card's figure"
+        yield f"  formula: {said.source}"
+        yield f"  leaves out: {said.leaves_out}"
+    referee = [row for row in found if row.simulated is not None]
+    if referee:
+        nearer = sum(
+            abs(row.tensors - row.simulated) < abs(row.theirs - row.simulated) for row in referee if row.simulated
+        )
+        worst = max(abs(row.tensors / row.simulated - 1) for row in referee if row.simulated)
+        yield ""
+        yield f"referee: memlint is nearer in {nearer} of {len(referee)}, at most {worst:.1%} off its tensors"
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--simulate", action="store_true", help="run the referee for the small models")
+    given = arguments.parse_args()
+    sys.stdout.write("\n".join(lines(list(rows(given.simulate)))) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

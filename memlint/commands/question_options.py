@@ -1,0 +1,137 @@
+"""The options that ask about a run without a file, and their conversion to a question."""
+
+from __future__ import annotations
+
+import argparse
+
+from memlint.commands import options
+from memlint.errors import UsageError
+from memlint.lint.request import StatedFacts
+from memlint.question.check import CHOICES, option, question_of
+from memlint.question.model import Question
+
+AUTO = -1  # `--gpus auto`
+WITH_FILES = ("model", "gpu", "gpus", "gpus_per_node")  # that files need as well
+
+
+def cards(text: str) -> int:
+    """A number of cards, or `auto`; for argparse."""
+    return AUTO if text == "auto" else options.positive(text)
+
+
+def add_question(to: argparse.ArgumentParser) -> None:
+    """Every option is a field of `Question` of the same name."""
+    ask = to.add_argument_group("ask without a file", "with --model, or with dimensions typed by hand")
+    for field, metavar, about in (
+        ("method", "NAME", f"{_listed('method')} (default: lora)"),
+        ("stage", "NAME", f"{_listed('stage')} (default: sft)"),
+        ("optimizer", "NAME", "adamw_torch, adamw_8bit, adafactor, ...: `memlint optimizers` lists them"),
+        ("dtype", "NAME", _listed("dtype")),
+        ("attention", "NAME", _listed("attention")),
+        ("offload", "WHAT", "what ZeRO or FSDP keeps in host memory: optimizer, all"),
+        ("framework", "NAME", f"whose files it stands for: {_listed('framework')}"),
+    ):
+        ask.add_argument(option(field), metavar=metavar, help=about)
+    for field, about in (
+        ("length", "tokens of the longest sequence (default: 2048)"),
+        ("batch", "sequences per GPU and forward (default: 1)"),
+        ("accumulation", "micro batches of a step (default: 1)"),
+        ("rank", "rank of the adapters (default: 8)"),
+        ("bits", "quantise the frozen weights to 4 or 8 bits"),
+        ("zero", "stage of DeepSpeed ZeRO: 1, 2 or 3"),
+    ):
+        ask.add_argument(option(field), type=options.whole, metavar="N", help=about)
+    ask.add_argument(
+        "--fsdp", type=options.whole, nargs="?", const=2, metavar="VERSION", help="FSDP 1 or 2 (default: 2)"
+    )
+    for field, about in (
+        ("checkpointing", "activation checkpointing (default: on)"),
+        ("liger", "Liger's kernels with its fused loss"),
+        ("packing", "pack samples to full length"),
+    ):
+        ask.add_argument(option(field), action=argparse.BooleanOptionalAction, default=None, help=about)
+    ask.add_argument("--write-config", metavar="PLACE", help="write the files to a folder, or the config as PLACE.yaml")
+    ask.add_argument(
+        "--math", action="store_true", help="each component as a formula (of files: memlint explain --math)"
+    )
+    _add_dimensions(to)
+    _add_inference(to)
+
+
+def _listed(field: str) -> str:
+    return ", ".join(CHOICES[field])
+
+
+def _add_dimensions(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("dimensions typed by hand", "a model of its own, or with --model that one changed")
+    for field, about in (
+        ("layers", "decoder layers"),
+        ("hidden", "hidden size"),
+        ("heads", "attention heads"),
+        ("kv_heads", "heads of keys and values"),
+        ("head_dim", "size of a head, where it is not hidden / heads"),
+        ("vocab", "words of the vocabulary"),
+        ("ffn", "inner size of the MLP"),
+    ):
+        group.add_argument(option(field), type=options.positive, metavar="N", help=about)
+    group.add_argument(
+        "--tied", action=argparse.BooleanOptionalAction, default=None, help="the head shares the embedding's tensor"
+    )
+
+
+def _add_inference(to: argparse.ArgumentParser) -> None:
+    group = to.add_argument_group("a model that answers requests")
+    group.add_argument("--inference", action="store_true", help="nothing trains: weights, KV cache, what is left")
+    for field, about in (
+        ("context", "tokens of a request, prompt and answer (default: 4096)"),
+        ("new_tokens", "of these, the answer's"),
+        ("requests", "answered at once (default: 1)"),
+    ):
+        group.add_argument(option(field), type=options.positive, metavar="N", help=about)
+    group.add_argument("--engine", metavar="NAME", help=f"what answers: {_listed('engine')}")
+    group.add_argument("--kv-dtype", metavar="NAME", help="of the KV cache: auto, fp8 (vLLM)")
+    group.add_argument("--memory-share", type=float, metavar="X", help="of the card, that vLLM or SGLang fills: 0.9")
+
+
+def asked(given: options.Options) -> Question | None:
+    """The question that the options ask; None where files are named, or nothing is asked. Raises UsageError."""
+    values = {field: getattr(given, field, None) for field in Question._fields}
+    values = {field: value for field, value in values.items() if value is not None and value is not False} | _flags(
+        given
+    )
+    own = [field for field in values if field not in WITH_FILES]
+    if given.paths:
+        if own:
+            raise UsageError(
+                f"{option(own[0])} asks about a run without a file; a file's values change with --set KEY=VALUE"
+            )
+        if given.math:
+            raise UsageError("--math of files: memlint explain --math FILE")
+        if given.write_config:
+            raise UsageError("--write-config writes the files of a question, and none was asked: leave the paths out")
+        return None
+    if not own and not given.model:
+        if given.write_config:
+            raise UsageError("--write-config: ask a question first: --model llama-3-8b --method lora")
+        return None
+    if values.get("gpus") == AUTO:
+        del values["gpus"]
+    return question_of(values)
+
+
+def _flags(given: options.Options) -> dict[str, bool]:
+    """The options that were switched off: `--no-checkpointing`."""
+    names = ("checkpointing", "liger", "packing", "tied")
+    return {name: False for name in names if getattr(given, name, None) is False}
+
+
+def facts_of(given: options.Options) -> StatedFacts:
+    """What a question is answered with besides its own fields: releases, the hub, a settings file that is named."""
+    return StatedFacts(
+        hub=given.hub,
+        settings_file=given.settings,
+        isolated=given.settings is None,
+        exact=given.exact,
+        versions=options.versions(given.versions),
+        images=given.images,
+    )

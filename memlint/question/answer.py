@@ -1,0 +1,56 @@
+"""The estimate of the files that a question stands for: they are linted like any others, from memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.findings import Finding
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest, StatedFacts
+from memlint.question.files import files_of
+from memlint.question.model import Question, QuestionFiles
+from memlint.question.models import FOLDER
+from memlint.report.model import FileReport, RunReport
+from memlint.repository.workspace import in_memory
+from memlint.run import Run
+
+
+class Answer(NamedTuple):
+    """`question`: as it was asked. `files`: what it stands for. `report`: what is said of these files. `neutral`: the
+    run that the report is about."""
+
+    question: Question
+    files: QuestionFiles
+    report: FileReport
+    neutral: Run
+
+    @property
+    def run(self) -> RunReport:
+        """The run with its estimate: `run.estimate`."""
+        return self.report.runs[0]
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """Why the framework would refuse the run; empty where it would start."""
+        return tuple(one for one in self.report.findings if one.severity == "error" and one.rule in self.run.stopped_by)
+
+
+def answer(question: Question, facts: StatedFacts = StatedFacts(isolated=True)) -> Answer:  # noqa: B008 - frozen
+    """The answer to a question. Reads no file but the model's own folder. Raises UsageError.
+
+    `facts`: versions, the hub and the settings file to use. Settings of the working directory say nothing about a
+    question: they are read where `facts.settings_file` names them.
+    """
+    files = files_of(question, facts.hub, facts.exact)
+    request = LintRequest(facts._replace(isolated=facts.settings_file is None), fixes=False, cwd="/", assumptions=True)
+    linter = Linter(request, in_memory(files.contents, _models(files)))
+    analysed = linter.analyse(files.main)
+    return Answer(question, files, linter.report(analysed).report, analysed.analyses[0].runs[0])
+
+
+def _models(files: QuestionFiles) -> dict[str, Any]:
+    """The model whose config.json is among the files, by the name that the config has for it."""
+    text = files.contents.get(f"{FOLDER}/config.json")
+    return {FOLDER: json.loads(text)} if text else {}

@@ -1,0 +1,198 @@
+"""The model of a question: what its name means, near matches for a slip, and dimensions that are typed by hand."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.architectures import catalog, datafile, names
+from memlint.architectures.config import UnsupportedConfig
+from memlint.architectures.model import Resolution, parameters
+from memlint.architectures.resolve import resolve
+from memlint.errors import UsageError
+from memlint.question.check import DIMENSIONS
+from memlint.question.model import Default, Question
+
+FOLDER = "custom-model"  # of the config.json with dimensions typed by hand
+# The fields of a question and the names that Llama's config.json has for them.
+KEYS: Mapping[str, str] = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "vocab": "vocab_size",
+    "ffn": "intermediate_size",
+}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+class ModelChoice(NamedTuple):
+    """`name`: what the config says. `config`: the config.json of a model that is none of the catalog's, or None.
+
+    `family`: the transformers model type.
+    """
+
+    name: str
+    config: Mapping[str, Any] | None = None
+    taken: tuple[Default, ...] = ()
+    family: str = ""
+
+
+def model_of(question: Question, hub: bool = False, exact: bool = False) -> ModelChoice:
+    """The model that is asked about. Raises UsageError where nobody knows it."""
+    typed = {field: getattr(question, field) for field in DIMENSIONS if getattr(question, field) is not None}
+    if question.tied is not None:
+        typed["tied"] = question.tied
+    choice = _named(question.model, hub, exact) if question.model else ModelChoice(FOLDER)
+    if typed:
+        choice = _with_dimensions(choice, question, typed)
+    return _in_dtype(choice, question)
+
+
+def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
+    folder = os.path.dirname(name) or "." if os.path.basename(name) == "config.json" else name
+    if os.path.isdir(os.path.expanduser(folder)):
+        place = os.path.abspath(os.path.expanduser(folder))
+        found = resolve(place, (), hub=hub, exact=exact)
+        _refuse_unknown(name, found)
+        return ModelChoice(place, None, (), _family(found))
+    found = resolve(name, (os.getcwd(),), hub=hub, exact=exact)
+    _refuse_unknown(name, found)
+    entry = catalog.find(name)
+    if "/" in name or entry is None or entry.stored is not None:
+        return ModelChoice(name, None, (), _family(found))
+    owned = _as_its_owner_writes(name, entry)
+    taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
+    return ModelChoice(owned, None, taken, _family(found))
+
+
+# Endings of the copy of a model that transformers reads, and of its first release.
+_ENDINGS = ("", "-hf", "-v0.1")
+
+
+def _as_its_owner_writes(name: str, entry: catalog.CatalogEntry) -> str:
+    """The id that a short name means: of those with its letters and as many parameters the longest of the owner that
+    has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the name as it is."""
+    meant = {names.literal(name + ending) for ending in _ENDINGS}
+    every = [one for one in identifiers() if "/" in one]
+    alike = [one for one in every if names.literal(one.rpartition("/")[2]) in meant]
+    same = [one for one in alike if _parameters(one) == _parameters(entry.name)]
+    owners = [one.partition("/")[0] for one in every]
+    return max(same, key=lambda one: (owners.count(one.partition("/")[0]), len(one)), default=name)
+
+
+def _parameters(identifier: str) -> int:
+    """Parameters of a model of the catalog; 0 where its family is not modelled."""
+    entry = catalog.find(identifier)
+    try:
+        return parameters(catalog.architecture(entry)) if entry is not None else 0
+    except UnsupportedConfig:
+        return 0
+
+
+def _family(found: Resolution) -> str:
+    return found.architecture.family if found.architecture is not None else ""
+
+
+def _refuse_unknown(name: str, found: Resolution) -> None:
+    """Raises UsageError for a name that nothing is known of; a model of a family that is not modelled is known."""
+    if found.architecture is not None or found.config is not None or catalog.find(name) is not None:
+        return
+    near = suggestions(name)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `memlint models` lists those that are known"
+    raise UsageError(f"--model {name}: {found.reason}{hint}")
+
+
+def suggestions(name: str) -> list[str]:
+    """At most three models of the catalog whose names are most like `name`."""
+    by_key: dict[str, str] = {}
+    for identifier in identifiers():
+        by_key.setdefault(names.literal(identifier.split("/")[-1]), identifier)
+    near = difflib.get_close_matches(names.literal(name.split("/")[-1]), by_key, 3, 0.7)
+    return [by_key[key] for key in near]
+
+
+def identifiers() -> list[str]:
+    """Every id that the catalog lists."""
+    rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines() if line)
+    return [identifier for row in rows for identifier in row["ids"]]
+
+
+def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str, Any]) -> ModelChoice:
+    """The model with the dimensions that were typed: those of the named one, else of a model built like Llama."""
+    base = _config_of(choice.name) if question.model else {}
+    keys = {("tie_word_embeddings" if field == "tied" else KEYS[field]): value for field, value in typed.items()}
+    if question.model:
+        missing = [field for field in typed if field != "tied" and KEYS[field] not in base]
+        missing = [field for field in missing if field not in ("kv_heads", "head_dim")]
+        if missing:
+            raise UsageError(f"--{missing[0].replace('_', '-')}: the config of {question.model} says it in another way")
+        kept = {key: value for key, value in base.items() if key not in _per_layer(keys)}
+        return choice._replace(name=FOLDER, config={**kept, **keys})
+    full, taken = _llama(keys)
+    return ModelChoice(FOLDER, full, taken, "llama")
+
+
+def _per_layer(keys: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys with one value per layer, which another number of layers makes wrong."""
+    return ("layer_types", "max_window_layers") if "num_hidden_layers" in keys else ()
+
+
+def _config_of(name: str) -> Mapping[str, Any]:
+    found = resolve(name, (os.getcwd(),))
+    config = found.config
+    if not config:
+        raise UsageError(f"{name}: its config.json is not known, so that no dimension of it can be changed")
+    return config
+
+
+def _llama(keys: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Default, ...]]:
+    """A config.json of a model built like Llama, with defaults for what was not typed."""
+    for needed in ("num_hidden_layers", "hidden_size"):
+        if needed not in keys:
+            raise UsageError("dimensions of a model without --model: --layers and --hidden are needed")
+    hidden = keys["hidden_size"]
+    heads = keys.get("num_attention_heads") or max(1, hidden // 128)
+    rules: tuple[tuple[str, str, int, str], ...] = (
+        ("heads", "num_attention_heads", heads, "hidden / 128"),
+        ("kv_heads", "num_key_value_heads", heads, "as many as heads"),
+        ("ffn", "intermediate_size", _swiglu_width(hidden), "8/3 of hidden, up to a multiple of 256, as Llama has it"),
+        ("vocab", "vocab_size", 32000, "Llama 2's"),
+    )
+    taken = tuple(Default(field, value, why) for field, key, value, why in rules if key not in keys)
+    config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
+    config |= {key: value for _, key, value, _ in rules}
+    config |= keys
+    config.setdefault("tie_word_embeddings", False)
+    _refuse_shapes(config)
+    return config, (Default("architecture", "Llama", "dimensions say no family"), *taken)
+
+
+def _swiglu_width(hidden: int) -> int:
+    return -(-(hidden * 8 // 3) // 256) * 256
+
+
+def _refuse_shapes(config: Mapping[str, Any]) -> None:
+    hidden, heads, kv = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if "head_dim" not in config and hidden % heads:
+        raise UsageError(f"--heads {heads}: does not divide --hidden {hidden}; say --head-dim as well")
+    if heads % kv:
+        raise UsageError(f"--kv-heads {kv}: does not divide --heads {heads}")
+
+
+def _in_dtype(choice: ModelChoice, question: Question) -> ModelChoice:
+    """transformers loads what the checkpoint holds, so another dtype is a checkpoint in that dtype."""
+    dtype = DTYPES.get(question.dtype, "")
+    if not (question.inference and dtype) or question.engine in ("vllm", "sglang"):
+        return choice
+    config = choice.config or _config_of(choice.name)
+    if (config.get("dtype") or config.get("torch_dtype")) == dtype:
+        return choice
+    others = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype")}
+    taken = Default("model", FOLDER, f"a copy of {choice.name} in {dtype}: transformers loads the dtype that is stored")
+    return choice._replace(name=FOLDER, config={**others, "torch_dtype": dtype}, taken=(*choice.taken, taken))

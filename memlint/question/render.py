@@ -1,0 +1,80 @@
+"""The answer to a question as text: the table, the defaults that were taken, the files that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from memlint.question.answer import Answer
+from memlint.question.cards import CardNumbers
+from memlint.question.check import option
+from memlint.question.model import Default
+from memlint.question.serving import ServingRoom
+from memlint.report.table import run_lines
+from memlint.report.terminal import Style, one_line
+from memlint.report.units import gib
+
+KIB = 1024
+
+
+def answer_lines(found: Answer, style: Style) -> Iterator[str]:
+    """The table of the run, and why its framework would refuse it."""
+    for run in found.report.runs:
+        yield from run_lines(run, style)
+    for finding in found.refused:
+        yield f"  {style.paint('refused', 'error')}: {one_line(finding.message)} ({finding.rule})"
+
+
+def default_lines(taken: Sequence[Default], style: Style) -> Iterator[str]:
+    """Each default with its option and its reason."""
+    if not taken:
+        return
+    yield ""
+    yield "  not said, so taken:"
+    shown = [(_as_option(one), one.why) for one in taken]
+    width = max(len(words) for words, _ in shown)
+    for words, why in shown:
+        yield f"    {words:{width}}  {style.paint(why, 'dim')}"
+
+
+def _as_option(one: Default) -> str:
+    if isinstance(one.value, bool):
+        return option(one.field) if one.value else option(f"no-{one.field}")
+    return f"{option(one.field)} {one.value}" if one.field != "architecture" else f"{one.value}'s architecture"
+
+
+def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
+    """Where the files are, or how to get them, and what starts the run."""
+    yield ""
+    names = ", ".join(written or found.files.contents)
+    yield f"  written: {names}" if written else f"  stands for {names} (--write-config FOLDER writes them)"
+    yield f"  start with: {found.files.start}"
+
+
+def serving_lines(found: ServingRoom | None, requests: int, is_server: bool) -> Iterator[str]:
+    """Weights in other precisions, the cache of a token and a request, and what is left of the card."""
+    if found is None:
+        return
+    yield ""
+    if found.token_bytes:
+        each = f"{found.token_bytes / KIB:,.4g} KiB a token, {gib(found.request_bytes)} GiB a request"
+        yield f"  KV cache on each card: {each}"
+    if found.left is not None and not is_server:
+        tokens = f", {found.left // found.token_bytes:,} more tokens of cache" if found.token_bytes else ""
+        yield f"  left on the card: {gib(found.left)} GiB{tokens}"
+        yield f"  requests of this context at once: {found.most_requests or 'none fits'}"
+    if is_server and found.most_requests is not None and found.most_requests < requests:
+        yield f"  of {requests} requests, {found.most_requests} fit at once; the others wait"
+    if found.weights:
+        yield "  weights on one card: " + ", ".join(f"{name} {gib(size)}" for name, size in found.weights) + " GiB"
+
+
+def card_lines(found: CardNumbers, gpu: str) -> Iterator[str]:
+    """The smallest number of the card that was named, and of each common one."""
+    yield ""
+    if gpu:
+        yield f"  fewest {gpu}: {found.number or f'{found.tried[-1]} are not enough'}"
+    steps = f"tried: {', '.join(map(str, found.tried[:5]))} ... {found.tried[-1]}"
+    yield f"  fewest of each common card ({steps}):"
+    width = max(len(name) for name, _ in found.by_card)
+    for name, count in found.by_card:
+        yield f"    {name:{width}}  {count or '-'}"

@@ -1,0 +1,107 @@
+"""`memlint estimate` without a file and with changes, `explain --math`, `models`, `optimizers`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands.running import memlint
+
+ISSUE = "--model meta-llama/Llama-3.1-8B --method qlora --length 4096 --batch 4 --optimizer adamw_8bit --zero 3"
+
+
+def test_a_question_its_files_and_their_arithmetic(tmp_path: Path) -> None:
+    asked = memlint(tmp_path, "estimate", *ISSUE.split(), "--gpu", "RTX4090", "--gpus", "2", "--write-config", "out")
+    assert asked.code == 0, asked.err
+    assert "2 x RTX 4090" in asked.out and "not said, so taken:" in asked.out
+    assert "--rank 8" in asked.out and "FORCE_TORCHRUN=1 llamafactory-cli train train.yaml" in asked.out
+    read = memlint(tmp_path, "estimate", "out/train.yaml")
+    table = [line for line in read.out.splitlines() if "GiB" in line or line.startswith("  allocated")]
+    assert table and all(line in asked.out for line in table)
+    told = memlint(tmp_path, "explain", "--math", "out/train.yaml")
+    assert told.code == 0 and "| 32 x [16,384 tokens x 4,096 a token x 2 bytes] = 4,294,967,296" in told.out
+    as_json = json.loads(memlint(tmp_path, "explain", "--math", "out/train.yaml", "--format", "json").out)
+    assert as_json["runs"][0]["model"]["layers"] == 32
+
+
+def test_json_of_a_question(tmp_path: Path) -> None:
+    done = memlint(tmp_path, "estimate", "--model", "phi-2", "--gpu", "T4", "--format", "json", "--inference")
+    found = json.loads(done.out)
+    assert found["question"] == {"model": "phi-2", "gpu": "T4", "inference": True}
+    assert found["runs"][0]["verdict"] == "fits"
+    assert "inference.yaml" in found["files"]["contents"] and found["serving"]["token_bytes"] == 327680
+    assert {one["field"] for one in found["defaults"]} >= {"context", "requests"}
+
+
+def test_the_smallest_number_of_cards(tmp_path: Path) -> None:
+    done = memlint(tmp_path, "estimate", "--model", "llama-3-8b", "--method", "full", "--gpu", "H100", "--gpus", "auto")
+    assert done.code == 0 and "fewest H100:" in done.out and "A100-80GB" in done.out and "--zero 3" in done.out
+
+
+def test_settings_and_files_of_the_folder_say_nothing_about_a_question(tmp_path: Path) -> None:
+    (tmp_path / "memlint.yaml").write_text("gpu: H100\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 8 train.py train.yaml\n", encoding="utf-8")
+    assert "no GPU named" in memlint(tmp_path, "estimate", "--model", "phi-2").out
+    assert "1 x H100" in memlint(tmp_path, "estimate", "--model", "phi-2", "--settings", "memlint.yaml").out
+
+
+def test_variants_and_a_sweep_of_a_file(tmp_path: Path) -> None:
+    memlint(tmp_path, "estimate", "--model", "phi-2", "--gpu", "T4", "--write-config", "t.yaml")
+    done = memlint(tmp_path, "estimate", "t.yaml", "--set", "lora_rank=64", "--try", "cutoff_len=512 gpu=L4")
+    assert (
+        done.code == 0 and "as it is" in done.out and "lora_rank=64" in done.out and "cutoff_len=512 gpu=L4" in done.out
+    )
+    swept = memlint(tmp_path, "estimate", "t.yaml", "--sweep", "cutoff_len=512..4096", "--plot", "s.svg")
+    assert swept.code == 0 and (tmp_path / "s.svg").exists() and "4096" in swept.out
+    as_json = json.loads(memlint(tmp_path, "estimate", "t.yaml", "--set", "lora_rank=64", "--format", "json").out)
+    assert as_json["variants"][0]["label"] == "lora_rank=64"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--model lama-3-8b", "did you mean"),
+        ("--model phi-2 --gpu RTX4099", "RTX 4090"),
+        ("--model phi-2 --optimizer adamw_8bits", "did you mean adamw_8bit"),
+        ("t.yaml --method lora", "--set KEY=VALUE"),
+        ("t.yaml --write-config x", "leave the paths out"),
+        ("t.yaml --math", "memlint explain --math"),
+        ("--write-config x", "ask a question first"),
+        ("t.yaml --plot x.svg", "add --sweep"),
+        ("t.yaml --set cutof_len=4", "did you mean `cutoff_len`"),
+        ("t.yaml --sweep cutoff_len=1..4 --try lora_rank=4", "one of them"),
+        (". --set lora_rank=4 --gpus auto", "name a number"),
+        ("t.yaml --gpus auto", "--goal cards"),
+    ],
+)
+def test_slips_exit_2(tmp_path: Path, arguments: str, message: str) -> None:
+    text = "model_name_or_path: microsoft/phi-2\nfinetuning_type: lora\ncutoff_len: 512\ndo_train: true\n"
+    (tmp_path / "t.yaml").write_text(text, encoding="utf-8")
+    done = memlint(tmp_path, "estimate", *arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_math_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_size": 8}', encoding="utf-8")
+    done = memlint(tmp_path, "explain", "--math", "ds.json")
+    assert done.code == 2 and "no estimate to explain" in done.err
+
+
+def test_models(tmp_path: Path) -> None:
+    found = json.loads(memlint(tmp_path, "models", "llama-3", "8b", "--format", "json").out)["models"]
+    assert any(one["parameters"] == 8_030_261_248 and one["layers"] == 32 for one in found)
+    assert len(memlint(tmp_path, "models").out.splitlines()) > 600
+    slip = memlint(tmp_path, "models", "mistrl-7b")
+    assert slip.code == 2 and "did you mean" in slip.err
+
+
+def test_optimizers(tmp_path: Path) -> None:
+    found = json.loads(memlint(tmp_path, "optimizers", "--format", "json").out)["optimizers"]
+    sizes = {one["name"]: (one["fp32"], one["bf16"]) for one in found}
+    assert sizes["adamw_torch"] == (8, 4) and sizes["sgd"] == (0, 0)
+    assert sizes["adamw_bnb_8bit"] == (2 * (1 + 4 / 256),) * 2
+    assert all(one["source"] for one in found)
+    assert "in managed memory" in memlint(tmp_path, "optimizers").out
