@@ -1,4 +1,4 @@
-"""Writes the snapshot of the shipped rules and the recordings of layers when a wheel or an editable install is built."""
+"""Writes the snapshot of rules and the recordings of layers when a wheel or an editable install is built."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+import memlint.file_access as file_access
 from memlint.lint.linter import Linter
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
@@ -41,7 +42,9 @@ def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int)
 
     method = "fork" if hasattr(os, "fork") else "spawn"
     with get_context(method).Pool(workers, _start_worker, (request,)) as pool:
-        yield from pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK)
+        for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK):
+            file_access.add(recorded)
+            yield linted
         pool.close()
         pool.join()  # without it the workers are killed while they shut down
 
@@ -51,6 +54,7 @@ def _start_worker(request: LintRequest) -> None:
     _linter = Linter(request)
 
 
-def _lint_in_worker(item: FoundFile) -> LintedFile:
+def _lint_in_worker(item: FoundFile) -> tuple[LintedFile, file_access.Recorded]:
+    """The report, and what was read for it where that is recorded."""
     assert _linter is not None
-    return _linter.lint_file(item.path, item.named)
+    return _linter.lint_file(item.path, item.named), file_access.take()

@@ -73,8 +73,8 @@ def _full(weights: str, autocast: bool) -> _Changes:
     return {"method": Method("full"), "model.weights_dtype": weights, "precision": precision}
 
 
-def _lora(dropout: float, quantization: Quantization) -> _Changes:
-    method = Method("lora", rank=8, targets=("all-linear",), dropout=dropout)
+def _lora(dropout: float, quantization: Quantization, targets: tuple[str, ...] = ("all-linear",)) -> _Changes:
+    method = Method("lora", rank=8, targets=targets, dropout=dropout)
     precision = Precision("bfloat16", True, "float32", False, outputs_to_fp32=True)
     return {"method": method, "model.quantization": quantization, "precision": precision}
 
@@ -84,9 +84,7 @@ _METHODS: tuple[_Changes, ...] = (
     *(_full("bfloat16", True), _full("bfloat16", False), _full("float32", True)),
     *(_lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4)),
 )
-_ATTENTION: tuple[_Changes, ...] = tuple(
-    {"attention.implementation": name} for name in ("sdpa", "flash_attention_2")
-)
+_ATTENTION: tuple[_Changes, ...] = tuple({"attention.implementation": name} for name in ("sdpa", "flash_attention_2"))
 _LIGER: tuple[_Changes, ...] = (
     {"attention.implementation": "flash_attention_2", "loss": Loss("liger", liger_kernels=True)},
 )

@@ -9,14 +9,14 @@ from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.stored_profiles import Key, find
-from memlint.memory.layers.structure import structure
+from memlint.memory.layers.structure import kernels_in_use, structure
 from memlint.memory.parameter_roles import Roles
 
 
 @lru_cache(maxsize=512)
 def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
     """The profile of one decoder layer; the same object for layers that differ in sizes alone."""
-    return _profile((structure(shape), roles, kernels, mode))
+    return _profile((structure(shape), roles, kernels_in_use(shape, roles, kernels), mode))
 
 
 # By structure. Emptied when it is full: a run has a few of them, and all runs of a large corpus some hundreds.

@@ -1,7 +1,7 @@
 """Recordings of common layers as data: a start reads one in a fraction of the time that recording it takes.
 
-One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, lines packed by zlib. The first has what the
-recordings were made of, as JSON: the structures, roles, kernels and modes that occur, and for each combination of them
+One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, lines packed by zlib. The first has what
+the recordings were made of, as JSON: the structures, roles, kernels and modes that occur, and for each combination of them
 the number of its line. Each further line is one recording. The stamps in the folder's `stamps.json` say with which code
 they were made.
 
@@ -122,7 +122,7 @@ def read(line: bytes | str) -> Profile:
     """The recording that `dump` wrote."""
     tapes, parts, width = json.loads(line)
     sizes = [[tensor_size(extent, size) for extent, size in tape] for tape in tapes]
-    return Profile(*(_candidates(sizes[tape], *part) for tape, *part in parts), width)
+    return Profile._make((*(_candidates(sizes[tape], *part) for tape, *part in parts), width))
 
 
 def _candidates(

@@ -1,12 +1,14 @@
 """What the recording of a decoder layer depends on: its structure, not its sizes.
 
 A recording names the sizes of tensors and never reads them, so that models of one family share it. Of most numbers of
-a layer the code only asks whether they are there at all.
+a layer the code only asks whether they are there at all, and of the kernels only those that the layer runs.
 """
 
 from __future__ import annotations
 
 from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer
+from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.parameter_roles import Roles
 
 
 def structure(layer: DecoderLayer) -> DecoderLayer:
@@ -50,6 +52,25 @@ def _mlp(mlp: Mlp) -> Mlp:
         expert_hidden_size=_is_there(mlp.expert_hidden_size),
         shared_intermediate_size=_is_there(mlp.shared_intermediate_size),
     )
+
+
+_DEFAULTS = KernelConfig()
+
+
+def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> KernelConfig:
+    """The kernels with defaults for those that the layer does not run."""
+    kinds = (layer.attention.kind, layer.parallel_ssm.kind if layer.parallel_ssm is not None else "")
+    if "gated_delta" not in kinds:
+        kernels = kernels._replace(delta_rule=_DEFAULTS.delta_rule)
+    if "mamba2" not in kinds:
+        kernels = kernels._replace(scan=_DEFAULTS.scan)
+    if not layer.mlp.experts:
+        kernels = kernels._replace(experts=_DEFAULTS.experts, dequantized_width=_DEFAULTS.dequantized_width)
+    if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
+        kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
+    if kernels.attention != "eager":  # of the dtypes, only its softmax asks
+        kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16, softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
+    return kernels
 
 
 def _is_there(size: int) -> int:

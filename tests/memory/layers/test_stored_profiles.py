@@ -14,7 +14,7 @@ from memlint.architectures.model import Architecture
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.layers.activations import record
 from memlint.memory.layers.profile_stamps import stamps
-from memlint.memory.layers.structure import structure
+from memlint.memory.layers.structure import kernels_in_use, structure
 from memlint.memory.typical_layers import typical_profiles
 
 FAMILIES = ("qwen2", "gemma2", "deepseek_v3", "mixtral", "qwen3_next", "falcon_h1")
@@ -56,6 +56,31 @@ def test_the_sizes_of_a_layer_do_not_matter(typical: dict[stored.Key, Profile]) 
                 compared += 1
                 assert _plain(record(layer._replace(weights=()), *rest)) == _plain(record(structure(layer), *rest))
     assert compared > len(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"delta_rule": "fla"},
+        {"delta_rule": "loop"},
+        {"scan": "kernel"},
+        {"experts": "loop"},
+        {"experts": "copied", "dequantized_width": 2},
+        {"fused_adapters": ("qkv", "o", "mlp")},
+        {"bfloat16": False},
+        {"softmax_keeps_dtype": True},
+        {"attention": "eager", "mask": True, "bfloat16": False},
+    ],
+    ids=str,
+)
+def test_kernels_that_a_layer_does_not_run_do_not_matter(other, typical: dict[stored.Key, Profile]) -> None:  # type: ignore[no-untyped-def]
+    dropped = 0
+    for shape, roles, kernels, mode in list(typical)[::5]:
+        changed = kernels._replace(**other)
+        in_use = kernels_in_use(shape, roles, changed)
+        assert _plain(record(shape, roles, changed, mode)) == _plain(record(shape, roles, in_use, mode))
+        dropped += changed != in_use
+    assert dropped or other.get("attention") == "eager"
 
 
 def test_the_files_give_what_was_put_in(typical: dict[stored.Key, Profile], tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
