@@ -287,3 +287,23 @@ def test_adapters_beside_stacked_experts_have_no_dropout() -> None:
     assert consistent(replace(one, dict(changes)), one).method.dropout == 0.0
     for other in (run(mixture, **LLAMAFACTORY), run(**TRL)):
         assert "method.dropout" not in step(other, "train a LoRA adapter").changes
+
+
+@pytest.mark.parametrize("changes", [{}, LORA, {"parallelism__gpus": 4, "parallelism__data_parallel_size": 4}], ids=str)
+def test_a_move_leaves_each_field_its_type(changes: dict[str, Any]) -> None:
+    before = small_run(checkpointing__mode="none", attention__implementation="eager", **changes)
+    moved = 0
+    for step in steps(before):
+        after = replace(before, step.changes)
+        for name in step.changes:
+            old, new = get(before, name), get(after, name)
+            moved += 1
+            assert isinstance(new, type(old)) or old in (None, UNKNOWN) or {type(old), type(new)} <= {int, float}, name
+    assert moved > 5
+
+
+def test_a_list_of_a_rule_file_is_the_tuple_of_the_field() -> None:
+    before = small_run(**LORA)
+    changed = replace(before, {"method.targets": ["all-linear"]})
+    assert changed.method.targets == ("all-linear",)
+    assert estimate(changed) == estimate(before)

@@ -31,7 +31,8 @@ MODEL = (
 def config(model: str, batch: int, more: str = "") -> str:
     return (
         f"model_name_or_path: {model}\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
-        f"dataset: d\ntemplate: default\ncutoff_len: 2048\noutput_dir: out\nper_device_train_batch_size: {batch}\nbf16: true\n{more}"
+        "dataset: d\ntemplate: default\n"
+        f"cutoff_len: 2048\noutput_dir: out\nper_device_train_batch_size: {batch}\nbf16: true\n{more}"
     )
 
 

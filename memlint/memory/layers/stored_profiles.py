@@ -1,9 +1,9 @@
 """Recordings of common layers as data: a start reads one in a fraction of the time that recording it takes.
 
-One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, lines packed by zlib. The first has what
-the recordings were made of, as JSON: the structures, roles, kernels and modes that occur, and for each combination of them
-the number of its line. Each further line is one recording. The stamps in the folder's `stamps.json` say with which code
-they were made.
+One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, lines packed by zlib. The first has
+what the recordings were made of, as JSON: the structures, roles, kernels and modes that occur, and for each combination
+of them the number of its line. Each further line is one recording. The stamps in the folder's `stamps.json` say with
+which code they were made.
 
 Written when a wheel (or an editable install) is built, see hatch_build.py; never edited, never committed.
 In a checkout the recordings count only while the code that makes them has not changed since.
