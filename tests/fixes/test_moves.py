@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memlint.architectures import from_config
@@ -11,7 +13,8 @@ from memlint.fixes.moves.catalog import steps
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.step_time import ParameterCounts
 from memlint.hardware import find
-from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
+from memlint.memory import estimate
+from memlint.run import UNKNOWN, Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, get, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
@@ -291,7 +294,7 @@ def test_adapters_beside_stacked_experts_have_no_dropout() -> None:
 
 @pytest.mark.parametrize("changes", [{}, LORA, {"parallelism__gpus": 4, "parallelism__data_parallel_size": 4}], ids=str)
 def test_a_move_leaves_each_field_its_type(changes: dict[str, Any]) -> None:
-    before = small_run(checkpointing__mode="none", attention__implementation="eager", **changes)
+    before = run(checkpointing__mode="none", attention__implementation="eager", **changes)
     moved = 0
     for step in steps(before):
         after = replace(before, step.changes)
@@ -303,7 +306,7 @@ def test_a_move_leaves_each_field_its_type(changes: dict[str, Any]) -> None:
 
 
 def test_a_list_of_a_rule_file_is_the_tuple_of_the_field() -> None:
-    before = small_run(**LORA)
+    before = run(**LORA)
     changed = replace(before, {"method.targets": ["all-linear"]})
     assert changed.method.targets == ("all-linear",)
     assert estimate(changed) == estimate(before)
