@@ -292,7 +292,7 @@ def test_adapters_beside_stacked_experts_have_no_dropout() -> None:
         assert "method.dropout" not in step(other, "train a LoRA adapter").changes
 
 
-@pytest.mark.parametrize("changes", [{}, LORA, {"parallelism__gpus": 4, "parallelism__data_parallel_size": 4}], ids=str)
+@pytest.mark.parametrize("changes", [{}, LORA, {"parallelism": Parallelism(4, 4, 4, engine="ddp")}], ids=str)
 def test_a_move_leaves_each_field_its_type(changes: dict[str, Any]) -> None:
     before = run(checkpointing__mode="none", attention__implementation="eager", **changes)
     moved = 0
