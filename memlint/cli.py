@@ -29,6 +29,7 @@ VERBS = {
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
+    "cache": ("cache", "the results that are kept of checks: where they are; clean deletes them"),
 }
 DEFAULT = "check"
 # Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which

@@ -526,7 +526,7 @@ def get(run: Run, name: str) -> Any:
 
 
 def replace(run: Run, changes: Mapping[str, object]) -> Run:
-    """A copy of `run` with the fields in `changes` (dotted names) set."""
+    """A copy of `run` with the fields in `changes` (dotted names) set. A list becomes the tuple that a field holds."""
     for name, value in changes.items():
         run = _replace(run, name.split("."), value)
     return run
@@ -544,4 +544,6 @@ def differences(run: Run, other: Run, sections: tuple[str, ...]) -> tuple[tuple[
 
 def _replace(node: Any, parts: list[str], value: object) -> Any:
     head, *rest = parts
+    if isinstance(value, list):  # of a rule file
+        value = tuple(value)
     return node._replace(**{head: _replace(getattr(node, head), rest, value) if rest else value})

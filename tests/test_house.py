@@ -22,6 +22,7 @@ LEVELS = {
     "_record": -2,
     "_lazy": -1,
     "atomic_files": -1,
+    "file_access": -1,
     "card_bytes": -1,
     "plugin_registry": -1,
     "errors": -1,
@@ -60,7 +61,10 @@ FORBIDDEN_AT_START = {
 ON_DEMAND = {
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
-    "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
+    "commands.check": (  # options few use; many files
+        *("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),
+        "lint.result_cache",
+    ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
@@ -111,6 +115,8 @@ ON_DEMAND = {
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
         *("memory.sharding.pipeline", "memory.host"),
     ),
+    "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
+    "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),
     "memory.phases": ("memory.vision.towers",),

@@ -73,6 +73,7 @@ COVERED = {
         *("architectures.families.pre_llama", "architectures.families.qwen_vision", "architectures.model"),
     ),
     "tests/architectures/test_catalog.py": ("architectures.families.trust_remote_code",),
+    "tests/memory/layers/test_stored_profiles.py": ("memory.layers.structure", "memory.typical_layers"),
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
         *("memory.step", "memory.loss", "memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),

@@ -6,7 +6,7 @@ A line is found by searching the file's bytes for the id or key, so that one loo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,13 @@ def find(name: str) -> CatalogEntry | None:
     """The catalog's entry for `name`: a repository id, a mirror of one, or a local path that ends like one."""
     exact = _by_id(name.strip().strip("/"))
     return exact or _by_rule(name)
+
+
+def configurations() -> Iterator[Mapping[str, Any]]:
+    """The configurations of all models in the catalog."""
+    for line in datafile.text(FILE).split(b"\n"):
+        if line:
+            yield json.loads(line)["config"]
 
 
 def architecture(entry: CatalogEntry) -> Architecture:

@@ -8,14 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import memlint.file_access as file_access
+
 LARGEST_CONFIG = 1 << 20  # bytes; config.json files are a few KiB
 
 
 def read_json(path: str) -> Mapping[str, Any] | None:
     """The object in a JSON file; None where it is missing, larger than LARGEST_CONFIG, or holds something else."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_CONFIG + 1)
+        data = file_access.read(path, LARGEST_CONFIG + 1)
         value = json.loads(data) if len(data) <= LARGEST_CONFIG else None
     except (OSError, ValueError, RecursionError):
         return None
@@ -33,7 +34,7 @@ def folder(name: str, base_dirs: Sequence[str]) -> str | None:
 
 def _is_folder(path: str) -> bool:
     try:
-        return os.path.isdir(path)
+        return file_access.is_folder(path)
     except (OSError, ValueError):
         return False
 
@@ -66,7 +67,7 @@ def cached(name: str) -> tuple[str, Mapping[str, Any]] | None:
 
 def _snapshots(root: str) -> list[str]:
     try:
-        snapshots = sorted(os.listdir(os.path.join(root, "snapshots")))[:64]
+        snapshots = file_access.listed(os.path.join(root, "snapshots"))[:64]
     except OSError:
         return []
     main = _first_line(os.path.join(root, "refs", "main"))
@@ -75,8 +76,7 @@ def _snapshots(root: str) -> list[str]:
 
 def _first_line(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.readline(100).strip()
+        return file_access.read(path, 100).decode("ascii", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
 

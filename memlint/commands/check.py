@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
+import memlint.file_access as file_access
 from memlint import __version__
 from memlint.commands import options
 from memlint.commands.output import to_file, write
@@ -14,23 +16,28 @@ from memlint.findings import SEVERITIES
 from memlint.lint.linter import Linter
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.pool import lint_files
+from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import FileReport, Report, RuleFacts
 from memlint.repository.discovery import FoundFile
 
 NEEDS_RULES = ("sarif", "html")
+# Below this many files a check takes about as long as asking the cache (benchmarks/speed/repository.py).
+WORTH_CACHE = 16
 
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
+    if not given.no_cache:
+        file_access.start()
     if options.handle_info_flags(given):
         return 0
     pairs = options.formats(given)
     files = _files(given)
     request = _request(given, pairs, len(files))
     linter = Linter(request)
-    reports = with_waiver_findings(merge_files(lint_files(request, files, given.jobs), len(files)))
+    reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
     baseline = given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
     if given.write_baseline:
         return _write_baseline(reports, baseline)
@@ -48,6 +55,20 @@ def run(program: str, arguments: list[str]) -> int:
     if unmatched:
         raise UsageError(f"{', '.join(unmatched)}: no config that memlint knows")
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
+
+
+def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundFile]) -> Iterator[LintedFile]:
+    """The result of each file: of many files from the cache, where that has them."""
+    if given.no_cache or not (given.cache_dir or len(files) >= WORTH_CACHE):
+        file_access.stop()
+        return lint_files(request, files, given.jobs)
+    from memlint.lint.result_cache import ResultCache, default_folder, is_cacheable  # many files
+
+    if not is_cacheable(request):
+        file_access.stop()
+        return lint_files(request, files, given.jobs)
+    cache = ResultCache(given.cache_dir or default_folder(), request, given.paths)
+    return cache.lint(files, partial(lint_files, request, jobs=given.jobs))
 
 
 def _files(given: options.Options) -> list[FoundFile]:
@@ -92,6 +113,8 @@ def _parser(program: str) -> options.Parser:
     options.add_settings(parser)
     options.add_output(parser)
     options.add_exit(parser)
+    parser.add_argument("--no-cache", action="store_true", help="keep no results, and use none that were kept")
+    parser.add_argument("--cache-dir", metavar="DIR", help="where results are kept (default: the platform's folder)")
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
     parser.add_argument("--strict-files", action="store_true", help="exit 2 for a PATH without a config that is known")
     parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")

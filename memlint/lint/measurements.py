@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
+import memlint.file_access as file_access
 from memlint.errors import UsageError
 from memlint.lint.projects import project_root, real_folder
 from memlint.memory.card.measurements import FILE, Measurement, load
@@ -34,7 +35,7 @@ _found_by_root: dict[str, dict[str, str]] = {}
 
 def _folder_with_measurements(folder: str, root: str) -> str | None:
     """The folder if it has measurements; None to search its parent; "" to stop at the root."""
-    if os.path.exists(os.path.join(folder, FILE)):
+    if file_access.exists(os.path.join(folder, FILE)):
         return folder
     return "" if folder == root else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+import memlint.file_access as file_access
 from memlint.lint.linter import Linter
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
@@ -20,7 +21,7 @@ _linter: Linter | None = None  # of a worker process
 
 def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
     """Yields one report per file, lazily and in the order of `files`. Raises UsageError."""
-    workers = jobs or (_processors() if len(files) >= WORTH_WORKERS else 1)
+    workers = jobs or (_idle_processors() if len(files) >= WORTH_WORKERS else 1)
     if workers <= 1 or len(files) < 2:
         return watched(_one_by_one(request, files), len(files))
     return watched(_in_parallel(request, files, workers), len(files))
@@ -36,21 +37,33 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _idle_processors() -> int:
+    """Those that nobody else uses, at least one. Two workers that share a processor take longer than one alone."""
+    busy = int(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
+    return max(1, _processors() - busy)
+
+
 def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int) -> Iterator[LintedFile]:
     from multiprocessing import get_context  # only where there are many files
 
     method = "fork" if hasattr(os, "fork") else "spawn"
     with get_context(method).Pool(workers, _start_worker, (request,)) as pool:
-        yield from pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK)
+        for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK):
+            file_access.add(recorded)
+            yield linted
         pool.close()
         pool.join()  # without it the workers are killed while they shut down
 
 
 def _start_worker(request: LintRequest) -> None:
+    import signal  # only in workers
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started them: it ends them
     global _linter
     _linter = Linter(request)
 
 
-def _lint_in_worker(item: FoundFile) -> LintedFile:
+def _lint_in_worker(item: FoundFile) -> tuple[LintedFile, file_access.Recorded]:
+    """The report, and what was read for it where that is recorded."""
     assert _linter is not None
-    return _linter.lint_file(item.path, item.named)
+    return _linter.lint_file(item.path, item.named), file_access.take()

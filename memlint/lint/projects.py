@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 
+import memlint.file_access as file_access
 from memlint.repository.upward import upward
 from memlint.repository.workspace import Workspace, on_disk
 
@@ -49,13 +50,13 @@ class Workspaces:
 def real_folder(path: str) -> str:
     """The folder of the file at `path`, with symbolic links resolved."""
     if os.path.islink(path):
-        return os.path.dirname(os.path.realpath(path))
+        return os.path.dirname(file_access.realpath(path))
     return _real(os.path.dirname(path))
 
 
 @lru_cache(maxsize=65_536)
 def _real(folder: str) -> str:
-    return os.path.realpath(folder)
+    return file_access.realpath(folder)
 
 
 def project_root(folder: str, cwd: str) -> str:
@@ -76,4 +77,4 @@ _repositories: dict[str, str] = {}
 
 
 def _own_repository(folder: str) -> str | None:
-    return folder if os.path.exists(os.path.join(folder, ".git")) else None
+    return folder if file_access.exists(os.path.join(folder, ".git")) else None

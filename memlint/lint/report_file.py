@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
+import memlint.file_access as file_access
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
 from memlint.findings import Finding
@@ -86,7 +86,7 @@ class FileReporter:
         """
         if not self._settings.is_on_disk:
             return
-        missing = [("rules_dirs", name) for name in settings.rules_dirs if not os.path.isdir(name)]
+        missing = [("rules_dirs", name) for name in settings.rules_dirs if not file_access.is_folder(name)]
         missing += [("companions", name) for name in settings.companions if not self._can_name(name, path)]
         for key, name in missing:
             setting = "with" if key == "companions" else key

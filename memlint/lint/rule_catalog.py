@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import memlint.file_access as file_access
 import memlint.plugin_registry as extensions
 from memlint.errors import UsageError
 from memlint.formats.issues import ISSUES
@@ -107,4 +108,5 @@ def _with_user_rules(folders: tuple[str, ...]) -> tuple[Rule, ...]:
     """The shipped rules, those of plug-ins and those of `folders`. Raises RuleError."""
     from memlint.ruleset.folder import ordered, read_folder  # only where somebody has rules of their own
 
+    file_access.cannot_record()  # rule files are read without a record
     return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])

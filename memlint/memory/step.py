@@ -14,10 +14,10 @@ from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes
-from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
     LossShape,

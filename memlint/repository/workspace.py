@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import memlint.file_access as file_access
 import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
@@ -42,15 +42,8 @@ ReadBytes = Callable[[str], bytes]
 
 
 def read_bytes(path: str) -> bytes:
-    """The file's bytes, at most one more than memlint reads (so that the loader can refuse it). Raises OSError.
-
-    Pipes and devices are refused: opening one can hang.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is not a regular file")
-        return stream.read(MAX_BYTES + 1)
+    """The file's bytes, at most one more than memlint reads (so that the loader can refuse it). Raises OSError."""
+    return file_access.read_checked(path, MAX_BYTES + 1)
 
 
 class Workspace:
@@ -318,6 +311,7 @@ class Workspace:
         """A tracked file's bytes; one that is a link out of the root is not read. Raises OSError."""
         if not self._is_inside(self._files.realpath(path)):
             raise OSError(f"{path} is a link that leads outside of {self.root}")
+        file_access.share(path)
         return self._load_bytes(path)
 
     def _name(self, path: str) -> str:
@@ -357,6 +351,7 @@ class Workspace:
         """The text of a file below the root; None where there is none or it is larger than `MOST_BYTES`."""
         if not self._files.is_file(path) or not self._is_inside(self._files.realpath(path)):
             return None
+        file_access.share(path)
         try:
             data = self._load_bytes(path)
         except OSError:
@@ -368,6 +363,7 @@ class Workspace:
 
     def _referenced(self, real: str) -> Document:
         name = self.display_path(real)
+        file_access.share(real)
         return load(self._load_bytes(real), name)[0] if name.endswith(SCRIPTS) else self.documents(name)[0]
 
     def display_path(self, path: str) -> str:
@@ -380,7 +376,7 @@ def on_disk(
     root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False, exact: bool = False
 ) -> Workspace:
     """A workspace over the real file system; `root` and `cwd` are absolute."""
-    files = Files(os.path.isfile, os.path.exists, _realpath, _unset)
+    files = Files(file_access.is_file, file_access.exists, _realpath, _unset)
     inside = _realpath(root)
     functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
     return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *functions)
@@ -395,17 +391,26 @@ def _any_may_hold_commands(names: Iterable[str]) -> bool:
 def _python_files(root: str) -> Iterable[str]:
     from memlint.repository.python_arguments import python_files
 
-    return python_files(root)
+    if not file_access.is_recording():
+        return python_files(root)
+    found = list(python_files(root))
+    file_access.note_names("python", root, found)
+    return found
 
 
 def _tracked_files(root: str, cwd: str) -> Iterable[str]:
     """What git tracks; without git, what lies below the working directory (a root above it may be a home)."""
     tracked = tracked_by.Tracked(root)
+    file_access.note("repository", root, str(tracked.is_repository))
     if tracked.is_repository or root != cwd:
-        return tracked.files()
+        names = tracked.files()
+        file_access.note_names("tracked", root, names)
+        return names
     from memlint.repository.walk import files_below  # where a folder has no git
 
-    return [path[len(root.rstrip("/")) + 1 :] for path in files_below(root)]
+    found = list(files_below(root))
+    file_access.note_names("below", root, found)
+    return [path[len(root.rstrip("/")) + 1 :] for path in found]
 
 
 def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:
@@ -425,7 +430,7 @@ def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = No
 
 
 def _realpath(path: str) -> str:
-    return os.path.realpath(path).replace(os.sep, "/")
+    return file_access.realpath(path).replace(os.sep, "/")
 
 
 def _unset(path: str) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
+import memlint.file_access as file_access
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
@@ -47,7 +48,7 @@ def named_plugins(path: str, settings_file: str | None = None) -> tuple[str, ...
 
 def _folder(path: str) -> str:
     folder = os.path.abspath(path)
-    return folder if os.path.isdir(folder) else os.path.dirname(folder)
+    return folder if file_access.is_folder(folder) else os.path.dirname(folder)
 
 
 def forget() -> None:
@@ -68,9 +69,9 @@ def _settings_in(folder: str) -> str | None:
     """The settings file in a folder; None to search the parent; "" to stop at a repository's root."""
     for name in NAMES:
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
+        if file_access.is_file(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
             return path
-    return "" if os.path.exists(os.path.join(folder, ".git")) else None
+    return "" if file_access.exists(os.path.join(folder, ".git")) else None
 
 
 def _table(data: bytes, path: str) -> Document | None:
@@ -101,11 +102,11 @@ def _with_extended(path: str, root: str, below: tuple[str, ...], check_values: b
     files: list[SettingsFile] = []
     for index, name in enumerate([extended] if isinstance(extended, str) else extended):
         pointer: Path = ("extends",) if isinstance(extended, str) else ("extends", index)
-        target = os.path.realpath(os.path.join(file.folder, name))
-        wrong = _not_extendable(target, root, (*below, os.path.realpath(path)))
+        target = file_access.realpath(os.path.join(file.folder, name))
+        wrong = _not_extendable(target, root, (*below, file_access.realpath(path)))
         if wrong:
             raise SettingsError((mistake(file.document, pointer, f"{name}: {wrong}"),))
-        files += _with_extended(target, root, (*below, os.path.realpath(path)), check_values)
+        files += _with_extended(target, root, (*below, file_access.realpath(path)), check_values)
         if len(files) > MAX_EXTENDS:
             raise SettingsError((mistake(file.document, pointer, f"extends more than {MAX_EXTENDS} files"),))
     return [*files, file]
@@ -118,18 +119,18 @@ def _not_extendable(target: str, root: str, below: tuple[str, ...]) -> str:
         return f"extends more than {MAX_EXTENDS} files"
     if os.path.commonpath([target, root]) != root:
         return f"lies outside of {root}"
-    return "" if os.path.isfile(target) else "no such file"
+    return "" if file_access.is_file(target) else "no such file"
 
 
 def _root(folder: str) -> str:
     """The repository's root above a folder, or the folder itself where there is no repository."""
     current = folder
-    while not os.path.exists(os.path.join(current, ".git")):
+    while not file_access.exists(os.path.join(current, ".git")):
         parent = os.path.dirname(current)
         if parent == current:
-            return os.path.realpath(folder)
+            return file_access.realpath(folder)
         current = parent
-    return os.path.realpath(current)
+    return file_access.realpath(current)
 
 
 def _document(path: str) -> Document:
@@ -146,8 +147,7 @@ def _document(path: str) -> Document:
 
 
 def _bytes(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read(MAX_BYTES + 1)
+    return file_access.read(path, MAX_BYTES + 1)
 
 
 def _relative_to_here(path: str) -> str:

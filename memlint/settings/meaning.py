@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import memlint.file_access as file_access
 from memlint.hardware import find, instance, suggestions
 from memlint.rule_selectors import is_selector
 from memlint.settings.model import Mistake, SettingsFile, mistake
@@ -121,13 +122,13 @@ def _no_size(value: object) -> str:
 
 
 def _pattern(file: SettingsFile, text: str) -> str:
-    if os.path.isabs(text) and os.path.exists(os.path.dirname(text)):
+    if os.path.isabs(text) and file_access.exists(os.path.dirname(text)):
         return f"{text!r} is an absolute path; patterns count from this file's folder"
     return "a pattern cannot lead out of this file's folder" if ".." in text.split("/") else ""
 
 
 def _inside(file: SettingsFile, text: str) -> str:
-    target = os.path.realpath(os.path.join(file.folder, text))
+    target = file_access.realpath(os.path.join(file.folder, text))
     if "\0" in text or os.path.commonpath([target, file.root]) != file.root:
         return f"{text!r} lies outside of {file.root}"
     return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memlint.architectures import from_config
@@ -11,7 +13,8 @@ from memlint.fixes.moves.catalog import steps
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.step_time import ParameterCounts
 from memlint.hardware import find
-from memlint.run import Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, replace
+from memlint.memory import estimate
+from memlint.run import UNKNOWN, Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, get, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
@@ -287,3 +290,23 @@ def test_adapters_beside_stacked_experts_have_no_dropout() -> None:
     assert consistent(replace(one, dict(changes)), one).method.dropout == 0.0
     for other in (run(mixture, **LLAMAFACTORY), run(**TRL)):
         assert "method.dropout" not in step(other, "train a LoRA adapter").changes
+
+
+@pytest.mark.parametrize("changes", [{}, LORA, {"parallelism": Parallelism(4, 4, 4, engine="ddp")}], ids=str)
+def test_a_move_leaves_each_field_its_type(changes: dict[str, Any]) -> None:
+    before = run(checkpointing__mode="none", attention__implementation="eager", **changes)
+    moved = 0
+    for step in steps(before):
+        after = replace(before, step.changes)
+        for name in step.changes:
+            old, new = get(before, name), get(after, name)
+            moved += 1
+            assert isinstance(new, type(old)) or old in (None, UNKNOWN) or {type(old), type(new)} <= {int, float}, name
+    assert moved > 5
+
+
+def test_a_list_of_a_rule_file_is_the_tuple_of_the_field() -> None:
+    before = run(**LORA)
+    changed = replace(before, {"method.targets": ["all-linear"]})
+    assert changed.method.targets == ("all-linear",)
+    assert estimate(changed) == estimate(before)

@@ -107,6 +107,11 @@ class TensorSize(NamedTuple):
     kept_gradient: bool
 
 
+def tensor_size(extent: str, width: int) -> TensorSize:
+    name = extent.removeprefix(KEPT_GRADIENT).removeprefix(KERNEL_MEMORY)
+    return TensorSize(extent, width, name, extent.startswith(KEPT_GRADIENT))
+
+
 class PeakCandidates(NamedTuple):
     """Live sets that may be the largest: each counts tensors by `tensor_sizes`.
 
@@ -150,8 +155,7 @@ class Tape:
         found = self._increments.get(key)
         if found is None:
             found = self._increments[key] = 1 << (_COUNTER_BITS * len(self._increments))
-            name = extent.removeprefix(KEPT_GRADIENT).removeprefix(KERNEL_MEMORY)
-            self._tensor_sizes.append(TensorSize(extent, width, name, extent.startswith(KEPT_GRADIENT)))
+            self._tensor_sizes.append(tensor_size(extent, width))
         return found
 
     def new(self, extent: str, width: int, requires_grad: bool = False) -> Value:
@@ -362,6 +366,18 @@ class Tape:
         pick = itemgetter(*[index for index, _ in changes])
         ends = tuple(accumulate(len(row) for row in rows))
         return PeakCandidates(self._tensor_sizes, tuple(ordered), pick, tuple(number for _, number in changes), ends)
+
+
+def changes_of(candidates: PeakCandidates) -> list[tuple[int, int]]:
+    """(index of a size, by how many tensors): the changes from one live set to the next, padding included."""
+    indexes = candidates.pick(range(len(candidates.tensor_sizes) or 1))
+    return list(zip(indexes, candidates.numbers))
+
+
+def from_changes(indexes: Sequence[int], numbers: Sequence[int], ends: Iterable[int]) -> tuple[int, ...]:
+    """The live sets that such changes lead to; those of each live set end where `ends` says."""
+    levels = [0, *accumulate(number << (_COUNTER_BITS * index) for index, number in zip(indexes, numbers))]
+    return tuple(levels[end] for end in ends)
 
 
 def counters(packed: int, sizes: int = 0) -> tuple[int, ...]:

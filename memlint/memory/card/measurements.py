@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+import memlint.file_access as file_access
 from memlint._record import NamedTuple
 
+MOST_BYTES = 1 << 26
 FILE = ".memlint-measurements.json"
 
 
@@ -24,8 +26,7 @@ def load(folder: str) -> tuple[Measurement, ...]:
     """The measurements stored in `folder`; none where there is no file. Raises ValueError for a damaged one."""
     path = os.path.join(folder, FILE)
     try:
-        with open(path, encoding="utf-8") as file:
-            rows = json.load(file)
+        rows = json.loads(file_access.read(path, MOST_BYTES))
         return tuple(_measurement(row) for row in rows)
     except FileNotFoundError:
         return ()

@@ -15,9 +15,8 @@ from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.parameter_roles import Roles
 
 
-@lru_cache(maxsize=512)
-def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
-    """The profile of one decoder layer."""
+def record(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
+    """The profile of one decoder layer, recorded now (`profiles.layer_profile` reads it where it is stored)."""
     if mode.checkpoint:
         return _checkpointed(shape, roles, kernels, mode)
     tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=True)

@@ -18,8 +18,8 @@ from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMi
 from memlint.memory.autograd.profile import LayerMode
 from memlint.memory.autograd.walk import Segment, TensorBytes
 from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
-from memlint.memory.layers.activations import layer_profile
 from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.parameter_roles import extents, roles
 from memlint.memory.parameters import MissingValue
 from memlint.memory.step import TrainingStep, autograd_owns_grads, segment

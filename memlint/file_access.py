@@ -1,0 +1,193 @@
+"""Reads files and asks whether they are there; on request it records every answer.
+
+The result cache needs to know what a result rests on: the contents that were read, and the files that were looked for
+in vain. So whatever a check reads from disk goes through this module. Without a record each function costs a call.
+
+A file that is checked for its own sake (`read_checked`) concerns its own result alone, until something else refers to
+it (`share`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+from memlint._record import NamedTuple
+
+Answers = dict[tuple[str, str], "str | bytes"]  # (what was asked, absolute path) -> the answer, or the bytes read
+
+
+class Recorded(NamedTuple):
+    """What was read and asked. `own`: the contents of checked files. `complete`: False where an answer changed
+    meanwhile, or where something was read that is not recorded."""
+
+    shared: Answers
+    own: Answers
+    complete: bool
+
+
+class _Record:
+    """`shorten`: what stands for the bytes that were read, so that they are not kept."""
+
+    __slots__ = ("complete", "own", "shared", "shorten")
+
+    def __init__(self, complete: bool = True) -> None:
+        self.shared: Answers = {}
+        self.own: Answers = {}
+        self.complete = complete
+        self.shorten: Callable[[bytes], str] | None = None
+
+    def note(self, answers: Answers, key: tuple[str, str], answer: str | bytes) -> None:
+        if self.shorten is not None and isinstance(answer, bytes):
+            answer = self.shorten(answer)
+        if answers.setdefault(key, answer) != answer:
+            self.complete = False
+
+
+_record: _Record | None = None
+# Whether something was read without a record: what caches of this process hold of it, no later record can show.
+_has_read = False
+
+
+def start() -> None:
+    """Begins the record of this process."""
+    global _record
+    _record = _Record(complete=not _has_read)
+
+
+def shorten(by: Callable[[bytes], str]) -> None:
+    """From now on `by(data)` is kept in place of the bytes that were read."""
+    if _record is not None:
+        _record.shorten = by
+        for answers in (_record.shared, _record.own):
+            answers.update({key: by(answer) for key, answer in answers.items() if isinstance(answer, bytes)})
+
+
+def stop() -> None:
+    global _record, _has_read
+    _record, _has_read = None, True
+
+
+def is_recording() -> bool:
+    return _record is not None
+
+
+def take() -> Recorded:
+    """What was recorded since the last call; the record goes on."""
+    global _record
+    done = _record or _Record(complete=False)
+    if _record is not None:
+        _record = _Record()
+        _record.shorten = done.shorten
+    return Recorded(done.shared, done.own, done.complete)
+
+
+def add(found: Recorded) -> None:
+    """Adds what another process recorded."""
+    if _record is not None:
+        _record.complete = _record.complete and found.complete
+        for answers, more in ((_record.shared, found.shared), (_record.own, found.own)):
+            for key, answer in more.items():
+                _record.note(answers, key, answer)
+
+
+def note(kind: str, path: str, answer: str | bytes) -> None:
+    """Records an answer that concerns every result."""
+    global _has_read
+    if _record is None:
+        _has_read = True
+    else:
+        _record.note(_record.shared, (kind, os.path.abspath(path)), answer)
+
+
+def cannot_record() -> None:
+    """Says that results now rest on something that is not recorded."""
+    if _record is not None:
+        _record.complete = False
+
+
+def share(path: str) -> None:
+    """A checked file's content matters to the results of other files as well."""
+    if _record is not None:
+        note("share", path, "")
+
+
+def is_file(path: str) -> bool:
+    found = os.path.isfile(path)
+    note("file", path, str(found))
+    return found
+
+
+def is_folder(path: str) -> bool:
+    found = os.path.isdir(path)
+    note("folder", path, str(found))
+    return found
+
+
+def exists(path: str) -> bool:
+    found = os.path.exists(path)
+    note("exists", path, str(found))
+    return found
+
+
+def realpath(path: str) -> str:
+    found = os.path.realpath(path)
+    note("real", path, found)
+    return found
+
+
+def listed(path: str) -> list[str]:
+    """The sorted names in a folder. Raises OSError."""
+    try:
+        found = sorted(os.listdir(path))
+    except OSError:
+        note("listed", path, "")
+        raise
+    note_names("listed", path, found)
+    return found
+
+
+def note_names(kind: str, path: str, names: Iterable[str]) -> None:
+    """Records a list of names."""
+    if _record is not None:
+        note(kind, path, os.fsencode("\0".join(names)))
+
+
+def read(path: str, most: int) -> bytes:
+    """The first `most` bytes of a file whatever it is. Raises OSError."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(most)
+    except OSError:
+        note(f"bytes {most}", path, "")
+        raise
+    note(f"bytes {most}", path, data)
+    return data
+
+
+def read_checked(path: str, most: int) -> bytes:
+    """The first `most` bytes of a regular file that is to be checked, or that a checked one may name. Raises OSError.
+
+    Pipes and devices are refused: opening one can hang.
+    """
+    global _has_read
+    try:
+        data = regular(path, most)
+    except OSError:
+        note(f"bytes {most}", path, "")
+        raise
+    if _record is None:
+        _has_read = True
+    else:
+        _record.note(_record.own, (f"bytes {most}", os.path.abspath(path)), data)
+    return data
+
+
+def regular(path: str, most: int) -> bytes:
+    """The bytes of a regular file, without a record. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return stream.read(most)

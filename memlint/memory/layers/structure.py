@@ -1,0 +1,77 @@
+"""What the recording of a decoder layer depends on: its structure, not its sizes.
+
+A recording names the sizes of tensors and never reads them, so that models of one family share it. Of most numbers of
+a layer the code only asks whether they are there at all, and of the kernels only those that the layer runs.
+"""
+
+from __future__ import annotations
+
+from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer
+from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.parameter_roles import Roles
+
+
+def structure(layer: DecoderLayer) -> DecoderLayer:
+    """The layer with every size replaced by the least one that gives the same recording, without its weights."""
+    beside = layer.parallel_ssm
+    return layer._replace(
+        attention=_mixer(layer.attention),
+        mlp=_mlp(layer.mlp),
+        weights=(),
+        parallel_ssm=None if beside is None else _mixer(beside),
+    )
+
+
+def _mixer(mixer: TokenMixer) -> TokenMixer:
+    """Heads: as many as keys and values have, or more. Rotary embedding: over none, a part or all of each head."""
+    partly_rotated = 0 < mixer.rotary_fraction < 1
+    return mixer._replace(
+        heads=1 if mixer.heads == mixer.kv_heads else 2,
+        kv_heads=1,
+        head_dim=_is_there(mixer.head_dim),
+        value_head_dim=_is_there(mixer.value_head_dim),
+        q_lora_rank=_is_there(mixer.q_lora_rank),
+        kv_lora_rank=_is_there(mixer.kv_lora_rank),
+        rope_head_dim=_is_there(mixer.rope_head_dim),
+        sliding_window=0,
+        rotary_fraction=0.5 if partly_rotated else float(mixer.rotary_fraction >= 1),
+        dropout=float(mixer.dropout > 0),
+        conv_kernel=_is_there(mixer.conv_kernel),
+        state_size=_is_there(mixer.state_size),
+        chunk_size=_is_there(mixer.chunk_size),
+    )
+
+
+def _mlp(mlp: Mlp) -> Mlp:
+    return mlp._replace(
+        intermediate_size=_is_there(mlp.intermediate_size),
+        dropout=float(mlp.dropout > 0),
+        experts=_is_there(mlp.experts),
+        experts_per_token=_is_there(mlp.experts_per_token),
+        expert_intermediate_size=_is_there(mlp.expert_intermediate_size),
+        expert_hidden_size=_is_there(mlp.expert_hidden_size),
+        shared_intermediate_size=_is_there(mlp.shared_intermediate_size),
+    )
+
+
+_DEFAULTS = KernelConfig()
+
+
+def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> KernelConfig:
+    """The kernels with defaults for those that the layer does not run."""
+    kinds = (layer.attention.kind, layer.parallel_ssm.kind if layer.parallel_ssm is not None else "")
+    if "gated_delta" not in kinds:
+        kernels = kernels._replace(delta_rule=_DEFAULTS.delta_rule)
+    if "mamba2" not in kinds:
+        kernels = kernels._replace(scan=_DEFAULTS.scan)
+    if not layer.mlp.experts:
+        kernels = kernels._replace(experts=_DEFAULTS.experts, dequantized_width=_DEFAULTS.dequantized_width)
+    if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
+        kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
+    if kernels.attention != "eager":  # of the dtypes, only its softmax asks
+        kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16, softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
+    return kernels
+
+
+def _is_there(size: int) -> int:
+    return int(size > 0)

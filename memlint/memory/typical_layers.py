@@ -1,0 +1,95 @@
+"""The layers of typical runs: what is recorded when memlint is built (memory/layers/stored_profiles.py).
+
+For one model of each structure in the catalog: full training, LoRA and QLoRA, as frameworks set them by default, with
+fused and with eager attention, with and without Liger's kernels, checkpointed in both ways or not at all. Runs that
+differ from these have their layers recorded when they are estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from memlint.architectures.model import Architecture
+from memlint.memory.autograd.profile import Profile
+from memlint.memory.estimate import estimate_uncached
+from memlint.memory.layers.profiles import in_use
+from memlint.memory.layers.stored_profiles import Key
+from memlint.memory.layers.structure import structure
+from memlint.run import (
+    Batch,
+    Checkpointing,
+    Hardware,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Quantization,
+    Run,
+    Sequence,
+    replace,
+)
+
+_Changes = Mapping[str, Any]
+
+
+def typical_profiles(architectures: Iterable[Architecture]) -> Mapping[Key, Profile]:
+    """The profiles of typical runs of these models, one model of each structure."""
+    first: dict[Any, Architecture] = {}
+    for one in architectures:
+        if not one.unmodelled and not one.encoder_decoder:
+            first.setdefault(frozenset(map(structure, one.layer_types)), one)
+    found: dict[Key, Profile] = {}
+    for architecture in first.values():
+        for run in _runs(architecture):
+            estimate_uncached(run)
+        found.update(in_use())
+    return found
+
+
+def _runs(architecture: Architecture) -> Iterator[Run]:
+    base = Run(
+        "typical",
+        "",
+        model=Model(architecture=architecture, weights_dtype="bfloat16"),
+        batch=Batch(1, 1),
+        sequence=Sequence(1024),
+        loss=Loss("plain"),
+        optimizer=Optimizer("adamw_torch"),
+        parallelism=Parallelism(1, 1, 1),
+        hardware=Hardware(),
+    )
+    for parts in product(_METHODS, _ATTENTION, _CHECKPOINTING):
+        yield replace(base, {name: value for part in parts for name, value in part.items()})
+    for parts in product(_METHODS, _LIGER, _CHECKPOINTING[1:]):
+        yield replace(base, {name: value for part in parts for name, value in part.items()})
+
+
+def _full(weights: str, autocast: bool) -> _Changes:
+    precision = Precision("bfloat16", autocast, weights, False, outputs_to_fp32=autocast)
+    return {"method": Method("full"), "model.weights_dtype": weights, "precision": precision}
+
+
+def _lora(dropout: float, quantization: Quantization, targets: tuple[str, ...] = ("all-linear",)) -> _Changes:
+    method = Method("lora", rank=8, targets=targets, dropout=dropout)
+    precision = Precision("bfloat16", True, "float32", False, outputs_to_fp32=True)
+    return {"method": method, "model.quantization": quantization, "precision": precision}
+
+
+_NF4 = Quantization("bnb", 4, "nf4", double_quant=True)
+_METHODS: tuple[_Changes, ...] = (
+    *(_full("bfloat16", True), _full("bfloat16", False), _full("float32", True)),
+    *(_lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4)),
+)
+_ATTENTION: tuple[_Changes, ...] = tuple({"attention.implementation": name} for name in ("sdpa", "flash_attention_2"))
+_LIGER: tuple[_Changes, ...] = (
+    {"attention.implementation": "flash_attention_2", "loss": Loss("liger", liger_kernels=True)},
+)
+_CHECKPOINTING: tuple[_Changes, ...] = (
+    {"checkpointing": Checkpointing("none")},
+    {"checkpointing": Checkpointing("full", reentrant=True)},
+    {"checkpointing": Checkpointing("full", reentrant=False)},
+)

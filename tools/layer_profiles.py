@@ -1,0 +1,25 @@
+"""Writes memlint/_shipped/profiles/: what autograd keeps in the layers of typical runs, which a start reads.
+
+An install does this by itself (hatch_build.py). In a checkout a change of the code that records layers makes the files
+stale; memlint then records each layer when it is needed, which is right but takes 4 ms a layer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from memlint.memory.record_profiles import write
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    print(write(stamped=True))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
