@@ -62,7 +62,7 @@ ON_DEMAND = {
     "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
-    "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
