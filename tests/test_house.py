@@ -47,6 +47,7 @@ LEVELS = {
     "plugins": 8,
     "lint": 9,
     "revisions": 10,
+    "api": 10,
     "commands": 11,
     "cli": 12,
     "__main__": 13,
@@ -57,6 +58,7 @@ FORBIDDEN_AT_START = {
 }
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
+    "": ("api.public",),  # `import memlint` imports nothing
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use

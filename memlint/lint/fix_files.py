@@ -47,9 +47,9 @@ class FixedFiles(NamedTuple):
         return tuple(path for path, new in self.contents.items() if self.before[path] != new)
 
 
-def linter_maker(request: LintRequest, workspace: Workspace | None = None) -> MakeLinter:
-    """Makes linters with one set of rules, over `workspace` (default: the files on disk)."""
-    made: list[Linter] = []
+def linter_maker(request: LintRequest, workspace: Workspace | None = None, like: Linter | None = None) -> MakeLinter:
+    """Makes linters with one set of rules (those of `like`), over `workspace` (default: the files on disk)."""
+    made: list[Linter] = [like] if like is not None else []
 
     def make(contents: Mapping[str, bytes], fixes: bool) -> Linter:
         like = made[0] if made else None
