@@ -59,7 +59,7 @@ def forget() -> None:
 
 
 def forget_changed() -> None:
-    """Clears what may no longer hold: the nearest settings file is looked for anew, files that changed are read anew."""
+    """Clears what may no longer hold: the nearest settings file is looked for, and changed files are read, anew."""
     _nearest.clear()
     if any(_stamp(path) != stamp for path, stamp in _stamps.items()):
         _read.cache_clear()
