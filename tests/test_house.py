@@ -48,6 +48,7 @@ LEVELS = {
     "lint": 9,
     "revisions": 10,
     "api": 10,
+    "train": 11,
     "commands": 11,
     "cli": 12,
     "__main__": 13,

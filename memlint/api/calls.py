@@ -25,6 +25,7 @@ from memlint.lint.measurements import forget_measurements
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.plans import PlanRequest, plan_files
 from memlint.lint.report_file import LintedFile
+from memlint.lint.request import LintRequest
 from memlint.lint.summary import run_report
 from memlint.memory.estimate import estimate as closed_form
 from memlint.report.model import FileReport, Report
@@ -95,7 +96,13 @@ def estimates(
     facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.one_file(source, path, files)
-        linter = _linter(facts, given)
+        return estimates_of(sources.request(facts, given), given)
+
+
+def estimates_of(asked: LintRequest, given: Files) -> tuple[RunEstimate, ...]:
+    """The runs of the first of `given`. Raises Error where it has none."""
+    with _turn:
+        linter = _linter(asked, given)
         analysed = linter.analyse(given.paths[0])
         told = linter.report(analysed).report
         found = _estimates(analysed, told)
@@ -130,7 +137,8 @@ def check(
     facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.some_files(source, path, files)
-        linter = _linter(facts, given, fixes, tuple(select), tuple(ignore))
+        asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
+        linter = _linter(asked, given)
         linted: list[LintedFile] = []
         found: list[RunEstimate] = []
         for item in given.found:
@@ -167,9 +175,10 @@ def plan(
     if goal and goal not in goals.GOALS:
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
     facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    wanted = PlanRequest(goal, "", tuple(keep), most_cards)
     with _turn:
         given = sources.one_file(source, path, files)
-        rows = plan_files(_linter(facts, given), given.paths, PlanRequest(goal, "", tuple(keep), most_cards))
+        rows = plan_files(_linter(sources.request(facts, given), given), given.paths, wanted)
         return PlanResult(tuple(row.row for row in rows))
 
 
@@ -219,13 +228,10 @@ def fix(
         )
 
 
-def _linter(
-    facts: Facts, given: Files, fixes: bool = False, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
-) -> Linter:
-    """A linter of files as they are now. What was read of settings before is forgotten."""
+def _linter(asked: LintRequest, given: Files) -> Linter:
+    """A linter of files as they are now. What changed of settings since the last call is read again."""
     _forget()
-    request = sources.request(facts, given, fixes)._replace(select=select, ignore=ignore)
-    linter = Linter(request, given.workspace, like=_last())
+    linter = Linter(asked, given.workspace, like=_last())
     _kept[:] = [linter]
     return linter
 

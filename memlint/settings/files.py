@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Optional
+from typing import Union
 
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
@@ -14,7 +14,7 @@ from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
 
-Stamp = Optional[tuple[int, int, int]]  # time of writing, size, inode
+Stamp = Union[tuple[int, int, int], None]  # time of writing, size, inode
 MAX_EXTENDS = 16  # files that one settings file may build on
 
 
