@@ -47,7 +47,9 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if control.should_training_stop and not self._has_logged:  # reporters may close when the training ends
             self._has_logged = True
+            wanted = control.should_log
             self._tell()
+            control.should_log = wanted  # the Trainer's `log` clears it, on the first rank alone (CallbackHandler.on_log)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._finish(args)

@@ -82,10 +82,15 @@ def _state_tensors(model: torch.nn.Module, optimizer: Any) -> Iterator[Any]:
         yield parameter
         if parameter.grad is not None:
             yield parameter.grad
-    while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = inner
-    for states in getattr(optimizer, "state", {}).values():
+    for states in getattr(innermost(optimizer), "state", {}).values():
         yield from (each for each in states.values() if isinstance(each, torch.Tensor) and _is_on_gpu(each, model))
+
+
+def innermost(optimizer: Any) -> Any:
+    """The optimizer inside of accelerate's and DeepSpeed's wrappers: the one whose `step` runs."""
+    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+        optimizer = inner
+    return optimizer
 
 
 def _is_on_gpu(tensor: torch.Tensor, model: torch.nn.Module) -> bool:
@@ -172,8 +177,7 @@ def _quantisation_keys(config: Any) -> dict[str, Any]:
 
 def optimizer_keys(optimizer: Any) -> dict[str, Any]:
     """The optimizer by its class, as TrainingArguments would name it."""
-    while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = inner
+    optimizer = innermost(optimizer)
     name = OPTIMIZERS.get(type(optimizer).__name__)
     if name is None:
         return {}

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from memlint.train.guard import guarded
+from memlint.train.live import innermost
 from memlint.train.meters import Meter, Peak
 
 ALWAYS_MEASURED = 10  # steps at the beginning; later ones only where a batch is longer than any before
@@ -43,9 +44,8 @@ class PhaseRecorder:
         self.follow(optimizer)
 
     def follow(self, optimizer: Any) -> None:
-        """Hooks an optimizer. Wrappers (accelerate's, DeepSpeed's) lead to the one that steps."""
-        while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-            optimizer = inner
+        """Hooks the optimizer inside of wrappers."""
+        optimizer = innermost(optimizer)
         if isinstance(optimizer, torch.optim.Optimizer):
             self._handles += [
                 optimizer.register_step_pre_hook(guarded(self._before_step)),

@@ -58,7 +58,8 @@ def _run_of(training: Training) -> Run:
     name = str(config.get("_name_or_path") or config.get("model_type") or type(training.model).__name__)
     keys: dict[str, Any] = {"output_dir": "output", "learning_rate": 1e-5, "per_device_train_batch_size": 1}
     keys |= {key: value for key, value in training.arguments.items() if value is not None and key not in _NOT_KEYS}
-    keys |= {**live.model_keys(training.model), **live.optimizer_keys(training.optimizer), "model_name_or_path": name}
+    keys |= {**live.model_keys(training.model), **live.optimizer_keys(training.optimizer)}
+    keys |= {"model_name_or_path": name, "do_train": True}
     texts: dict[str, str] = {}
     companions: tuple[str, ...] = ()
     deepspeed = deepspeed_config(training.arguments)
