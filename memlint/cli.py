@@ -25,6 +25,8 @@ VERBS = {
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
+    "run": ("run", "check what a command would start (sbatch, torchrun, ...), then start it"),
+    "mcp": ("mcp", "serve estimate, check, plan and explain to agents over stdio (needs the mcp extra)"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
 }

@@ -49,9 +49,10 @@ LEVELS = {
     "revisions": 10,
     "api": 10,
     "train": 11,
-    "commands": 11,
-    "cli": 12,
-    "__main__": 13,
+    "agents": 11,
+    "commands": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 FORBIDDEN_AT_START = {
     *("torch", "transformers", "accelerate", "peft", "jsonschema", "ruamel", "rich", "asyncio", "logging"),
@@ -66,6 +67,7 @@ ON_DEMAND = {
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "commands.mcp": ("agents.server",),  # the SDK, an extra
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch

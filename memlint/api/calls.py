@@ -138,6 +138,12 @@ def check(
     with _turn:
         given = sources.some_files(source, path, files)
         asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
+        return check_of(asked, given)
+
+
+def check_of(asked: LintRequest, given: Files) -> CheckResult:
+    """The findings about `given`."""
+    with _turn:
         linter = _linter(asked, given)
         linted: list[LintedFile] = []
         found: list[RunEstimate] = []
@@ -178,7 +184,13 @@ def plan(
     wanted = PlanRequest(goal, "", tuple(keep), most_cards)
     with _turn:
         given = sources.one_file(source, path, files)
-        rows = plan_files(_linter(sources.request(facts, given), given), given.paths, wanted)
+        return plan_of(sources.request(facts, given), given, wanted)
+
+
+def plan_of(asked: LintRequest, given: Files, wanted: PlanRequest) -> PlanResult:
+    """Ways to make the runs of `given` fit. Raises Error where there are none."""
+    with _turn:
+        rows = plan_files(_linter(asked, given), given.paths, wanted)
         return PlanResult(tuple(row.row for row in rows))
 
 

@@ -49,7 +49,9 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._has_logged = True
             wanted = control.should_log
             self._tell()
-            control.should_log = wanted  # the Trainer's `log` clears it, on the first rank alone (CallbackHandler.on_log)
+            # The Trainer's `log` clears it, on the first rank alone (transformers 5.23 trainer_callback.py, on_log):
+            # the ranks would then disagree on what they gather next.
+            control.should_log = wanted
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._finish(args)

@@ -1,4 +1,6 @@
-"""Two ranks of a training on the CPU (gloo), measured by memlint: `torchrun --nproc-per-node 2 tests/train/ranks.py KIND OUT`.
+"""Two ranks of a training on the CPU (gloo), measured by memlint.
+
+    torchrun --nproc-per-node 2 tests/train/ranks.py KIND OUT
 
 KIND: ddp or fsdp (FSDP2 over decoder layers).
 """

@@ -117,9 +117,7 @@ def test_a_model_that_memlint_does_not_know_is_measured_all_the_same() -> None:
     assert memory.record.worst.phases["backward"].allocated > 0
 
 
-def test_a_training_that_does_not_fit_is_warned_of_or_stopped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_training_that_does_not_fit_is_warned_of_or_stopped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warned = trainer(tmp_path, max_steps=1)
     memlint.train.watch(warned, gpu="1GiB", length=2_000_000)
     warned.train()
