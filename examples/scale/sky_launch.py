@@ -1,4 +1,4 @@
-"""`sky launch` for tasks that fit the accelerator that they ask for: `python examples/scale/sky_launch.py task.yaml`."""
+"""`sky launch` for tasks that fit the accelerator that they ask for: `python sky_launch.py task.yaml`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from mcp.types import ToolAnnotations
 
 import memlint.api.calls as api
 from memlint.agents.roots import MAX_TEXT, confined
-from memlint.api.sources import Facts, Files, one_file, request
+from memlint.api.sources import CallFacts, GivenFiles, one_file, request
 from memlint.errors import Error
 from memlint.fixes.goals import GOALS
 from memlint.lint.plans import PlanRequest
@@ -85,7 +85,7 @@ class Tools:
                 return {"id": one.id, "name": one.name, "title": texts.title, "why": texts.why, "when": texts.when}
         raise Error(f"no rule is called {rule!r}")
 
-    def _files(self, path: str, text: str, name: str) -> Files:
+    def _files(self, path: str, text: str, name: str) -> GivenFiles:
         if bool(path) == bool(text):
             raise Error("give either a path or a text")
         if text:
@@ -93,11 +93,11 @@ class Tools:
         below = confined(path, self._root)
         workspace = on_disk(self._root, self._root)
         if os.path.isfile(os.path.join(self._root, below)):
-            return Files((FoundFile(below, named=True),), workspace)
+            return GivenFiles((FoundFile(below, named=True),), workspace)
         found = (item for item in discover((os.path.join(self._root, below),)) if not item.note and not item.error)
-        return Files(tuple(FoundFile(os.path.relpath(item.path, self._root)) for item in found), workspace)
+        return GivenFiles(tuple(FoundFile(os.path.relpath(item.path, self._root)) for item in found), workspace)
 
-    def _text(self, text: str, name: str) -> Files:
+    def _text(self, text: str, name: str) -> GivenFiles:
         if len(text) > MAX_TEXT:
             raise Error(f"a text of more than {MAX_TEXT} characters is no config")
         if os.path.isabs(name) or ".." in name.split("/"):
@@ -105,8 +105,8 @@ class Tools:
         return one_file(text, name, None)
 
 
-def _facts(gpu: str, gpus: int) -> Facts:
-    return Facts(gpu or None, gpus or None, isolated=True)
+def _facts(gpu: str, gpus: int) -> CallFacts:
+    return CallFacts(gpu or None, gpus or None, isolated=True)
 
 
 def server(root: str) -> MCPServer:

@@ -1,7 +1,7 @@
 """The functions of the library. They print nothing, exit nothing, and may be called from any thread.
 
-Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call,
-rules are read once per process.
+Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call, rules
+once per process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import memlint
 import memlint.api.sources as sources
 from memlint.api.results import CheckResult, FixResult, PlanResult, RunEstimate
-from memlint.api.sources import Contents, Facts, Files, Source
+from memlint.api.sources import CallFacts, Contents, GivenFiles, Source
 from memlint.errors import Error, UsageError
 from memlint.fixes import goals
 from memlint.fixes.moves.hardware import MOST_GPUS
@@ -93,13 +93,13 @@ def estimates(
     isolated: bool = False,
 ) -> tuple[RunEstimate, ...]:
     """As `estimate`, for files that hold several runs: documents of a YAML file, launches of a script."""
-    facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.one_file(source, path, files)
         return estimates_of(sources.request(facts, given), given)
 
 
-def estimates_of(asked: LintRequest, given: Files) -> tuple[RunEstimate, ...]:
+def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ...]:
     """The runs of the first of `given`. Raises Error where it has none."""
     with _turn:
         linter = _linter(asked, given)
@@ -134,14 +134,14 @@ def check(
     `select`, `ignore`: rules, as on the command line. `fixes`: look for ways out, which takes most of the time. The
     other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not exist.
     """
-    facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.some_files(source, path, files)
         asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
         return check_of(asked, given)
 
 
-def check_of(asked: LintRequest, given: Files) -> CheckResult:
+def check_of(asked: LintRequest, given: GivenFiles) -> CheckResult:
     """The findings about `given`."""
     with _turn:
         linter = _linter(asked, given)
@@ -180,14 +180,14 @@ def plan(
     """
     if goal and goal not in goals.GOALS:
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
-    facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     wanted = PlanRequest(goal, "", tuple(keep), most_cards)
     with _turn:
         given = sources.one_file(source, path, files)
         return plan_of(sources.request(facts, given), given, wanted)
 
 
-def plan_of(asked: LintRequest, given: Files, wanted: PlanRequest) -> PlanResult:
+def plan_of(asked: LintRequest, given: GivenFiles, wanted: PlanRequest) -> PlanResult:
     """Ways to make the runs of `given` fit. Raises Error where there are none."""
     with _turn:
         rows = plan_files(_linter(asked, given), given.paths, wanted)
@@ -217,7 +217,7 @@ def fix(
     `unsafe`: also fixes that may change the training result. `rules`: of findings of these rules only. `number`: the
     finding's fix with this number, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
     """
-    facts = Facts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.some_files(source, path, files)
         _forget()
@@ -240,7 +240,7 @@ def fix(
         )
 
 
-def _linter(asked: LintRequest, given: Files) -> Linter:
+def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
     """A linter of files as they are now. What changed of settings since the last call is read again."""
     _forget()
     linter = Linter(asked, given.workspace, like=_last())

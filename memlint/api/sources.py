@@ -21,7 +21,7 @@ Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 Contents = Union[str, bytes, Mapping[str, Any]]
 
 
-class Facts(NamedTuple):
+class CallFacts(NamedTuple):
     """What a config cannot say; see the options of the same names (`memlint estimate --help`)."""
 
     gpu: str | None = None
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
     isolated: bool = False
 
 
-class Files(NamedTuple):
+class GivenFiles(NamedTuple):
     """The files to look at. `workspace`: where they are in memory; None for files on disk."""
 
     found: tuple[FoundFile, ...]
@@ -45,15 +45,15 @@ class Files(NamedTuple):
         return tuple(item.path for item in self.found)
 
 
-def request(facts: Facts, files: Files, fixes: bool = False) -> LintRequest:
-    """How to lint `files`. Files in memory have no settings and no repository around them. Raises Error."""
+def request(facts: CallFacts, files: GivenFiles, fixes: bool = False) -> LintRequest:
+    """How to lint `files`. GivenFiles in memory have no settings and no repository around them. Raises Error."""
     isolated = facts.isolated or files.workspace is not None
     return LintRequest(
         _stated(facts, isolated), fixes=fixes, cwd="" if files.workspace else os.getcwd(), assumptions=True
     )
 
 
-def _stated(facts: Facts, isolated: bool) -> StatedFacts:
+def _stated(facts: CallFacts, isolated: bool) -> StatedFacts:
     card, count = named_gpu(facts.gpu)
     for name, number in (("gpus", facts.gpus), ("gpus_per_node", facts.gpus_per_node)):
         if number is not None and (not isinstance(number, int) or number < 1):
@@ -84,17 +84,19 @@ def is_text(source: object) -> bool:
     return isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{"))
 
 
-def one_file(source: Source, path: str | None, beside: Mapping[str, Contents] | None) -> Files:
+def one_file(source: Source, path: str | None, beside: Mapping[str, Contents] | None) -> GivenFiles:
     """The one config that a caller speaks of. Raises Error where it is not there."""
     if isinstance(source, Mapping) or path is not None or is_text(source):
         return _in_memory(source, path, beside)
     name = display_path(os.fspath(source))
     if os.path.isdir(name):
         raise Error(f"{name}: a folder; name a file in it, or `memlint.check` the folder", name)
-    return Files((FoundFile(name, named=True),))
+    return GivenFiles((FoundFile(name, named=True),))
 
 
-def some_files(sources: Source | Iterable[Source], path: str | None, beside: Mapping[str, Contents] | None) -> Files:
+def some_files(
+    sources: Source | Iterable[Source], path: str | None, beside: Mapping[str, Contents] | None
+) -> GivenFiles:
     """The configs that a caller speaks of: one as above, or those below folders. Raises Error."""
     if isinstance(sources, (str, os.PathLike, Mapping)):
         if isinstance(sources, Mapping) or path is not None or is_text(sources):
@@ -102,14 +104,14 @@ def some_files(sources: Source | Iterable[Source], path: str | None, beside: Map
         sources = (sources,)
     roots = tuple(os.fspath(each) for each in sources if not isinstance(each, Mapping))
     found = select_files(FileChoice(roots), StatedFacts()) if roots else []
-    return Files(tuple(item for item in found if not item.note))
+    return GivenFiles(tuple(item for item in found if not item.note))
 
 
-def _in_memory(source: Source, path: str | None, beside: Mapping[str, Contents] | None) -> Files:
+def _in_memory(source: Source, path: str | None, beside: Mapping[str, Contents] | None) -> GivenFiles:
     contents = source if isinstance(source, Mapping) else os.fspath(source)
     name = path or ("config.json" if isinstance(source, Mapping) or is_json(contents) else "config.yaml")
     texts = {each: text_of(held) for each, held in {**(beside or {}), name: contents}.items()}
-    return Files((FoundFile(name, named=True),), in_memory(texts))
+    return GivenFiles((FoundFile(name, named=True),), in_memory(texts))
 
 
 def is_json(contents: object) -> bool:

@@ -14,14 +14,14 @@ from memlint._record import NamedTuple
 from memlint.simulation.tracker import rounded, tensors_in
 
 
-class Peak(NamedTuple):
+class MeasuredPeak(NamedTuple):
     """Bytes: the most that tensors occupied, and the most that the allocator held (0 where there is none)."""
 
     allocated: int = 0
     reserved: int = 0
 
-    def most(self, other: Peak) -> Peak:
-        return Peak(max(self.allocated, other.allocated), max(self.reserved, other.reserved))
+    def most(self, other: MeasuredPeak) -> MeasuredPeak:
+        return MeasuredPeak(max(self.allocated, other.allocated), max(self.reserved, other.reserved))
 
 
 class Meter(Protocol):
@@ -31,7 +31,7 @@ class Meter(Protocol):
 
     def start(self, model: torch.nn.Module) -> None: ...
 
-    def take(self) -> Peak: ...
+    def take(self) -> MeasuredPeak: ...
 
     def stop(self) -> None: ...
 
@@ -48,12 +48,12 @@ class CudaMeter:
     def start(self, model: torch.nn.Module) -> None:
         """Nothing is reset: the first `take` has what was needed until now, loading included."""
 
-    def take(self) -> Peak:
+    def take(self) -> MeasuredPeak:
         stats = torch.cuda.memory_stats_as_nested_dict()
         torch.cuda.reset_peak_memory_stats()
         if not stats:
-            return Peak()
-        return Peak(stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
+            return MeasuredPeak()
+        return MeasuredPeak(stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
 
     def stop(self) -> None:
         """Nothing to undo."""
@@ -88,9 +88,9 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
         torch.UntypedStorage.resize_ = resize
         self.__enter__()
 
-    def take(self) -> Peak:
+    def take(self) -> MeasuredPeak:
         peak, self._peak = self._peak, self.current
-        return Peak(peak)
+        return MeasuredPeak(peak)
 
     def stop(self) -> None:
         if self._resize is not None:

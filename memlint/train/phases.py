@@ -13,7 +13,7 @@ import torch
 
 from memlint.train.guard import guarded
 from memlint.train.live import innermost
-from memlint.train.meters import Meter, Peak
+from memlint.train.meters import MeasuredPeak, Meter
 
 ALWAYS_MEASURED = 10  # steps at the beginning; later ones only where a batch is longer than any before
 BETWEEN = "between"
@@ -24,7 +24,7 @@ class PhaseRecorder:
     """Peaks by phase. `longest`: sequences and tokens of each, of the batch with most tokens."""
 
     def __init__(self, model: torch.nn.Module, meter: Meter) -> None:
-        self.peaks: dict[str, Peak] = {}
+        self.peaks: dict[str, MeasuredPeak] = {}
         self.longest: tuple[int, int] = (0, 0)
         self.steps = 0
         self.measured_steps = 0
@@ -63,7 +63,7 @@ class PhaseRecorder:
         """Ends the phase that it is in, and begins another."""
         if self._is_measuring and phase != self._phase:
             peak = self._meter.take()
-            self.peaks[self._phase] = self.peaks.get(self._phase, Peak()).most(peak)
+            self.peaks[self._phase] = self.peaks.get(self._phase, MeasuredPeak()).most(peak)
         self._phase = phase
 
     def saved(self) -> None:
@@ -73,14 +73,14 @@ class PhaseRecorder:
             self.enter(BETWEEN)
 
     @property
-    def peak(self) -> Peak:
+    def peak(self) -> MeasuredPeak:
         """The most of any phase."""
-        found = Peak()
+        found = MeasuredPeak()
         for one in self.peaks.values():
             found = found.most(one)
         return found
 
-    def by_phase(self) -> Mapping[str, Peak]:
+    def by_phase(self) -> Mapping[str, MeasuredPeak]:
         return {name: self.peaks[name] for name in PHASES if name in self.peaks}
 
     def _before_forward(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import memlint.train.live as live
 from memlint._record import NamedTuple
 from memlint.api.calls import estimate, estimates_of
 from memlint.api.results import RunEstimate
-from memlint.api.sources import Facts, Files, request
+from memlint.api.sources import CallFacts, GivenFiles, request
 from memlint.memory.values import Estimate, Phase
 from memlint.repository.discovery import FoundFile
 from memlint.repository.workspace import in_memory
@@ -71,8 +71,8 @@ def _run_of(training: Training) -> Run:
         texts[ACCELERATE] = json.dumps(fsdp)
         companions = (ACCELERATE,)
     texts[CONFIG] = json.dumps(keys, default=str)
-    files = Files((FoundFile(CONFIG, named=True),), in_memory(texts, {name: config} if config else None))
-    facts = Facts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
+    files = GivenFiles((FoundFile(CONFIG, named=True),), in_memory(texts, {name: config} if config else None))
+    facts = CallFacts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
     asked = request(facts, files)
     return estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
 

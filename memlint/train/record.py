@@ -13,7 +13,7 @@ from memlint.api.results import RunEstimate
 from memlint.lint.training_record import KIND, SCHEMA_VERSION
 from memlint.memory.card.calibration import stack_of
 from memlint.report.units import gib
-from memlint.train.meters import Peak
+from memlint.train.meters import MeasuredPeak
 
 FILE = "memlint-run.json"
 
@@ -23,14 +23,14 @@ class RankRecord(NamedTuple):
     states that are alive at the end."""
 
     rank: int
-    phases: Mapping[str, Peak]
+    phases: Mapping[str, MeasuredPeak]
     longest: tuple[int, int]
     steps: int
     state_bytes: int
 
     @property
-    def peak(self) -> Peak:
-        found = Peak()
+    def peak(self) -> MeasuredPeak:
+        found = MeasuredPeak()
         for one in self.phases.values():
             found = found.most(one)
         return found
@@ -48,13 +48,13 @@ class TrainingRecord(NamedTuple):
         """The rank that needed most."""
         return max(self.ranks, key=lambda one: one.peak)
 
-    def rows(self) -> Iterator[tuple[str, int | None, Peak | None]]:
+    def rows(self) -> Iterator[tuple[str, int | None, MeasuredPeak | None]]:
         """(phase, predicted bytes, the most that a rank measured)."""
         told = {phase.name: phase.allocated_bytes for phase in self.predicted.phases} if self.predicted else {}
-        measured: dict[str, Peak] = {}
+        measured: dict[str, MeasuredPeak] = {}
         for one in self.ranks:
             for name, peak in one.phases.items():
-                measured[name] = measured.get(name, Peak()).most(peak)
+                measured[name] = measured.get(name, MeasuredPeak()).most(peak)
         for name in dict.fromkeys((*told, *measured)):
             yield name, told.get(name), measured.get(name)
 
@@ -148,7 +148,7 @@ def _amount(size: int | None) -> str:
     return f"{gib(size)} GiB" if size >= 2**29 else f"{size / 2**20:.2f} MiB"
 
 
-def _difference(told: int | None, peak: Peak | None) -> str:
+def _difference(told: int | None, peak: MeasuredPeak | None) -> str:
     if not told or peak is None or not peak.allocated:
         return ""
     return f"  {100 * (told / peak.allocated - 1):+.0f} %"

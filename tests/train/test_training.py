@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 import memlint
 import memlint.train
-from memlint.train.meters import Peak
+from memlint.train.meters import MeasuredPeak
 from memlint.train.predict import Training
 from memlint.train.session import Session
 from tests.commands.running import memlint as command
@@ -241,9 +241,9 @@ def test_only_longer_batches_are_measured_after_the_first_steps() -> None:
 
         def start(self, model: torch.nn.Module) -> None: ...
 
-        def take(self) -> Peak:
+        def take(self) -> MeasuredPeak:
             self.taken += 1
-            return Peak(self.taken, self.taken)
+            return MeasuredPeak(self.taken, self.taken)
 
         def stop(self) -> None: ...
 
