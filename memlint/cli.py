@@ -27,6 +27,8 @@ VERBS = {
     "optimizers": ("optimizers", "the optimizers that are known, and what each keeps of a parameter"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
+    "run": ("run", "check what a command would start (sbatch, torchrun, ...), then start it"),
+    "mcp": ("mcp", "serve estimate, check, plan and explain to agents over stdio (needs the mcp extra)"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
     "cache": ("cache", "the results that are kept of checks: where they are; clean deletes them"),

@@ -49,9 +49,12 @@ LEVELS = {
     "lint": 9,
     "revisions": 10,
     "question": 10,
-    "commands": 11,
-    "cli": 12,
-    "__main__": 13,
+    "api": 11,
+    "train": 12,
+    "agents": 12,
+    "commands": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 FORBIDDEN_AT_START = {
     *("torch", "transformers", "accelerate", "peft", "jsonschema", "ruamel", "rich", "asyncio", "logging"),
@@ -59,6 +62,7 @@ FORBIDDEN_AT_START = {
 }
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
+    "": ("api.public",),  # `import memlint` imports nothing
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options few use; many files
@@ -67,7 +71,8 @@ ON_DEMAND = {
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
-    "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "commands.mcp": ("agents.server",),  # the SDK, an extra
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch

@@ -21,6 +21,8 @@ _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 # What pages leave to the reader, as the repository below has it.
 _MEANT = (
     (r"\\\n\s*|\n\s+(?=--)", " "),
+    (r"FOLDER\b", "."),
+    (r"out/memlint-run\.json", "train.yaml"),
     (r"FILE:LINE", "train.yaml:1"),
     (r"FILE\b|PATH \.\.\.", "train.yaml"),
     (r"RULE\b|`RULE`", "MEM001"),
@@ -73,6 +75,8 @@ def test_a_shown_command_runs(repository: Path, command: str, page: str) -> None
     words = command.split()
     if words[0] == "calibrate" and "--measured" not in words:
         words += ["--measured", "20GiB"]
+    if words[0] == "run":
+        words[1:1] = ["--dry-run"]
     if words[0] == "test" and "--plugin" not in words:
         words = ["test", *(str(ROOT / "rules" / "memory" / "MEM001.yaml") for _ in words[1:])]
     if any(word.startswith("examples") for word in words):

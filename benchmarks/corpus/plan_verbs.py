@@ -19,16 +19,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.corpus.plans import KINDS, files
 from memlint.commands import fix as fix_verb
 from memlint.commands import options
-from memlint.commands import plan as plan_verb
 from memlint.findings import Fix, Patch
-from memlint.fixes.apply import apply_fixes
 from memlint.fixes.attach import main_finding
 from memlint.fixes.edits.apply import apply
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
 from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.fix_files import FixRequest, fix_files, linter_maker
 from memlint.lint.linter import Linter
+from memlint.lint.plans import PlanRequest, plan_targets, plans_of
 from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
@@ -59,15 +59,14 @@ def main() -> int:
 
 def _outcomes(path: str) -> Iterator[tuple[int, str]]:
     """For each number of a plan what differs between the verbs, or `same`."""
-    given = _arguments(plan_verb._parser("memlint plan"), path)
-    linter = Linter(options.lint_request(given, fixes=False))
-    over = [(target, index) for target in plan_verb._targets(linter, given) for index in _over(target.analysis)]
+    request = options.lint_request(_arguments(fix_verb._parser("memlint plan"), path), fixes=False)
+    over = [(target, index) for target in plan_targets(Linter(request), path) for index in _over(target.analysis)]
     if len(over) > 1:
         yield 0, "several runs"
     if len(over) != 1:
         return
     target, index = over[0]
-    planned = plan_verb._plans(target, index, given, target.hooks(())).options
+    planned = plans_of(target, index, PlanRequest(), target.hooks(())).options
     shown = _of_check(path)
     for number in NUMBERS:
         tried = planned[number - 1].tried if number <= len(planned) else None
@@ -111,8 +110,7 @@ def _patches(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[st
 def _of_fix(path: str, number: int) -> dict[str, bytes]:
     """What `fix --plan N --diff` prints."""
     given = _arguments(fix_verb._parser("memlint fix"), path, "--plan", str(number))
-    propose = fix_verb._propose(path, options.lint_request(given), given, lambda *_: True, {})
-    settled = apply_fixes(propose, {})
+    settled = fix_files((path,), FixRequest(plan=number), linter_maker(options.lint_request(given)))
     return _patches(settled.before, settled.contents)
 
 

@@ -1,4 +1,7 @@
-"""`memlint calibrate FILE --measured 71.3GiB`: records the measured memory of a run, so that intervals narrow."""
+"""`memlint calibrate`: records the measured memory of a run, so that intervals narrow.
+
+FILE is a config, with `--measured 71.3GiB`, or the `memlint-run.json` that `memlint.train` wrote.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.lint.measurements import measurements_folder
+from memlint.lint.training_record import is_training_record, measurements_of
 from memlint.memory.card.calibration import METRICS, MIN_MEASUREMENTS, record, size, stack_of
 from memlint.memory.card.measurements import FILE, Measurement, load
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate
 from memlint.report.units import gib
+from memlint.repository.workspace import read_bytes
 from memlint.run import Run
 
 _FIELDS = {"max_allocated": "allocated_bytes", "max_reserved": "reserved_bytes", "nvidia-smi": "device_bytes"}
@@ -34,21 +39,42 @@ def run(program: str, arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
-    if len(given.paths) != 1 or not given.measured:
-        raise UsageError("calibrate wants one file and --measured SIZE")
+    if len(given.paths) != 1:
+        raise UsageError("calibrate wants one file")
     path = given.paths[0]
-    found, known_run = _only_run(path, given)
-    measurement = _measurement(path, given, found, known_run)
+    measurements = _of_training(path) if not given.measured else (_of_command_line(path, given),)
     folder = measurements_folder(os.path.abspath(path), given.settings)
+    for measurement in measurements:
+        count = _kept(folder, measurement)
+        to_stdout(_confirmation(measurement, os.path.join(folder, FILE), count))
+    return 0
+
+
+def _of_training(path: str) -> tuple[Measurement, ...]:
+    """The measurements in a file that `memlint.train` wrote. Raises UsageError for any other."""
+    try:
+        data = read_bytes(os.path.abspath(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    if not is_training_record(data):
+        raise UsageError("calibrate wants --measured SIZE for a config, or a file that memlint.train wrote")
+    return measurements_of(data, path)
+
+
+def _of_command_line(path: str, given: options.Options) -> Measurement:
+    found, known_run = _only_run(path, given)
+    return _measurement(path, given, found, known_run)
+
+
+def _kept(folder: str, measurement: Measurement) -> int:
+    """Keeps a measurement and returns how many there are of its stack. Raises UsageError."""
     try:
         record(folder, measurement)
-        count = sum(one.stack == measurement.stack for one in load(folder))
+        return sum(one.stack == measurement.stack and one.metric == measurement.metric for one in load(folder))
     except (ValueError, NotWritten) as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{os.path.join(folder, FILE)}: {error.strerror}") from None
-    to_stdout(_confirmation(measurement, os.path.join(folder, FILE), count))
-    return 0
 
 
 def _only_run(path: str, given: options.Options) -> tuple[Estimate, Run]:

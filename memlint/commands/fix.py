@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from memlint.commands import options
 from memlint.commands.check import exit_code
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import AppliedFixes, Proposal, Propose, apply_fixes
-from memlint.fixes.attach import main_finding
-from memlint.fixes.costs import QUALITIES
+from memlint.findings import Finding, Fix
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.laws import Identity, identity
+from memlint.fixes.laws import identity
 from memlint.fixes.write import Write, WriteRefused, write_all
-from memlint.lint.linter import Linter
-from memlint.lint.request import LintRequest
+from memlint.lint.fix_files import FixedFiles, FixRequest, fix_files, linter_maker, new_errors, parser_disagreements
 from memlint.report.card_figures import HOW_TO_READ
-from memlint.rule_selectors import is_chosen
-from memlint.ruleset.engine import Analysis
 
 BUG_NOTE = "This is a bug in memlint, not in your config: nothing was written. Please report it."
 
@@ -35,32 +29,25 @@ def run(program: str, arguments: list[str]) -> int:
     if given.interactive and not sys.stdin.isatty():
         raise UsageError("--interactive wants a terminal")
     paths = [item.path for item in options.config_files(given)]
-    request = options.lint_request(given)
-    changed: Mapping[str, bytes] = {}
-    before: dict[str, bytes] = {}
-    number = 0
-    for path in paths:
-        passed_over: dict[Identity, tuple[Finding, str]] = {}
-        settled = apply_fixes(_propose(path, request, given, _confirmation(given), passed_over), changed)
-        if settled.broken:
-            return _report_bug(settled)
-        _report_outcome(settled, passed_over)
-        changed, number = settled.contents, number + len(settled.applied)
-        before |= settled.before
-    new_errors = (
-        tuple(_new_errors(paths, _with_contents(request, before), _with_contents(request, changed))) if changed else ()
-    )
-    if new_errors:
-        raise UsageError("; ".join(new_errors) + ": nothing was written; fix the files that share it one by one")
-    disputed = tuple(_parser_disagreements(before, changed))
+    make = linter_maker(options.lint_request(given))
+    wanted = FixRequest(given.unsafe, options.words(given.rule), given.plan)
+    fixed = fix_files(paths, wanted, make, _confirmation(given))
+    if fixed.broken:
+        return _report_bug(fixed)
+    _report_outcome(fixed)
+    errors = tuple(new_errors(paths, fixed, make)) if fixed.contents else ()
+    if errors:
+        raise UsageError("; ".join(errors) + ": nothing was written; fix the files that share it one by one")
+    disputed = tuple(parser_disagreements(fixed.before, fixed.contents))
     if disputed:
         sys.stderr.write("".join(f"{line}\n" for line in disputed) + f"memlint: {BUG_NOTE}\n")
         return 2
-    files = _print_patch(before, changed) if given.diff else _write_files(before, changed, paths)
-    linter = Linter(_with_contents(request, changed)._replace(fixes=False))
+    files = _print_patch(fixed.before, fixed.contents) if given.diff else _write_files(fixed, paths)
+    linter = make(fixed.contents, False)
     remaining = exit_code(
         tuple(linter.report_file(path) for path in paths), given.fail_on or "", linter, given.exit_zero
     )
+    number = len(fixed.applied)
     sys.stderr.write(f"memlint: {number} fixed in {files} file{'s' * (files != 1)}\n")
     return max(remaining, int(given.diff and files > 0 and not given.exit_zero))
 
@@ -81,102 +68,6 @@ def _parser(program: str) -> options.Parser:
     return parser
 
 
-def _with_contents(request: LintRequest, contents: Mapping[str, bytes]) -> LintRequest:
-    return request._replace(contents=(*request.contents, *contents.items()))
-
-
-def _propose(
-    path: str,
-    request: LintRequest,
-    given: options.Options,
-    is_confirmed: Callable[[Finding, Fix], bool],
-    passed_over: dict[Identity, tuple[Finding, str]],
-) -> Propose:
-    """`passed_over` is filled, at each pass, with the findings that have fixes none of which is tried, and why."""
-    rules = options.words(given.rule)
-
-    def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
-        passed_over.clear()
-        linter = Linter(_with_contents(request, contents))
-        linter.analyser.folds_causes = False
-        analysed = linter.analyse(path)
-        findings = linter.report(analysed).report.findings
-        workspace = linter.analyser.workspaces.of(path)
-        proposals = []
-        for finding in findings:
-            analysis = _analysis_of(finding, analysed.analyses)
-            if analysis is None or not _is_wanted(finding, analysis, rules, given):
-                continue
-            fixes = tuple(_applicable_fixes(finding, analysis))
-            fix = _chosen(fixes, given)
-            if fix is None and finding.fixes:
-                passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, given))
-            if fix is not None:
-                proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
-        for one in sorted(proposals, key=_risk):
-            if not one.fix.edits or is_confirmed(one.finding, one.fix):  # what cannot be written is not asked about
-                yield one
-
-    return propose
-
-
-def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:
-    """The analysis that a finding comes from."""
-    key = identity(finding)
-    return next((item for item in analyses if key in map(identity, item.findings)), None)
-
-
-def _is_wanted(finding: Finding, analysis: Analysis, rules: tuple[str, ...], given: options.Options) -> bool:
-    """Whether the finding is to be fixed. `--plan N` alone writes what `memlint plan` numbers N, and nothing else."""
-    if rules:
-        return is_chosen(rules, (), finding.rule, finding.name)
-    if not given.plan:
-        return True
-    mains = (main_finding(analysis, index) for index in range(len(analysis.runs)))
-    return any(main is not None and identity(main.finding) == identity(finding) for main in mains)
-
-
-def _risk(proposal: Proposal) -> tuple[bool, int, float]:
-    """Fixes that leave the training result as it is come first; whichever are then still needed, by risk and time."""
-    fix = proposal.fix
-    return not fix.safe, QUALITIES.index(fix.quality), fix.speed
-
-
-def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
-    """The planner's fixes of a finding, or else the fixes that its rule defines and `check` shows.
-
-    A rule's own fixes are taken before they were checked, so that one that breaks a law is reported.
-    """
-    key = identity(finding)
-    found = next(item for item in analysis.found if identity(item.finding) == key)
-    shown = {fix.title: fix for fix in finding.fixes}
-    for fix in finding.fixes if found.plan else found.finding.fixes:
-        # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
-        if fix.title in shown and not (found.plan and fix.edits and fix.verdict_after != "fits"):
-            yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
-
-
-def _chosen(fixes: tuple[Fix, ...], given: options.Options) -> Fix | None:
-    """The fix with the number that was asked for, which is consent to what it changes; else the first that may be
-    applied. Of those that cannot be written the first, for its reason."""
-    if given.plan:
-        return next(iter(fixes[given.plan - 1 : given.plan]), None)
-    allowed = [fix for fix in fixes if fix.safe or given.unsafe]
-    return next(iter(sorted(allowed, key=lambda fix: not fix.edits)), None)
-
-
-def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], given: options.Options) -> str:
-    """Why no fix of a finding is tried, though `check` shows some."""
-    if not fixes:
-        return f"no fix of it makes the run fit; the best one: {finding.fixes[0].title}"
-    chosen = fixes[given.plan - 1 : given.plan] if given.plan else fixes
-    if not chosen:
-        return f"it has no fix {given.plan} that makes the run fit"
-    if not any(fix.edits for fix in chosen):
-        return f"no edit of these files says it: {chosen[0].title}"
-    return f"its fix may change the training result, `--unsafe` applies it: {chosen[0].title}"
-
-
 def _confirmation(given: options.Options) -> Callable[[Finding, Fix], bool]:
     answers: dict[tuple[str, str, str], bool] = {}
 
@@ -190,32 +81,6 @@ def _confirmation(given: options.Options) -> Callable[[Finding, Fix], bool]:
     return is_confirmed
 
 
-def _new_errors(paths: list[str], old_request: LintRequest, new_request: LintRequest) -> Iterator[str]:
-    """Messages about files that get a new error from a change made for another file with the same companion."""
-    old, new = (Linter(request._replace(fixes=False)) for request in (old_request, new_request))
-    for path in paths:
-        before = {identity(item) for item in old.report_file(path).findings}
-        for item in new.report_file(path).findings:
-            if item.severity == SEVERITIES[-1] and identity(item) not in before:
-                yield f"{path} would get a new error ({item.rule}: {item.message})"
-
-
-def _parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
-    """What second parsers say of files to be written: for YAML one that attaches comments to keys, for scripts bash."""
-    texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
-    if texts:
-        from memlint.fixes.edits.second_opinion import disagreements
-
-        for path, new in texts.items():
-            yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
-    scripts = {path: new for path, new in changed.items() if path.endswith((".sh", ".bash", ".slurm", ".sbatch"))}
-    if scripts:
-        from memlint.fixes.edits.shell_opinion import shell_disagreements
-
-        for path, new in scripts.items():
-            yield from (f"{path}: {reason}" for reason in shell_disagreements(before[path], new))
-
-
 def _print_patch(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> int:
     texts = [patch(path.replace(os.sep, "/"), before[path], new) for path, new in changed.items()]
     sys.stdout.flush()
@@ -224,9 +89,9 @@ def _print_patch(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> i
     return sum(map(bool, texts))
 
 
-def _write_files(before: Mapping[str, bytes], changed: Mapping[str, bytes], paths: list[str]) -> int:
+def _write_files(fixed: FixedFiles, paths: list[str]) -> int:
     """Writes all files or none and returns their number. Raises UsageError."""
-    writes = [Write(path, before[path], new) for path, new in changed.items() if before[path] != new]
+    writes = [Write(path, fixed.before[path], fixed.contents[path]) for path in fixed.changed]
     roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     try:
         write_all(writes, roots)
@@ -235,15 +100,15 @@ def _write_files(before: Mapping[str, bytes], changed: Mapping[str, bytes], path
     return len(writes)
 
 
-def _report_outcome(settled: AppliedFixes, passed_over: Mapping[Identity, tuple[Finding, str]]) -> None:
-    for finding, fix in settled.applied:
+def _report_outcome(fixed: FixedFiles) -> None:
+    for finding, fix in fixed.applied:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} fixed: {fix.title}\n")
-    for finding, reason in (*settled.refused, *passed_over.values()):
+    for finding, reason in fixed.passed_over:
         sys.stderr.write(f"{_place(finding)}: {finding.rule} not fixed: {reason}\n")
 
 
-def _report_bug(settled: AppliedFixes) -> int:
-    for finding, law in settled.broken:
+def _report_bug(fixed: FixedFiles) -> int:
+    for finding, law in fixed.broken:
         sys.stderr.write(f"{_place(finding)}: {finding.rule}: the fix breaks the law `{law.law}`: {law.detail}\n")
     sys.stderr.write(f"memlint: {BUG_NOTE}\n")
     return 2

@@ -20,17 +20,22 @@ from memlint.ruleset.engine import internal_error
 class Linter:
     """Made once per invocation, so that rules and settings are read once.
 
-    `workspace` and `read_settings` replace the files on disk, for example by those of another commit.
+    `workspace` and `read_settings` replace the files on disk, for example by those of another commit. `like`: an
+    earlier linter of this process, whose rules are used again: files and settings are read anew.
     """
 
     def __init__(
-        self, request: LintRequest, workspace: Workspace | None = None, read_settings: ReadSettings | None = None
+        self,
+        request: LintRequest,
+        workspace: Workspace | None = None,
+        read_settings: ReadSettings | None = None,
+        like: Linter | None = None,
     ) -> None:
         load_plugins(request.plugins)  # a worker may be a fresh process
         facts = request.facts
         self.request = request
         self.settings = SettingsLookup(request, read_settings)
-        self.rules = RuleCatalog(request, self.settings)
+        self.rules: RuleCatalog = RuleCatalog(request, self.settings, like.rules if like else None)
         workspaces = Workspaces(request.cwd, facts.hub, facts.exact, dict(request.contents), workspace)
         self.analyser = FileAnalyser(
             workspaces,

@@ -33,6 +33,13 @@ def _measurements_folder(folder: str, cwd: str) -> str:
 _found_by_root: dict[str, dict[str, str]] = {}
 
 
+def forget_measurements() -> None:
+    """Clears what was read, for long-lived processes: the next call looks at the files anew."""
+    _measurements_folder.cache_clear()
+    read_measurements.cache_clear()
+    _found_by_root.clear()
+
+
 def _folder_with_measurements(folder: str, root: str) -> str | None:
     """The folder if it has measurements; None to search its parent; "" to stop at the root."""
     if file_access.exists(os.path.join(folder, FILE)):

@@ -34,15 +34,18 @@ _BUILT_IN: RuleNames = (
 
 
 class RuleCatalog:
-    """The rules of each set of folders, and an engine for each set of rules in force."""
+    """The rules of each set of folders, and an engine for each set of rules in force.
 
-    def __init__(self, request: LintRequest, settings: SettingsLookup) -> None:
+    `like`: a catalog of this process whose rules and engines are used again, so that nothing is read or indexed twice.
+    """
+
+    def __init__(self, request: LintRequest, settings: SettingsLookup, like: RuleCatalog | None = None) -> None:
         self._request = request
         self._settings = settings
         self._cwd = os.path.realpath(request.cwd or os.getcwd())
-        self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = {}
-        self._engines: dict[tuple[object, ...], Engine] = {}
-        self._names: dict[int, RuleNames] = {}
+        self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = like._rules if like else {}
+        self._engines: dict[tuple[object, ...], Engine] = like._engines if like else {}
+        self._names: dict[int, RuleNames] = like._names if like else {}
 
     def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         """The shipped rules and those of `folders`. Raises UsageError for a broken one."""

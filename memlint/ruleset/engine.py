@@ -17,7 +17,7 @@ from memlint.expressions.render import render
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition
-from memlint.memory import estimate as closed_form
+from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
 from memlint.repository.launch.unknown_launcher import with_launcher_readings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.settings.effective import SettingRow, changed_by, effective, is_in_force, severity_of, show, with_profile
-from memlint.settings.files import forget, load_settings, named_plugins
+from memlint.settings.files import forget, forget_changed, load_settings, named_plugins
 from memlint.settings.model import FileSettings, Mistake, Settings, SettingsError, SettingsFile
 from memlint.settings.user import user_plugins
 
@@ -17,6 +17,7 @@ __all__ = [
     "changed_by",
     "effective",
     "forget",
+    "forget_changed",
     "is_in_force",
     "load_settings",
     "named_plugins",

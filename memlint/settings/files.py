@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import Union
 
 import memlint.file_access as file_access
 from memlint.formats.schema.validate import schema_issues
@@ -14,6 +15,7 @@ from memlint.source import load
 from memlint.source.document import Document, Path
 from memlint.source.encoding import MAX_BYTES
 
+Stamp = Union[tuple[int, int, int], None]  # time of writing, size, inode
 MAX_EXTENDS = 16  # files that one settings file may build on
 
 
@@ -57,7 +59,16 @@ def forget() -> None:
     _read.cache_clear()
 
 
+def forget_changed() -> None:
+    """Clears what may no longer hold: the nearest settings file is looked for, and changed files are read, anew."""
+    _nearest.clear()
+    if any(_stamp(path) != stamp for path, stamp in _stamps.items()):
+        _read.cache_clear()
+        _stamps.clear()
+
+
 _nearest: dict[str, str] = {}
+_stamps: dict[str, Stamp] = {}  # of the files that `_read` read
 
 
 def nearest(folder: str) -> str:
@@ -69,7 +80,7 @@ def _settings_in(folder: str) -> str | None:
     """The settings file in a folder; None to search the parent; "" to stop at a repository's root."""
     for name in NAMES:
         path = os.path.join(folder, name)
-        if file_access.is_file(path) and (name != "pyproject.toml" or _mentions_memlint(path)):
+        if file_access.is_file(path) and (name != "pyproject.toml" or _mentions_memlint(path, _stamp(path))):
             return path
     return "" if file_access.exists(os.path.join(folder, ".git")) else None
 
@@ -81,8 +92,12 @@ def _table(data: bytes, path: str) -> Document | None:
     return toml.section(data, path)
 
 
-def _mentions_memlint(path: str) -> bool:
-    """Whether a pyproject.toml has memlint's table. True for broken TOML, so that the error is reported."""
+@lru_cache(maxsize=1_024)
+def _mentions_memlint(path: str, stamp: Stamp) -> bool:
+    """Whether a pyproject.toml has memlint's table. True for broken TOML, so that the error is reported.
+
+    `stamp`: the file's, so that a changed file is read again.
+    """
     data = _bytes(path)
     return b"memlint" in data and _table(data, path) is not None
 
@@ -146,7 +161,17 @@ def _document(path: str) -> Document:
     return load(data, name, dialect="yaml12")[0]
 
 
+def _stamp(path: str) -> Stamp:
+    """What changes when a file is written or replaced; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def _bytes(path: str) -> bytes:
+    _stamps[path] = _stamp(path)
     return file_access.read(path, MAX_BYTES + 1)
 
 

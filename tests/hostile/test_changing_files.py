@@ -122,7 +122,7 @@ def headlines(text: str) -> list[str]:
 def test_a_fix_never_writes_over_a_file_that_changed_since_it_was_read(
     files: Path, name: str, change: Change, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settled, after = fix.apply_fixes, dict[str, object]()
+    settled, after = fix.fix_files, dict[str, object]()
 
     def and_then(*words: object) -> object:
         found = settled(*words)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def test_a_fix_never_writes_over_a_file_that_changed_since_it_was_read(
         after.update(everything(files))
         return found
 
-    monkeypatch.setattr(fix, "apply_fixes", and_then)
+    monkeypatch.setattr(fix, "fix_files", and_then)
 
     code = main(["fix", YAML, "--unsafe", *CARD])
 
@@ -157,14 +157,14 @@ def test_a_patch_is_against_what_was_read(
     main(["fix", YAML, "--unsafe", "--diff", *CARD])
     undisturbed = capsys.readouterr()
     assert undisturbed.out.count("--- a/") >= 1
-    settled = fix.apply_fixes
+    settled = fix.fix_files
 
     def and_then(*words: object) -> object:
         found = settled(*words)  # type: ignore[arg-type]
         change(files / YAML)
         return found
 
-    monkeypatch.setattr(fix, "apply_fixes", and_then)
+    monkeypatch.setattr(fix, "fix_files", and_then)
 
     assert main(["fix", YAML, "--unsafe", "--diff", *CARD]) == 1
     assert capsys.readouterr() == undisturbed

@@ -48,6 +48,18 @@ def job(text: str) -> Job | None:
     return Job(nodes, _gpus(options, nodes, tasks, per_node), tasks, per_node or max(1, tasks // nodes))
 
 
+def card_of(text: str) -> str:
+    """The card that a header asks for: a100 of `--gres=gpu:a100:4`; "" where it names none."""
+    options = dict(pair for line in _LINE.findall(text[:MOST_LETTERS]) for pair in _options(line))
+    for name in ("--gres", "--gpus-per-node", "--gpus", "--gpus-per-task"):
+        for one in options.get(name, "").split(","):
+            parts = one.split(":")
+            kind = parts[1:] if parts[0] == "gpu" else parts if name != "--gres" else []
+            if kind and not kind[0].partition("(")[0].isdigit() and kind[0]:
+                return kind[0]
+    return ""
+
+
 def _options(line: str) -> list[tuple[str, str]]:
     line = line.partition(" #")[0]
     return [(_SHORT.get(name, name), value) for name, value in _OPTION.findall(line)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
-from memlint.memory import estimate
+from memlint.memory.estimate import estimate
 from memlint.ruleset.rule import Hit
 from memlint.run import replace
 

@@ -1,0 +1,1 @@
+"""memlint for agents: the server behind `memlint mcp` (the mcp extra)."""

@@ -1,0 +1,287 @@
+"""The functions of the library. They print nothing, exit nothing, and may be called from any thread.
+
+Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call, rules
+once per process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from threading import RLock
+from typing import Any
+
+import memlint
+import memlint.api.sources as sources
+from memlint.api.results import CheckResult, FixResult, PlanResult, RunEstimate
+from memlint.api.sources import CallFacts, Contents, GivenFiles, Source
+from memlint.errors import Error, UsageError
+from memlint.fixes import goals
+from memlint.fixes.moves.hardware import MOST_GPUS
+from memlint.lint.analyse_file import FileAnalysis
+from memlint.lint.fix_files import FixRequest, fix_files, linter_maker, new_errors, parser_disagreements
+from memlint.lint.linter import Linter
+from memlint.lint.measurements import forget_measurements
+from memlint.lint.merge_reports import merge_files, with_waiver_findings
+from memlint.lint.plans import PlanRequest, plan_files
+from memlint.lint.report_file import LintedFile
+from memlint.lint.request import LintRequest
+from memlint.lint.summary import run_report
+from memlint.memory.estimate import estimate as closed_form
+from memlint.report.model import FileReport, Report
+from memlint.run import Run
+from memlint.settings import forget_changed
+
+_turn = RLock()
+_kept: list[Linter] = []  # the last linter, whose rules the next one uses
+
+
+def estimate(
+    source: Source | Run,
+    /,
+    *,
+    path: str | None = None,
+    files: Mapping[str, Contents] | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    model: str | None = None,
+    images: int | None = None,
+    versions: Mapping[str, str] | None = None,
+    settings: str | os.PathLike[str] | None = None,
+    isolated: bool = False,
+) -> RunEstimate:
+    """The GPU memory of one run.
+
+    `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the name that a text goes by
+    (its ending says what it is). `files`: other files that the text names, by name. The rest is what a config cannot
+    say, as on the command line. Raises Error, with a place where there is one.
+    """
+    if isinstance(source, Run):
+        return _of_run(source)
+    found = estimates(
+        source,
+        path=path,
+        files=files,
+        gpu=gpu,
+        gpus=gpus,
+        gpus_per_node=gpus_per_node,
+        model=model,
+        images=images,
+        versions=versions,
+        settings=settings,
+        isolated=isolated,
+    )
+    if len(found) > 1:
+        raise Error(f"{found[0].path}: {len(found)} runs; `memlint.estimates` returns all of them", found[0].path)
+    return found[0]
+
+
+def estimates(
+    source: Source,
+    /,
+    *,
+    path: str | None = None,
+    files: Mapping[str, Contents] | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    model: str | None = None,
+    images: int | None = None,
+    versions: Mapping[str, str] | None = None,
+    settings: str | os.PathLike[str] | None = None,
+    isolated: bool = False,
+) -> tuple[RunEstimate, ...]:
+    """As `estimate`, for files that hold several runs: documents of a YAML file, launches of a script."""
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    with _turn:
+        given = sources.one_file(source, path, files)
+        return estimates_of(sources.request(facts, given), given)
+
+
+def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ...]:
+    """The runs of the first of `given`. Raises Error where it has none."""
+    with _turn:
+        linter = _linter(asked, given)
+        analysed = linter.analyse(given.paths[0])
+        told = linter.report(analysed).report
+        found = _estimates(analysed, told)
+        if not found:
+            raise _nothing_to_estimate(told)
+        return found
+
+
+def check(
+    source: Source | Iterable[Source],
+    /,
+    *,
+    path: str | None = None,
+    files: Mapping[str, Contents] | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    model: str | None = None,
+    images: int | None = None,
+    versions: Mapping[str, str] | None = None,
+    settings: str | os.PathLike[str] | None = None,
+    isolated: bool = False,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    fixes: bool = True,
+) -> CheckResult:
+    """The findings about a config, about files and folders, or about a text.
+
+    `select`, `ignore`: rules, as on the command line. `fixes`: look for ways out, which takes most of the time. The
+    other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not exist.
+    """
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    with _turn:
+        given = sources.some_files(source, path, files)
+        asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
+        return check_of(asked, given)
+
+
+def check_of(asked: LintRequest, given: GivenFiles) -> CheckResult:
+    """The findings about `given`."""
+    with _turn:
+        linter = _linter(asked, given)
+        linted: list[LintedFile] = []
+        found: list[RunEstimate] = []
+        for item in given.found:
+            one, its_runs = _lint(linter, item.path, item.named)
+            linted.append(one)
+            found += its_runs
+        reports = with_waiver_findings(merge_files(linted, len(linted)))
+        return CheckResult(Report(reports, (), memlint.__version__), tuple(found))
+
+
+def plan(
+    source: Source,
+    /,
+    *,
+    path: str | None = None,
+    files: Mapping[str, Contents] | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    model: str | None = None,
+    images: int | None = None,
+    versions: Mapping[str, str] | None = None,
+    settings: str | os.PathLike[str] | None = None,
+    isolated: bool = False,
+    goal: str = "",
+    keep: Iterable[str] = (),
+    most_cards: int = MOST_GPUS,
+) -> PlanResult:
+    """Changes that make a run fit, the largest batch, the longest sequence, the fewest cards.
+
+    `goal`: "batch", "length", "cards" or "speed", beside a run that fits. `keep`: keys that no plan may change.
+    `most_cards`: no plan names more cards. The other parameters: see `estimate`. Raises Error.
+    """
+    if goal and goal not in goals.GOALS:
+        raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    wanted = PlanRequest(goal, "", tuple(keep), most_cards)
+    with _turn:
+        given = sources.one_file(source, path, files)
+        return plan_of(sources.request(facts, given), given, wanted)
+
+
+def plan_of(asked: LintRequest, given: GivenFiles, wanted: PlanRequest) -> PlanResult:
+    """Ways to make the runs of `given` fit. Raises Error where there are none."""
+    with _turn:
+        rows = plan_files(_linter(asked, given), given.paths, wanted)
+        return PlanResult(tuple(row.row for row in rows))
+
+
+def fix(
+    source: Source | Iterable[Source],
+    /,
+    *,
+    path: str | None = None,
+    files: Mapping[str, Contents] | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    model: str | None = None,
+    images: int | None = None,
+    versions: Mapping[str, str] | None = None,
+    settings: str | os.PathLike[str] | None = None,
+    isolated: bool = False,
+    unsafe: bool = False,
+    rules: Iterable[str] = (),
+    number: int = 0,
+) -> FixResult:
+    """Fixes in memory; `FixResult.write()` writes them.
+
+    `unsafe`: also fixes that may change the training result. `rules`: of findings of these rules only. `number`: the
+    finding's fix with this number, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
+    """
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    with _turn:
+        given = sources.some_files(source, path, files)
+        _forget()
+        make = linter_maker(sources.request(facts, given, fixes=True), given.workspace, _last())
+        fixed = fix_files(given.paths, FixRequest(unsafe, tuple(rules), number), make)
+        if fixed.broken:
+            raise AssertionError(f"a fix breaks the law {fixed.broken[0][1].law!r}: a bug of memlint")
+        wrong = (*new_errors(given.paths, fixed, make), *parser_disagreements(fixed.before, fixed.contents))
+        if wrong:
+            raise Error("; ".join(wrong))
+        changed = {name: fixed.contents[name] for name in fixed.changed}
+        return FixResult(
+            {name: sources.text_of(new) for name, new in changed.items()},
+            {name: sources.text_of(fixed.before[name]) for name in changed},
+            fixed.applied,
+            fixed.passed_over,
+            {name: fixed.before[name] for name in changed},
+            changed,
+            given.workspace is None,
+        )
+
+
+def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
+    """A linter of files as they are now. What changed of settings since the last call is read again."""
+    _forget()
+    linter = Linter(asked, given.workspace, like=_last())
+    _kept[:] = [linter]
+    return linter
+
+
+def _last() -> Linter | None:
+    return _kept[0] if _kept else None
+
+
+def _forget() -> None:
+    forget_changed()
+    forget_measurements()
+
+
+def _lint(linter: Linter, path: str, named: bool) -> tuple[LintedFile, tuple[RunEstimate, ...]]:
+    """The report of one file, and its runs. A crash is a finding on the file."""
+    try:
+        analysed = linter.analyse(path, named)
+        linted = linter.report(analysed)
+    except UsageError:
+        raise
+    except Exception:
+        return linter.lint_file(path, named), ()
+    return linted, _estimates(analysed, linted.report)
+
+
+def _estimates(analysed: FileAnalysis, told: FileReport) -> tuple[RunEstimate, ...]:
+    runs = [run for analysis in analysed.analyses for run in analysis.runs]
+    return tuple(map(RunEstimate, runs, told.runs))
+
+
+def _of_run(run: Run) -> RunEstimate:
+    return RunEstimate(run, run_report(run, closed_form(run), with_assumptions=True))
+
+
+def _nothing_to_estimate(told: FileReport) -> Error:
+    """Why a file has no run: it cannot be read, it is broken, or it is no training config."""
+    worst: Any = next(iter(sorted(told.findings, key=lambda item: item.severity != "error")), None)
+    if worst is None:
+        return Error(f"{told.path}: no training config that memlint knows", told.path)
+    place = worst.location
+    return Error(f"{place.path}:{place.line}:{place.column}: {worst.message}", place.path, place.line, place.column)

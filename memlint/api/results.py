@@ -1,0 +1,210 @@
+"""What the library returns: frozen values with `to_dict()` as the command line's JSON, and text and HTML to look at."""
+
+from __future__ import annotations
+
+import json as standard_json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import memlint.report.json as json
+import memlint.report.plans as plan_table
+import memlint.report.table as memory_table
+import memlint.report.text as text
+from memlint._record import NamedTuple
+from memlint.errors import Error
+from memlint.findings import SEVERITIES, Finding
+from memlint.fixes.apply import AppliedFix
+from memlint.fixes.edits.unified_patch import patch
+from memlint.fixes.write import Write, WriteRefused, write_all
+from memlint.memory.values import Phase, UnknownField
+from memlint.report import notebook
+from memlint.report.model import Report, RunReport, findings, verdict_of
+from memlint.report.terminal import PLAIN
+from memlint.run import Run
+
+
+class RunEstimate(NamedTuple):
+    """The memory of one run on one GPU. Bytes are None where something that they need is unknown: see `unknown`.
+
+    `run`: the run as memlint understood it. `report`: the parts of which the table is made.
+    """
+
+    run: Run
+    report: RunReport
+
+    @property
+    def path(self) -> str:
+        return self.report.path
+
+    @property
+    def verdict(self) -> str:
+        """fits, tight (the interval crosses the card), out_of_memory or unknown."""
+        return self.report.estimate.verdict
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the run fits its card, the interval's upper end included; None where that is unknown."""
+        return None if self.verdict == "unknown" else self.verdict == "fits"
+
+    @property
+    def verdict_words(self) -> str:
+        """The verdict as reports say it: "barely fits", "will not start (...)"."""
+        return verdict_of(self.report)
+
+    @property
+    def allocated_bytes(self) -> int | None:
+        """What `torch.cuda.max_memory_allocated()` shows."""
+        return self.report.estimate.allocated_bytes
+
+    @property
+    def reserved_bytes(self) -> int | None:
+        """What `torch.cuda.max_memory_reserved()` shows."""
+        return self.report.estimate.reserved_bytes
+
+    @property
+    def device_bytes(self) -> int | None:
+        """What nvidia-smi shows."""
+        return self.report.estimate.device_bytes
+
+    @property
+    def device_low_bytes(self) -> int | None:
+        return self.report.estimate.device_low_bytes
+
+    @property
+    def device_high_bytes(self) -> int | None:
+        return self.report.estimate.device_high_bytes
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """What the card has to give; None where no card is named."""
+        return self.report.estimate.budget_bytes or None
+
+    @property
+    def peak_phase(self) -> str:
+        return self.report.estimate.peak_phase
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return self.report.estimate.phases
+
+    @property
+    def parameters(self) -> int | None:
+        return self.report.estimate.parameters
+
+    @property
+    def trainable_parameters(self) -> int | None:
+        return self.report.estimate.trainable_parameters
+
+    @property
+    def fits_on(self) -> tuple[str, ...]:
+        """The smallest common cards that hold the run."""
+        return self.report.estimate.fits_on
+
+    @property
+    def unknown(self) -> tuple[UnknownField, ...]:
+        """What is missing for an estimate, with what to do about it."""
+        return self.report.estimate.unknown
+
+    def to_dict(self) -> dict[str, Any]:
+        """An item of `runs` in `memlint estimate --format json`."""
+        return json.run(self.report)
+
+    def __str__(self) -> str:
+        return "\n".join(memory_table.run_lines(self.report, PLAIN))
+
+    def _repr_html_(self) -> str:
+        return notebook.estimate_html(self.report)
+
+
+class CheckResult(NamedTuple):
+    """What `memlint.check` found. `report`: files with their findings and runs, as every output is made from it."""
+
+    report: Report
+    estimates: tuple[RunEstimate, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return findings(self.report)
+
+    @property
+    def runs(self) -> tuple[RunEstimate, ...]:
+        """The estimate of every run that the findings are about."""
+        return self.estimates
+
+    def worst(self) -> str:
+        """The highest severity among the findings: error, warning, info or ""."""
+        found = {item.severity for item in self.findings}
+        return next((severity for severity in reversed(SEVERITIES) if severity in found), "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `memlint check --format json` prints."""
+        told: dict[str, Any] = standard_json.loads(json.render(self.report))
+        return told
+
+    def __str__(self) -> str:
+        return text.render(self.report).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return notebook.check_html(self.report)
+
+
+class PlanResult(NamedTuple):
+    """Ways to make each run fit. `runs`: one row a run, as `memlint plan --format json` prints them."""
+
+    runs: tuple[Mapping[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `memlint plan --format json` prints."""
+        return {"schema_version": 1, "runs": [dict(row) for row in self.runs]}
+
+    def __str__(self) -> str:
+        return plan_table.render([dict(row) for row in self.runs])
+
+    def _repr_html_(self) -> str:
+        return notebook.preformatted(str(self))
+
+
+class FixResult(NamedTuple):
+    """Files with fixes applied, in memory. `contents`: the changed files by path; `before`: what they held.
+
+    `applied`: findings and their fixes. `not_applied`: findings that have fixes, and why none was taken.
+    """
+
+    contents: Mapping[str, str]
+    before: Mapping[str, str]
+    applied: tuple[AppliedFix, ...] = ()
+    not_applied: tuple[tuple[Finding, str], ...] = ()
+    originals: Mapping[str, bytes] = {}
+    changed: Mapping[str, bytes] = {}
+    on_disk: bool = True
+
+    def diff(self) -> str:
+        """The changes as a patch that `git apply` takes."""
+        patches = (patch(path.replace(os.sep, "/"), self.originals[path], new) for path, new in self.changed.items())
+        return b"".join(patches).decode("utf-8", "replace")
+
+    def write(self) -> None:
+        """Writes the changed files, all or none. Raises Error, also where a file changed since it was read."""
+        if not self.on_disk:
+            raise Error("these files are in memory: take `contents`")
+        writes = [Write(path, self.originals[path], new) for path, new in self.changed.items()]
+        roots = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in self.changed)}
+        try:
+            write_all(writes, roots)
+        except WriteRefused as error:
+            raise Error(str(error)) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: the changed texts, what was applied, what was not and why."""
+        return {
+            "contents": dict(self.contents),
+            "applied": [{"finding": json.finding(item.finding), "fix": json.fix(item.fix)} for item in self.applied],
+            "not_applied": [{"finding": json.finding(item), "reason": reason} for item, reason in self.not_applied],
+        }
+
+    def __str__(self) -> str:
+        return self.diff() or "nothing to fix"
+
+    def _repr_html_(self) -> str:
+        return notebook.preformatted(str(self))

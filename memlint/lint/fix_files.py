@@ -1,0 +1,203 @@
+"""Applies the fixes of findings to files in memory: which are taken, which are passed over and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from memlint._record import NamedTuple
+from memlint.findings import SEVERITIES, Finding, Fix
+from memlint.fixes.apply import AppliedFix, Proposal, Propose, apply_fixes
+from memlint.fixes.attach import main_finding
+from memlint.fixes.costs import QUALITIES
+from memlint.fixes.laws import BrokenLaw, Identity, identity
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest
+from memlint.repository.workspace import Workspace
+from memlint.rule_selectors import is_chosen
+from memlint.ruleset.engine import Analysis
+
+Confirm = Callable[[Finding, Fix], bool]
+# Makes a linter of files some of which hold other bytes: these bytes by path, and whether findings want fixes.
+MakeLinter = Callable[[Mapping[str, bytes], bool], Linter]
+PassedOver = dict[Identity, tuple[Finding, str]]
+
+
+class FixRequest(NamedTuple):
+    """Which fixes to take. `unsafe`: those that may change the training result, too. `rules`: of these rules only.
+    `plan`: the finding's fix with this number, from 1 (0: the first that may be applied)."""
+
+    unsafe: bool = False
+    rules: tuple[str, ...] = ()
+    plan: int = 0
+
+
+class FixedFiles(NamedTuple):
+    """`contents`: the changed files; `before`: what they held. `passed_over`: findings none of whose fixes was tried,
+    or whose fix was refused, and why. `broken`: laws that failed, a bug of memlint: nothing must be written then."""
+
+    contents: Mapping[str, bytes] = {}
+    before: Mapping[str, bytes] = {}
+    applied: tuple[AppliedFix, ...] = ()
+    passed_over: tuple[tuple[Finding, str], ...] = ()
+    broken: tuple[tuple[Finding, BrokenLaw], ...] = ()
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The paths of the files that now hold something else."""
+        return tuple(path for path, new in self.contents.items() if self.before[path] != new)
+
+
+def linter_maker(request: LintRequest, workspace: Workspace | None = None, like: Linter | None = None) -> MakeLinter:
+    """Makes linters with one set of rules (those of `like`), over `workspace` (default: the files on disk)."""
+    made: list[Linter] = [like] if like is not None else []
+
+    def make(contents: Mapping[str, bytes], fixes: bool) -> Linter:
+        like = made[0] if made else None
+        if workspace is not None:
+            linter = Linter(request._replace(fixes=fixes), workspace.overlaid(contents), like=like)
+        else:
+            over = (*request.contents, *contents.items())
+            linter = Linter(request._replace(fixes=fixes, contents=over), like=like)
+        made[:] = [linter]
+        return linter
+
+    return make
+
+
+def confirm_all(finding: Finding, fix: Fix) -> bool:
+    """Takes every fix."""
+    return True
+
+
+def fix_files(
+    paths: Sequence[str], wanted: FixRequest, make: MakeLinter, is_confirmed: Confirm = confirm_all
+) -> FixedFiles:
+    """Fixes the files one after the other, each on top of what the earlier ones changed."""
+    changed: Mapping[str, bytes] = {}
+    before: dict[str, bytes] = {}
+    applied: list[AppliedFix] = []
+    told: list[tuple[Finding, str]] = []
+    for path in paths:
+        passed_over: PassedOver = {}
+        settled = apply_fixes(propose_fixes(path, wanted, make, is_confirmed, passed_over), changed)
+        if settled.broken:
+            return FixedFiles(broken=settled.broken)
+        changed = settled.contents
+        applied += settled.applied
+        told += (*settled.refused, *passed_over.values())
+        before |= settled.before
+    return FixedFiles(changed, before, tuple(applied), tuple(told))
+
+
+def propose_fixes(
+    path: str, wanted: FixRequest, make: MakeLinter, is_confirmed: Confirm, passed_over: PassedOver
+) -> Propose:
+    """The fixes of one file, those without a risk first. `passed_over` is filled, at each pass, with the findings that
+    have fixes none of which is tried, and why."""
+
+    def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
+        passed_over.clear()
+        linter = make(contents, True)
+        linter.analyser.folds_causes = False
+        analysed = linter.analyse(path)
+        findings = linter.report(analysed).report.findings
+        workspace = linter.analyser.workspaces.of(path)
+        proposals = []
+        for finding in findings:
+            analysis = _analysis_of(finding, analysed.analyses)
+            if analysis is None or not _is_wanted(finding, analysis, wanted):
+                continue
+            fixes = tuple(_applicable_fixes(finding, analysis))
+            fix = _chosen(fixes, wanted)
+            if fix is None and finding.fixes:
+                passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, wanted))
+            if fix is not None:
+                proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
+        for one in sorted(proposals, key=_risk):
+            if not one.fix.edits or is_confirmed(one.finding, one.fix):  # what cannot be written is not asked about
+                yield one
+
+    return propose
+
+
+def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:
+    """The analysis that a finding comes from."""
+    key = identity(finding)
+    return next((item for item in analyses if key in map(identity, item.findings)), None)
+
+
+def _is_wanted(finding: Finding, analysis: Analysis, wanted: FixRequest) -> bool:
+    """Whether the finding is to be fixed. `--plan N` alone writes what `memlint plan` numbers N, and nothing else."""
+    if wanted.rules:
+        return is_chosen(wanted.rules, (), finding.rule, finding.name)
+    if not wanted.plan:
+        return True
+    mains = (main_finding(analysis, index) for index in range(len(analysis.runs)))
+    return any(main is not None and identity(main.finding) == identity(finding) for main in mains)
+
+
+def _risk(proposal: Proposal) -> tuple[bool, int, float]:
+    """Fixes that leave the training result as it is come first; whichever are then still needed, by risk and time."""
+    fix = proposal.fix
+    return not fix.safe, QUALITIES.index(fix.quality), fix.speed
+
+
+def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
+    """The planner's fixes of a finding, or else the fixes that its rule defines and `check` shows.
+
+    A rule's own fixes are taken before they were checked, so that one that breaks a law is reported.
+    """
+    key = identity(finding)
+    found = next(item for item in analysis.found if identity(item.finding) == key)
+    shown = {fix.title: fix for fix in finding.fixes}
+    for fix in finding.fixes if found.plan else found.finding.fixes:
+        # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
+        if fix.title in shown and not (found.plan and fix.edits and fix.verdict_after != "fits"):
+            yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
+
+
+def _chosen(fixes: tuple[Fix, ...], wanted: FixRequest) -> Fix | None:
+    """The fix with the number that was asked for, which is consent to what it changes; else the first that may be
+    applied. Of those that cannot be written the first, for its reason."""
+    if wanted.plan:
+        return next(iter(fixes[wanted.plan - 1 : wanted.plan]), None)
+    allowed = [fix for fix in fixes if fix.safe or wanted.unsafe]
+    return next(iter(sorted(allowed, key=lambda fix: not fix.edits)), None)
+
+
+def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], wanted: FixRequest) -> str:
+    """Why no fix of a finding is tried, though `check` shows some."""
+    if not fixes:
+        return f"no fix of it makes the run fit; the best one: {finding.fixes[0].title}"
+    chosen = fixes[wanted.plan - 1 : wanted.plan] if wanted.plan else fixes
+    if not chosen:
+        return f"it has no fix {wanted.plan} that makes the run fit"
+    if not any(fix.edits for fix in chosen):
+        return f"no edit of these files says it: {chosen[0].title}"
+    return f"its fix may change the training result, `--unsafe` applies it: {chosen[0].title}"
+
+
+def new_errors(paths: Sequence[str], fixed: FixedFiles, make: MakeLinter) -> Iterator[str]:
+    """Messages about files that get a new error from a change made for another file with the same companion."""
+    old, new = make(fixed.before, False), make(fixed.contents, False)
+    for path in paths:
+        before = {identity(item) for item in old.report_file(path).findings}
+        for item in new.report_file(path).findings:
+            if item.severity == SEVERITIES[-1] and identity(item) not in before:
+                yield f"{path} would get a new error ({item.rule}: {item.message})"
+
+
+def parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
+    """What second parsers say of files to be written: for YAML one that attaches comments to keys, for scripts bash."""
+    texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
+    if texts:
+        from memlint.fixes.edits.second_opinion import disagreements
+
+        for path, new in texts.items():
+            yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
+    scripts = {path: new for path, new in changed.items() if path.endswith((".sh", ".bash", ".slurm", ".sbatch"))}
+    if scripts:
+        from memlint.fixes.edits.shell_opinion import shell_disagreements
+
+        for path, new in scripts.items():
+            yield from (f"{path}: {reason}" for reason in shell_disagreements(before[path], new))

@@ -1,0 +1,166 @@
+"""Plans for the runs of files: changes that make a run fit, the largest batch and length, the fewest cards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.card_bytes import CardBytes
+from memlint.errors import UsageError
+from memlint.findings import Fix
+from memlint.fixes import goals
+from memlint.fixes.attach import Estimator, PlanOptions, WrittenPlan, edit_writer, fix_of, written
+from memlint.fixes.attach import options as plans_for
+from memlint.fixes.attempt import Reanalyse
+from memlint.fixes.checklist import Tried, checklist
+from memlint.fixes.edits.unified_patch import patch
+from memlint.fixes.goals import BATCH, LENGTH, LONGEST
+from memlint.fixes.moves.hardware import MOST_GPUS
+from memlint.fixes.planner import Plan, PlanSearch, SearchHooks, largest
+from memlint.lint.linter import Linter
+from memlint.memory.values import Estimate
+from memlint.ruleset.engine import Analysis
+from memlint.run import SERVERS, UNKNOWN, Run
+
+_FIELDS = {"batch": BATCH, "length": LENGTH}
+
+
+class PlanRequest(NamedTuple):
+    """What to plan for. `goal`: one of `fixes.goals.GOALS`, "" for a run that fits. `only`: "batch" or "length" for the
+    largest value alone. `keep`: keys that no plan may change. `most_cards`: no plan names more cards."""
+
+    goal: str = ""
+    only: str = ""
+    keep: tuple[str, ...] = ()
+    most_cards: int = MOST_GPUS
+
+
+class PlanTarget(NamedTuple):
+    """A config to plan for. `reanalyse` analyses it under changed contents of files."""
+
+    path: str
+    analysis: Analysis
+    estimator: Estimator
+    reanalyse: Reanalyse
+
+    def hooks(self, kept: tuple[str, ...]) -> SearchHooks:
+        """What the search asks; `kept`: keys that it leaves alone."""
+        return SearchHooks(self.estimator, goals.keeping(edit_writer(self.analysis), kept))
+
+
+class RunPlans(NamedTuple):
+    """What is told of a run, as plain values, and the plans behind it."""
+
+    row: dict[str, Any]
+    plans: tuple[WrittenPlan, ...] = ()
+
+    def patches(self, number: int) -> Iterator[bytes]:
+        """The plan with this number, from 1, as patches of files."""
+        tried = self.plans[number - 1].tried
+        for path, new in tried.contents.items():
+            yield patch(path.replace(os.sep, "/"), tried.before[path], new)
+
+
+def plan_files(linter: Linter, paths: Iterable[str], wanted: PlanRequest) -> list[RunPlans]:
+    """The plans of every run in the files. Raises UsageError where none of them has a run."""
+    targets = (target for path in paths for target in plan_targets(linter, path))
+    rows = [_row(target, number, wanted) for target in targets for number in range(len(target.analysis.runs))]
+    if not rows:
+        raise UsageError("no training config to plan for among these files")
+    return rows
+
+
+def is_stuck(row: dict[str, Any]) -> bool:
+    """Whether a run does not fit and no plan helps."""
+    return row["verdict"] not in ("fits", "unknown") and not row["plans"]
+
+
+def plan_targets(linter: Linter, path: str) -> Iterator[PlanTarget]:
+    estimator = linter.rules.engine_for(path).estimator
+    workspace = linter.analyser.workspaces.of(path)
+    for analysis in linter.analyse(path).analyses:
+        judged = linter.analyser.judged(analysis, workspace)
+        yield PlanTarget(path, judged.analysis, estimator, judged.reanalyse)
+
+
+def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
+    run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
+    row: dict[str, Any] = {"path": target.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
+    row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
+    row["peak"] = _bytes(estimate.on_card)
+    row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
+    row["reasons"] = {item.field: item.reason for item in estimate.unknown}
+    if not estimate.budget_bytes or estimate.allocated_bytes is None:
+        return RunPlans(row)
+    hooks = target.hooks(wanted.keep)
+    if wanted.only != "length" and run.parallelism.engine not in SERVERS:  # servers batch requests as the cache allows
+        row["max_micro_batch"] = _largest(run, BATCH, 1, hooks)
+    if wanted.only != "batch":
+        row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks)
+    if wanted.only:
+        return RunPlans(row)
+    if wanted.goal == "cards":
+        row["cards"] = _cards(run, estimate, hooks, wanted.most_cards)
+    found = plans_of(target, number, wanted, hooks)
+    row["plans"] = [_plan(fix_of(target.analysis, number, option)) for option in found.options]
+    row["advice"] = [_advice_row(fix) for fix in found.advice if _is_within(fix, wanted.most_cards)]
+    if estimate.verdict != "fits":
+        row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
+    return RunPlans(row, found.options)
+
+
+def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: SearchHooks) -> PlanOptions:
+    """Plans as `check` shows and `fix --plan N` writes them; with a goal, those that reach it, in its order."""
+    run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
+    if wanted.goal in _FIELDS:
+        plan = goals.largest_plan(run, estimate, hooks, _FIELDS[wanted.goal])
+        option = written(target.analysis, number, plan, target.reanalyse) if plan is not None else None
+        if isinstance(option, WrittenPlan):
+            return PlanOptions((option,))
+    if estimate.verdict == "fits":
+        return PlanOptions()
+    found = plans_for(target.analysis, number, target.estimator, target.reanalyse, hooks)
+    fitting = tuple(option for option in found.options if option.plan.estimate.verdict == "fits")
+    if wanted.goal == "speed":
+        fitting = tuple(sorted(fitting, key=lambda option: (option.plan.speed, option.plan.risk)))
+    return found._replace(options=fitting)
+
+
+def _is_within(fix: Fix, most: int) -> bool:
+    """Whether the advice names no more cards than are allowed."""
+    words = fix.title.split()
+    return not (words[0] == "use" and words[1].isdigit() and int(words[1]) > most)
+
+
+def _largest(run: Run, field: str, start: int, search: SearchHooks) -> dict[str, int]:
+    """The largest value of `field` that fits, and the power of two below it; 0 if not even `start` fits."""
+    exact = largest(run, field, start, search, LONGEST)
+    return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
+
+
+def _cards(run: Run, estimate: Estimate, hooks: SearchHooks, most: int) -> dict[str, Any]:
+    found = goals.fewest_cards(run, estimate, hooks, most)
+    changes = [step.title for step in found.plan.steps] if isinstance(found.plan, Plan) else []
+    return {"as_it_is": found.as_it_is, "with_changes": found.cards, "changes": changes}
+
+
+def _plan(fix: Fix) -> dict[str, Any]:
+    changes = {name: value for name, value in fix.changes.items() if value is not UNKNOWN}
+    plain = {name: value if isinstance(value, (int, float, str)) else str(value) for name, value in changes.items()}
+    summary = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality, "note": fix.note}
+    return {**summary, "after": _bytes(fix.after), "verdict_after": fix.verdict_after, "changes": plain}
+
+
+def _advice_row(fix: Fix) -> dict[str, Any]:
+    """Advice that no edit can carry out: other hardware or another release with which the run fits."""
+    return {"title": fix.title, "note": fix.note, "after": _bytes(fix.after)}
+
+
+def _tried_row(tried: Tried) -> dict[str, Any]:
+    return {"title": tried.title, "after": _bytes(tried.after), "fits": tried.fits}
+
+
+def _bytes(found: CardBytes | None) -> dict[str, int] | None:
+    return found._asdict() if found else None

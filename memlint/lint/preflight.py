@@ -1,0 +1,94 @@
+"""What a command would start: its launches, the configs and scripts that it names, the card that a job asks for."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from memlint._record import NamedTuple
+from memlint.errors import UsageError
+from memlint.hardware.named import named_gpu
+from memlint.lint.linter import Linter
+from memlint.lint.request import LintRequest
+from memlint.report.model import PART, FileReport
+from memlint.repository.discovery import SUFFIXES
+from memlint.repository.scripts.slurm import card_of
+from memlint.repository.workspace import PYTHON, read_bytes
+from memlint.source.encoding import decode
+
+COMMAND = "command.sh"  # the name that the command itself goes by
+CONFIGS = (".yaml", ".yml", ".json")
+_CONFIG = re.compile(r"[\w./-]+\.(?:ya?ml|json)\b")
+
+
+class Preflight(NamedTuple):
+    """`reports`: of the command and of the files that it names. `notes`: why something was not judged."""
+
+    reports: tuple[FileReport, ...]
+    notes: tuple[str, ...] = ()
+
+
+def preflight(words: Sequence[str], request: LintRequest) -> Preflight:
+    """Checks what the command `words` would start, as one line of a script in the working directory. Nothing is run.
+
+    The launches that stand in the command come first; files that it names are judged by themselves where the command
+    says nothing of them. A card that the job asks for counts where the caller named none.
+    """
+    named = _named_files(words)
+    notes: tuple[str, ...] = ()
+    if request.facts.gpu is None:
+        request, notes = _with_the_jobs_card(words, named, request)
+    text = (shlex.join(words) + "\n").encode("utf-8", "surrogateescape")
+    linter = Linter(request._replace(contents=(*request.contents, (COMMAND, text))))
+    first = linter.report_file(COMMAND)
+    if _is_estimated(first):
+        return Preflight((first,), notes)
+    scripts = tuple(path for path in named if not path.endswith(CONFIGS))
+    configs = dict.fromkeys((*(path for path in named if path.endswith(CONFIGS)), *_named_in(scripts)))
+    for paths in (configs, scripts):  # what a script's launch leaves to a config stands there
+        reports = tuple(filter(_is_estimated, map(linter.report_file, paths)))
+        if reports:
+            return Preflight(reports, notes)
+    return Preflight((first,) if first.runs else (), notes)
+
+
+def _is_estimated(report: FileReport) -> bool:
+    """Whether a file has a whole run, and not a part of one (a DeepSpeed JSON), whose memory is known."""
+    return any(run.purpose != PART and run.estimate.allocated_bytes is not None for run in report.runs)
+
+
+def _named_files(words: Sequence[str]) -> tuple[str, ...]:
+    """The configs and scripts among the words, and behind the `=` of options."""
+    candidates = (word.rpartition("=")[2] if word.startswith("-") else word for word in words[1:])
+    files = (word for word in candidates if word.endswith(SUFFIXES) and os.path.isfile(word))
+    return tuple(dict.fromkeys(posixpath.normpath(name.replace(os.sep, "/")) for name in files))
+
+
+def _named_in(scripts: Sequence[str]) -> Iterator[str]:
+    """The configs that the text of job scripts names, from the working directory or the script's folder."""
+    for path in scripts:
+        if path.endswith(PYTHON):
+            continue
+        folder = posixpath.dirname(path)
+        for name in _CONFIG.findall(decode(read_bytes(os.path.abspath(path))).text):
+            places = (posixpath.normpath(place) for place in (name, posixpath.join(folder, name)))
+            yield from list(filter(os.path.isfile, places))[:1]
+
+
+def _with_the_jobs_card(
+    words: Sequence[str], named: Sequence[str], request: LintRequest
+) -> tuple[LintRequest, tuple[str, ...]]:
+    """The request with the card of `--gres=gpu:h100:4`: of the command line, else of a job script's header."""
+    texts = ["#SBATCH " + " ".join(words[1:])] if posixpath.basename(words[0]) in ("sbatch", "srun", "salloc") else []
+    texts += [decode(read_bytes(os.path.abspath(path))).text for path in named if not path.endswith(PYTHON)]
+    name = next((found for text in texts if (found := card_of(text))), "")
+    if not name:
+        return request, ()
+    try:
+        card, _ = named_gpu(name)
+    except UsageError as error:
+        return request, (f"the job asks for a card called {name}: {error}; name it with --gpu",)
+    return request._replace(facts=request.facts._replace(gpu=card)), ()

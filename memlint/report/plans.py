@@ -1,0 +1,77 @@
+"""What `memlint plan` prints of each run: its verdict, the largest values that fit, and ways there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import memlint.report.card_figures as card_figures
+from memlint.card_bytes import CardBytes
+from memlint.report.terminal import one_line
+
+SEARCH_ENDS = 1 << 24  # the largest batch or length that is tried (fixes.goals.LONGEST)
+
+
+def render(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows of `lint.plans` as text."""
+    return "\n\n".join("\n".join(_lines(row)) for row in rows)
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    yield row["path"]
+    if row["peak"] is None:
+        yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
+        return
+    if not row["budget_bytes"]:
+        yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
+        return
+    yield f"  {card_figures.verdict_words(row['verdict'], CardBytes(**row['peak']))}: peak {_figure(row['peak'])}"
+    yield from _largest_lines(row)
+    yield from _card_lines(row)
+    yield from _plan_lines(row)
+    yield from _checklist_lines(row)
+    if row["verdict"] != "fits" and "advice" in row and not row["plans"]:
+        yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"
+
+
+def _largest_lines(row: dict[str, Any]) -> Iterator[str]:
+    for key, label in (("max_micro_batch", "largest micro batch"), ("max_sequence_length", "longest sequence")):
+        if key in row:
+            found = row[key]
+            limit = " (the search ends there)" if found["exact"] >= SEARCH_ENDS else ""
+            yield f"  {label}: {found['exact'] or 'none fits'}{limit}" + (
+                f" (power of two: {found['power_of_two']})" if found["exact"] else ""
+            )
+
+
+def _card_lines(row: dict[str, Any]) -> Iterator[str]:
+    if "cards" in row:
+        found = row["cards"]
+        yield f"  fewest of these cards as it is: {found['as_it_is'] or 'none is enough'}"
+        changes = f" ({'; '.join(found['changes'])})" if found["changes"] else ""
+        yield f"  fewest without a risk for the result: {found['with_changes'] or 'none is enough'}{changes}"
+
+
+def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
+    for number, plan in enumerate(row["plans"], 1):
+        yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
+        yield f"    step time x {plan['speed']:.2f}, risk to quality: {plan['quality']}"
+        if plan["note"]:
+            yield f"    {plan['note']}"
+    for advice in row.get("advice", ()):
+        after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
+        note = f"; {advice['note']}" if advice["note"] else ""
+        yield f"  or {advice['title']}{after}{note}"
+
+
+def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
+    tried = row.get("checklist", ())
+    if tried:
+        yield "  one after the other, in the order that guides give:"
+    for number, one in enumerate(tried, 1):
+        end = ", fits" if one["fits"] else ""
+        yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"
+
+
+def _figure(found: dict[str, int] | None) -> str:
+    return card_figures.figure(CardBytes(**found)) if found else "?"

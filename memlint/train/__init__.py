@@ -1,0 +1,10 @@
+"""Memory of a training beside memlint's estimate: a callback for transformers and TRL, a context manager for any loop.
+
+Needs PyTorch (`pip install "memlint[train]"`). Nothing here stops a training, but for `on_misfit="stop"`.
+"""
+
+from memlint.train.callback import MemoryCallback, watch
+from memlint.train.guard import DoesNotFit
+from memlint.train.loop import measure
+
+__all__ = ["DoesNotFit", "MemoryCallback", "measure", "watch"]

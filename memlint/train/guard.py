@@ -1,0 +1,43 @@
+"""Nothing that memlint does may stop a training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from memlint.errors import Error
+
+logger = logging.getLogger("memlint.train")
+
+
+class DoesNotFit(Error):
+    """The training does not fit its card, and whoever started it asked to be stopped then."""
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` that never raises but DoesNotFit: what fails is logged once, and not called again."""
+    failed: list[bool] = []
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if failed:
+            return None
+        try:
+            return function(*args, **kwargs)
+        except DoesNotFit:
+            raise
+        except Exception as error:
+            failed.append(True)
+            logger.warning("memlint stops watching this training: %s: %s", type(error).__name__, error)
+            return None
+
+    return call
+
+
+def attempted(make: Callable[[], Any]) -> Any:
+    """What `make` returns; None where it fails, with one line in the log. A training goes on without memlint."""
+    try:
+        return make()
+    except Exception as error:
+        logger.warning("memlint goes on without it: %s: %s", type(error).__name__, error)
+        return None

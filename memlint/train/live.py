@@ -1,0 +1,218 @@
+"""What a live model, its optimizer and the process say: parameters, dtypes, adapters, versions, the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from memlint._record import NamedTuple
+from memlint.hardware.catalog import find
+from memlint.settings.meaning import is_version
+from memlint.suppressions.directives import PACKAGES
+
+# Class of a PyTorch optimizer -> the name that TrainingArguments has for it.
+OPTIMIZERS = {
+    "AdamW": "adamw_torch",
+    "Adam": "adamw_torch",
+    "SGD": "sgd",
+    "Adagrad": "adagrad",
+    "RMSprop": "rmsprop",
+    "Adafactor": "adafactor",
+    "AdamW8bit": "adamw_bnb_8bit",
+    "PagedAdamW": "paged_adamw_32bit",
+    "PagedAdamW8bit": "paged_adamw_8bit",
+    "Lion": "lion_32bit",
+    "Lion8bit": "lion_8bit",
+}
+
+
+class LiveState(NamedTuple):
+    """The tensors of a model on this rank. Counts are of the whole model, None where only a part of it can be seen."""
+
+    parameters: int | None
+    trainable: int | None
+    weight_bytes: int  # on this rank, now
+    trainable_bytes: int
+
+
+def live_state(model: torch.nn.Module) -> LiveState:
+    """Counts the parameters. ZeRO-3 keeps the whole size in `ds_numel`, FSDP2's DTensor in `numel()`; what FSDP1
+    flattened has lost it."""
+    parameters = trainable = weights = gradients = 0
+    is_flat = False
+    for one in model.parameters():
+        whole, local = _sizes(one)
+        is_flat = is_flat or type(one).__name__ == "FlatParameter" or hasattr(one, "_is_flat_param")
+        parameters += whole
+        weights += local
+        if one.requires_grad:
+            trainable += whole
+            gradients += local
+    is_flat = is_flat or any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+    return LiveState(None if is_flat else parameters, None if is_flat else trainable, weights, gradients)
+
+
+def _sizes(parameter: Any) -> tuple[int, int]:
+    """(elements of the whole parameter, bytes of it on this rank)."""
+    if hasattr(parameter, "ds_numel"):
+        shard = getattr(parameter, "ds_tensor", None)
+        here = parameter if shard is None or parameter.numel() else shard
+        return int(parameter.ds_numel), here.numel() * here.element_size()
+    local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+    quantised = getattr(parameter, "quant_state", None)
+    whole = quantised.shape.numel() if quantised is not None else parameter.numel()
+    return int(whole), local.numel() * local.element_size()
+
+
+def state_bytes(model: torch.nn.Module, optimizer: Any) -> int:
+    """Bytes of the tensors that a training keeps on this rank: weights, gradients, optimizer states."""
+    seen: dict[int, int] = {}
+    for tensor in _state_tensors(model, optimizer):
+        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        storage = local.untyped_storage()
+        seen[storage._cdata] = storage.nbytes()
+    return sum(seen.values())
+
+
+def _state_tensors(model: torch.nn.Module, optimizer: Any) -> Iterator[Any]:
+    for parameter in model.parameters():
+        yield parameter
+        if parameter.grad is not None:
+            yield parameter.grad
+    for states in getattr(innermost(optimizer), "state", {}).values():
+        yield from (each for each in states.values() if isinstance(each, torch.Tensor) and _is_on_gpu(each, model))
+
+
+def innermost(optimizer: Any) -> Any:
+    """The optimizer inside of accelerate's and DeepSpeed's wrappers: the one whose `step` runs."""
+    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+        optimizer = inner
+    return optimizer
+
+
+def _is_on_gpu(tensor: torch.Tensor, model: torch.nn.Module) -> bool:
+    return bool(tensor.device == next((each.device for each in model.parameters()), tensor.device))
+
+
+def model_config(model: torch.nn.Module) -> dict[str, Any]:
+    """The model's config.json; {} for a model that is not of transformers."""
+    config = getattr(unwrapped(model), "config", None)
+    if config is None or not hasattr(config, "to_dict"):
+        return {}
+    found: dict[str, Any] = config.to_dict()
+    if not found.get("architectures"):
+        inner = unwrapped(model)
+        if hasattr(inner, "peft_config"):
+            inner = getattr(inner.base_model, "model", inner)
+        found["architectures"] = [type(inner).__name__.removeprefix("FSDP")]
+    return found
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside of DDP's, FSDP1's or DeepSpeed's wrapper."""
+    while isinstance(inner := getattr(model, "module", None), torch.nn.Module):
+        model = inner
+    return model
+
+
+def model_keys(model: torch.nn.Module) -> dict[str, Any]:
+    """What the model itself says, in the words of TRL's ModelConfig: dtype, attention, adapter, quantisation."""
+    inner = unwrapped(model)
+    config = getattr(inner, "config", None)
+    keys: dict[str, Any] = {"dtype": str(_dtype_of_frozen(model)).removeprefix("torch.")}
+    attention = getattr(config, "_attn_implementation", None)
+    if attention:
+        keys["attn_implementation"] = attention
+    return {**keys, **_adapter_keys(inner), **_quantisation_keys(config)}
+
+
+def _dtype_of_frozen(model: torch.nn.Module) -> Any:
+    """The dtype of most frozen parameters; of all, where everything trains."""
+    counts: dict[tuple[bool, Any], int] = {}
+    for one in model.parameters():
+        if one.dtype.is_floating_point:
+            key = (not one.requires_grad, one.dtype)
+            counts[key] = counts.get(key, 0) + _sizes(one)[0]
+    frozen = {key: number for key, number in counts.items() if key[0]} or counts
+    return max(frozen, key=lambda key: frozen[key])[1] if frozen else torch.float32
+
+
+def _adapter_keys(inner: Any) -> dict[str, Any]:
+    adapters = getattr(inner, "peft_config", None)
+    if not isinstance(adapters, dict) or not adapters:
+        return {}
+    adapter = next(iter(adapters.values()))
+    if str(getattr(adapter, "peft_type", "")).rpartition(".")[2] != "LORA":
+        return {}
+    targets = getattr(adapter, "target_modules", None)
+    saved = getattr(adapter, "modules_to_save", None)
+    return {
+        "use_peft": True,
+        "lora_r": adapter.r,
+        "lora_alpha": adapter.lora_alpha,
+        "lora_dropout": adapter.lora_dropout,
+        "lora_target_modules": targets if isinstance(targets, str) else sorted(targets or ()),
+        "use_rslora": bool(getattr(adapter, "use_rslora", False)),
+        "use_dora": bool(getattr(adapter, "use_dora", False)),
+        **({"lora_modules_to_save": list(saved)} if saved else {}),
+    }
+
+
+def _quantisation_keys(config: Any) -> dict[str, Any]:
+    stated = getattr(config, "quantization_config", None)
+    if stated is None:
+        return {}
+    values = stated if isinstance(stated, dict) else stated.to_dict()
+    if values.get("load_in_4bit"):
+        return {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": values.get("bnb_4bit_quant_type", "fp4"),
+            "use_bnb_nested_quant": bool(values.get("bnb_4bit_use_double_quant")),
+        }
+    return {"load_in_8bit": True} if values.get("load_in_8bit") else {}
+
+
+def optimizer_keys(optimizer: Any) -> dict[str, Any]:
+    """The optimizer by its class, as TrainingArguments would name it."""
+    optimizer = innermost(optimizer)
+    name = OPTIMIZERS.get(type(optimizer).__name__)
+    if name is None:
+        return {}
+    fused = any(group.get("fused") for group in getattr(optimizer, "param_groups", ()))
+    return {"optim": "adamw_torch_fused" if fused and name == "adamw_torch" else name}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the frameworks that are installed, without what stands behind a plus sign."""
+    found: dict[str, str] = {}
+    for package in PACKAGES:
+        try:
+            number = metadata.version(package).partition("+")[0]
+            found |= {package: number} if is_version(number) else {}
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def card() -> str | None:
+    """The card that this process uses: its name where memlint knows it, else its size; None without a GPU."""
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    size = properties.total_memory / 2**30
+    name = properties.name.removeprefix("NVIDIA ").replace("GeForce ", "")
+    known = find(name)
+    if known is not None and abs(known.nominal_bytes / 2**30 - size) < 0.1 * size:
+        return known.name
+    return f"{round(size)}GiB"
+
+
+def world() -> tuple[int, int]:
+    """(rank, number of ranks)."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1

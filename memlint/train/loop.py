@@ -1,0 +1,66 @@
+"""The context manager for a training loop of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from memlint.train.guard import guarded, logger
+from memlint.train.predict import Training
+from memlint.train.record import TrainingRecord
+from memlint.train.session import Session
+
+
+class LoopMemory:
+    """What a loop's memory is known of: `estimate` from its first batch on, `record` at the end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.record: TrainingRecord | None = None
+
+    @property
+    def estimate(self) -> Any:
+        return self._session.estimate
+
+    def saved(self) -> None:
+        """To call after a checkpoint was written: what it took since the last step is `save`."""
+        self._session.recorder.saved()
+
+
+@contextmanager
+def measure(
+    model: torch.nn.Module,
+    optimizer: Any = None,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    batch: tuple[int, int] = (0, 0),
+    gpu: str | None = None,
+    on_misfit: str = "warn",
+    folder: str | None = None,
+) -> Iterator[LoopMemory]:
+    """Measures the training steps inside of the `with` block, phase by phase.
+
+    `model`: as it is called, wrapped or not. `arguments`: what TrainingArguments would say (`bf16`,
+    `gradient_checkpointing`, `max_grad_norm`). `batch`: (sequences, tokens of each) to estimate before the first batch.
+    `folder`: where `memlint-run.json` goes (None: nowhere). Every rank must leave the block.
+    """
+    session = Session(Training(model, optimizer, arguments or {}, batch, gpu), on_misfit)
+    memory = LoopMemory(session)
+    guarded(session.start)()
+    try:
+        yield memory
+    finally:
+        guarded(_finish)(session, memory, folder)
+
+
+def _finish(session: Session, memory: LoopMemory, folder: str | None) -> None:
+    session.stop()
+    memory.record = session.record()
+    if memory.record is None:
+        return
+    logger.info("%s", memory.record)
+    if folder is not None:
+        memory.record.write(folder)

@@ -1,0 +1,191 @@
+"""The estimate of a live training: what its arguments say, as memlint reads them from a file, with the live model's own
+parameters in place of those that memlint would assume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+import memlint.train.live as live
+from memlint._record import NamedTuple
+from memlint.api.calls import estimate, estimates_of
+from memlint.api.results import RunEstimate
+from memlint.api.sources import CallFacts, GivenFiles, request
+from memlint.memory.values import Estimate, Phase
+from memlint.repository.discovery import FoundFile
+from memlint.repository.workspace import in_memory
+from memlint.run import UNKNOWN, Run
+from memlint.train.live import LiveState
+
+CONFIG, DEEPSPEED, ACCELERATE = "arguments.json", "deepspeed.json", "accelerate.yaml"
+_NOT_KEYS = ("deepspeed", "fsdp", "fsdp_config", "model_name_or_path", "accelerator_config")  # said by other files
+
+
+class Training(NamedTuple):
+    """A training as it stands before its first step. `arguments`: TrainingArguments as a dict, or what a loop's author
+    says in the same words. `batch`: (sequences, tokens of each), 0 where unknown. `gpu`: None for the one at hand."""
+
+    model: torch.nn.Module
+    optimizer: Any
+    arguments: Mapping[str, Any]
+    batch: tuple[int, int] = (0, 0)
+    gpu: str | None = None
+
+
+def predicted(training: Training) -> RunEstimate:
+    """The estimate of a training on one GPU. Raises Error where the arguments cannot be read."""
+    run = as_batch(_run_of(training), training.batch)
+    found = estimate(run)
+    adjusted = with_live_parameters(found.report.estimate, live.live_state(training.model))
+    return found._replace(report=found.report._replace(estimate=adjusted))
+
+
+def as_batch(run: Run, batch: tuple[int, int]) -> Run:
+    """The run with this many sequences of this length; parts that are 0 stay."""
+    size, length = batch
+    if size:
+        run = run._replace(batch=run.batch._replace(micro_batch_size=size))
+    if length:
+        run = run._replace(sequence=run.sequence._replace(length=length))
+    return run
+
+
+def _run_of(training: Training) -> Run:
+    config = live.model_config(training.model)
+    name = str(config.get("_name_or_path") or config.get("model_type") or type(training.model).__name__)
+    keys: dict[str, Any] = {"output_dir": "output", "learning_rate": 1e-5, "per_device_train_batch_size": 1}
+    keys |= {key: value for key, value in training.arguments.items() if value is not None and key not in _NOT_KEYS}
+    keys |= {**live.model_keys(training.model), **live.optimizer_keys(training.optimizer)}
+    keys |= {"model_name_or_path": name, "do_train": True}
+    texts: dict[str, str] = {}
+    companions: tuple[str, ...] = ()
+    deepspeed = deepspeed_config(training.arguments)
+    fsdp = fsdp_config(training.model, keys)
+    if deepspeed:
+        texts[DEEPSPEED] = json.dumps(deepspeed, default=str)
+        keys["deepspeed"] = DEEPSPEED
+    elif fsdp:
+        texts[ACCELERATE] = json.dumps(fsdp)
+        companions = (ACCELERATE,)
+    texts[CONFIG] = json.dumps(keys, default=str)
+    files = GivenFiles((FoundFile(CONFIG, named=True),), in_memory(texts, {name: config} if config else None))
+    facts = CallFacts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
+    asked = request(facts, files)
+    return estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
+
+
+def deepspeed_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The DeepSpeed configuration in force, values filled in; {} without DeepSpeed."""
+    plugin = getattr(_accelerator_state(), "deepspeed_plugin", None)
+    config = getattr(plugin, "deepspeed_config", None) or arguments.get("deepspeed")
+    if isinstance(config, str):
+        with open(config, encoding="utf-8") as file:
+            config = json.load(file)
+    return dict(config) if isinstance(config, Mapping) else {}
+
+
+def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """What an accelerate file would say of FSDP as it is set up; {} without FSDP."""
+    plugin = getattr(_accelerator_state(), "fsdp_plugin", None)
+    version = _fsdp_version(model) or int(getattr(plugin, "fsdp_version", 0) or 0) * (plugin is not None)
+    if not version:
+        return {}
+    told: dict[str, Any] = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    if plugin is not None:
+        reshard = getattr(plugin, "reshard_after_forward", None)
+        told["fsdp_reshard_after_forward"] = bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard))
+        told["fsdp_offload_params"] = bool(getattr(plugin.cpu_offload, "offload_params", plugin.cpu_offload))
+        if version == 1:
+            told["fsdp_use_orig_params"] = bool(plugin.use_orig_params)
+    precision = "bf16" if keys.get("bf16") else "fp16" if keys.get("fp16") else "no"
+    world = live.world()[1]
+    return {
+        "distributed_type": "FSDP",
+        "num_processes": world,
+        "num_machines": 1,
+        "mixed_precision": precision,
+        "fsdp_config": told,
+    }
+
+
+def _fsdp_version(model: torch.nn.Module) -> int:
+    """1 or 2 where modules of the model are wrapped by PyTorch's FSDP, else 0."""
+    names = {base.__name__ for module in model.modules() for base in type(module).__mro__}
+    return 1 if "FullyShardedDataParallel" in names else 2 if "FSDPModule" in names else 0
+
+
+def _accelerator_state() -> Any:
+    """accelerate's state of this process; None where no Accelerator was made."""
+    try:
+        from accelerate.state import AcceleratorState
+    except ImportError:
+        return None
+    return AcceleratorState() if AcceleratorState._shared_state else None
+
+
+def with_live_parameters(found: Estimate, state: LiveState) -> Estimate:
+    """The estimate with the live model's weights; gradients and optimizer states grow with what trains. Nothing changes
+    where both count alike."""
+    saving = next((phase for phase in found.phases if phase.name == "load"), None)
+    if saving is None or found.on_card is None:
+        return found
+    held = saving.components.get("weights", 0)
+    more = state.weight_bytes - held
+    share = state.trainable / found.trainable_parameters if state.trainable and found.trainable_parameters else 1.0
+    if abs(more) < 0.001 * held and abs(share - 1) < 0.001:
+        return found
+    phases = tuple(_with_state(phase, more, share) for phase in found.phases)
+    peak = max(phases, key=lambda phase: phase.allocated_bytes)
+    change = peak.allocated_bytes - (found.allocated_bytes or 0)
+    card: dict[str, Any] = {
+        name: max(0, (getattr(found, name) or 0) + change) for name in _CARD_FIGURES if getattr(found, name)
+    }
+    return found._replace(
+        phases=phases,
+        peak_phase=peak.name,
+        allocated_bytes=peak.allocated_bytes,
+        parameters=state.parameters or found.parameters,
+        trainable_parameters=state.trainable or found.trainable_parameters,
+        verdict=_verdict(found, card),
+        **card,
+    )
+
+
+_CARD_FIGURES = (
+    *("reserved_bytes", "device_bytes", "device_low_bytes", "device_high_bytes", "device_unclamped_high_bytes"),
+    *("allocated_low_bytes", "allocated_high_bytes"),
+)
+
+
+def _verdict(found: Estimate, card: Mapping[str, int]) -> str:
+    if not found.budget_bytes or "device_high_bytes" not in card:
+        return found.verdict
+    if card["device_high_bytes"] <= found.budget_bytes:
+        return "fits"
+    return "out_of_memory" if card["device_low_bytes"] > found.budget_bytes else "tight"
+
+
+def _with_state(phase: Phase, more_weights: int, share: float) -> Phase:
+    parts = dict(phase.components)
+    if "weights" in parts:
+        parts["weights"] = max(0, parts["weights"] + more_weights)
+    for name in ("gradients", "optimizer_states"):
+        if name in parts:
+            parts[name] = int(parts[name] * share)
+    return phase._replace(components=parts, allocated_bytes=sum(parts.values()))
+
+
+def length_of(arguments: Mapping[str, Any]) -> int:
+    """The longest sequence that the arguments allow, in tokens; 0 where they do not say."""
+    for key in ("max_length", "max_seq_length"):
+        value = arguments.get(key)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 0
+
+
+def is_known(found: RunEstimate) -> bool:
+    return found.allocated_bytes is not None and found.run.model.architecture is not UNKNOWN

@@ -1,0 +1,90 @@
+"""One training from its first step to its end: the estimate before it, the measurements, the record after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import memlint.train.live as live
+from memlint.api.results import RunEstimate
+from memlint.errors import Error
+from memlint.train.guard import DoesNotFit, attempted, guarded, logger
+from memlint.train.meters import Meter, meter_for
+from memlint.train.phases import PhaseRecorder, batch_shape
+from memlint.train.predict import Training, is_known, predicted
+from memlint.train.record import RankRecord, TrainingRecord
+
+MISFIT = ("warn", "stop", "ignore")
+
+
+class Session:
+    """Hooks on a model and its optimizer. `training`: what is known before the first step.
+
+    `on_misfit`: what to do where the estimate does not fit the card: "warn", "stop" (raise DoesNotFit) or "ignore".
+    """
+
+    def __init__(self, training: Training, on_misfit: str = "warn", meter: Meter | None = None) -> None:
+        if on_misfit not in MISFIT:
+            raise Error(f"on_misfit={on_misfit!r}: one of {', '.join(MISFIT)}")
+        self.training = training
+        self.estimate: RunEstimate | None = None
+        self._on_misfit = on_misfit
+        self._meter = meter or meter_for(training.model)
+        self.recorder = PhaseRecorder(training.model, self._meter)
+        self._first: Any = None
+
+    def start(self) -> None:
+        """Estimates the training, now or, where nobody says how long sequences are, at the first batch."""
+        if self.training.batch[1]:
+            self._estimate(self.training.batch)
+        else:
+            hook = guarded(self._at_first_batch)
+            self._first = self.training.model.register_forward_pre_hook(hook, with_kwargs=True)
+        self.recorder.start(self.training.optimizer)
+
+    def _at_first_batch(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._first.remove()
+        self._estimate(batch_shape(args, kwargs))
+
+    def _estimate(self, batch: tuple[int, int]) -> None:
+        rank = live.world()[0]
+        self.estimate = attempted(lambda: predicted(self.training._replace(batch=batch)))
+        if self.estimate is None:
+            return
+        if rank == 0:
+            logger.info("estimate before the first step\n%s", self.estimate)
+        if self.estimate.verdict != "out_of_memory" or self._on_misfit == "ignore":
+            return
+        told = f"this training does not fit its card: {self.estimate.verdict_words}\n{self.estimate}"
+        if self._on_misfit == "stop":
+            raise DoesNotFit(told)
+        if rank == 0:
+            logger.warning("%s", told)
+
+    def record(self) -> TrainingRecord | None:
+        """What was measured until now, of all ranks; every rank must call it. None on other ranks than the first."""
+        recorder, (rank, world) = self.recorder, live.world()
+        bytes_alive = attempted(lambda: live.state_bytes(self.training.model, self.training.optimizer)) or 0
+        own = RankRecord(rank, dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive)
+        ranks = gathered(own, world)
+        if rank != 0:
+            return None
+        longest = max((one.longest for one in ranks), key=lambda batch: batch[0] * batch[1])
+        seen = self.training._replace(batch=longest)
+        found = attempted(lambda: predicted(seen)) if recorder.steps and self.estimate is not None else None
+        return TrainingRecord(self._meter.device, ranks, found if found is not None and is_known(found) else None)
+
+    def stop(self) -> None:
+        if self._first is not None:
+            self._first.remove()
+        self.recorder.stop()
+
+
+def gathered(own: RankRecord, world: int) -> tuple[RankRecord, ...]:
+    """The records of all ranks; each rank's own where they cannot be gathered."""
+    if world == 1:
+        return (own,)
+    found: list[Any] = [None] * world
+    torch.distributed.all_gather_object(found, own)
+    return tuple(one for one in found if one is not None)

@@ -1,0 +1,115 @@
+"""The server for agents, asked by the SDK's own client over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+import memlint
+from memlint.agents.roots import confined
+from tests.commands.history import LLAMA
+from tests.commands.running import write
+
+ROOT = Path(__file__).parents[2]
+CARD = {"gpu": "A100-80GB", "gpus": 1}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, {"root/train.yaml": LLAMA, "root/more/train.yaml": LLAMA, "secret.yaml": LLAMA})
+    (tmp_path / "root/link.yaml").symlink_to(tmp_path / "secret.yaml")
+    (tmp_path / "root/out").symlink_to(tmp_path)
+    return tmp_path / "root"
+
+
+def asked(root: Path, ask: Callable[[ClientSession], Coroutine[Any, Any, Any]]) -> Any:
+    async def main() -> Any:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "memlint", "mcp", "--root", str(root)], env=environment
+        )
+        async with stdio_client(server) as (reading, writing), ClientSession(reading, writing) as session:
+            await session.initialize()
+            return await ask(session)
+
+    return asyncio.run(main())
+
+
+def content(result: Any) -> Any:
+    assert not result.is_error, result.content
+    return json.loads(result.content[0].text)
+
+
+def test_a_client_asks_every_tool(root: Path) -> None:
+    async def ask(session: ClientSession) -> Any:
+        tools = (await session.list_tools()).tools
+        calls = {
+            "estimate": {"path": "train.yaml", **CARD},
+            "check": {"path": ".", **CARD, "fixes": False},
+            "plan": {"text": LLAMA, **CARD},
+            "explain": {"rule": "MEM001"},
+        }
+        return tools, {name: await session.call_tool(name, words) for name, words in calls.items()}
+
+    tools, answers = asked(root, ask)
+
+    assert {tool.name for tool in tools} == {"estimate", "check", "plan", "explain"}
+    assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
+    alone = memlint.estimate(LLAMA, path="train.yaml", **CARD)
+    assert content(answers["estimate"])["runs"][0]["peak"] == alone.to_dict()["peak"]
+    assert {file["path"] for file in content(answers["check"])["files"]} == {"train.yaml", "more/train.yaml"}
+    assert content(answers["plan"])["runs"][0]["max_micro_batch"]
+    assert content(answers["explain"])["name"] == "memory/over-the-card"
+    assert sorted(path.name for path in root.iterdir()) == ["link.yaml", "more", "out", "train.yaml"]
+
+
+def test_paths_outside_of_the_root_are_refused(root: Path) -> None:
+    paths = ("../secret.yaml", str(root.parent / "secret.yaml"), "link.yaml", "out/secret.yaml", "nowhere.yaml", "a\0b")
+
+    async def ask(session: ClientSession) -> Any:
+        refused = [await session.call_tool("estimate", {"path": path, **CARD}) for path in paths]
+        refused.append(await session.call_tool("check", {"path": "out"}))
+        refused.append(await session.call_tool("estimate", {}))
+        refused.append(await session.call_tool("estimate", {"text": LLAMA, "name": "../train.yaml"}))
+        refused.append(await session.call_tool("estimate", {"text": LLAMA, "gpu": "none such"}))
+        return refused, await session.call_tool("estimate", {"path": "train.yaml", **CARD})
+
+    refused, answered = asked(root, ask)
+
+    assert [each.is_error for each in refused] == [True] * len(refused)
+    assert "8030261248" not in str(refused)
+    assert content(answered)["runs"], "the server goes on"
+
+
+def test_a_companion_outside_of_the_root_is_not_read(root: Path) -> None:
+    write(root.parent, {"ds.json": json.dumps({"zero_optimization": {"stage": 3}})})
+    write(root, {"sharded.yaml": f"{LLAMA}deepspeed: ../ds.json\n"})
+
+    async def ask(session: ClientSession) -> Any:
+        return await session.call_tool("estimate", {"path": "sharded.yaml", "gpu": "A100-80GB", "gpus": 8})
+
+    told = asked(root, ask)
+
+    assert "ZeRO-3" not in told.content[0].text
+
+
+@pytest.mark.parametrize("path", ["..", "../secret.yaml", "out", "link.yaml", "/etc/passwd", "more/../../secret.yaml"])
+def test_confined_refuses(path: str, root: Path) -> None:
+    with pytest.raises(memlint.Error, match="outside of"):
+        confined(path, os.path.realpath(root))
+
+
+def test_confined_takes_what_lies_below(root: Path) -> None:
+    real = os.path.realpath(root)
+
+    assert confined("more/../train.yaml", real) == "train.yaml"
+    assert confined(str(Path(real) / "more"), real) == "more"
+    assert confined(".", real) == "."
