@@ -98,6 +98,6 @@ def _on_disk(real: str) -> Decoded | None:
 
 
 def _encoded(text: str, saved: Decoded | None) -> bytes:
-    encoding = saved.encoding if saved is not None and not saved.problems else "utf-8"
-    mark = "\ufeff" if saved is not None and saved.bom and encoding == saved.encoding else ""
-    return (mark + text).encode(encoding, "surrogatepass")
+    if saved is None or any(problem.code == "encoding" for problem in saved.problems):
+        return text.encode("utf-8", "surrogatepass")
+    return (("\ufeff" if saved.bom else "") + text).encode(saved.encoding, "surrogatepass")

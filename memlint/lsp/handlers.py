@@ -127,8 +127,11 @@ async def _put(server: MemlintServer, uri: str, version: int, text: str) -> None
     path = path_of(uri)
     if path is None:
         return
+    is_new = path not in server.buffers
     buffer = server.buffers.put(uri, version, text)
     server.file_changed(path)
+    if is_new and buffer is not None and buffer.saved is None:
+        server.check_all()  # a file that is not on disk: others may have missed it
     if buffer is not None and may_be_config(os.path.basename(path)):
         server.check_soon(path)
 

@@ -18,7 +18,7 @@ SHOW_TABLE = "memlint.showTable"
 
 
 class RunLine(NamedTuple):
-    """A run of the file `owner`, the one with this `number` in its report, and the line from 0 that it is shown above."""
+    """A run of the file `owner`: its `number` in the report, and the line from 0 that it is shown above."""
 
     owner: str
     number: int

@@ -88,13 +88,13 @@ class Editor:
         found = await asyncio.wait_for(self.client.text_document_hover_async(params), TIMEOUT)
         return found.contents.value if found and isinstance(found.contents, types.MarkupContent) else ""
 
-    async def actions(self, name: str, line: int) -> list[types.CodeAction]:
-        """The code actions of a line, from 0."""
+    async def actions(self, name: str, line: int) -> dict[str, types.CodeAction | types.Command]:
+        """The code actions of a line, from 0, by title; the client library reads one with a command as that command."""
         place = types.Range(types.Position(line, 0), types.Position(line, 0))
         document = types.TextDocumentIdentifier(self.uri(name))
         params = types.CodeActionParams(document, place, types.CodeActionContext([]))
         found = await asyncio.wait_for(self.client.text_document_code_action_async(params), TIMEOUT)
-        return [one for one in found or () if isinstance(one, types.CodeAction)]
+        return {one.title: one for one in found or ()}
 
     async def complete(self, name: str, position: types.Position) -> dict[str, types.CompletionItem]:
         document = types.TextDocumentIdentifier(self.uri(name))
