@@ -15,7 +15,7 @@ from memlint.formats.base import Format
 from memlint.formats.deepspeed.keys import KEYS as DEEPSPEED
 from memlint.formats.keys import Keys
 from memlint.formats.llamafactory.keys import KEYS as LLAMAFACTORY
-from memlint.formats.schema.refs import CompiledSchema, Schema, follow, still_there
+from memlint.formats.schema.refs import CompiledSchema, Schema, follow, release_note, still_there
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.keys import KEYS as TRAINER
 from memlint.lsp.session import documents_of
@@ -117,7 +117,7 @@ def key_facts(name: str, schema: Schema, compiled: CompiledSchema) -> KeyFacts:
     default = next((as_written(part["default"]) for part in parts if part.get("default") is not None), "")
     return KeyFacts(
         name,
-        next((str(part["description"]) for part in parts if "description" in part), ""),
+        next((text for part in parts if (text := part.get("description", "")) != release_note(part)), ""),
         ", ".join(dict.fromkeys(kind for part in parts for kind in _kinds(part) if kind != "null")),
         default,
         tuple({repr(value): value for part in parts for value in _values(part) if value is not None}.values()),
