@@ -23,6 +23,7 @@ VERBS = {
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
     "lsp": ("lsp", "the language server for editors (needs the lsp extra)"),
+    "schemas": ("schemas", "where the JSON Schemas of config files lie, for editors"),
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),

@@ -46,6 +46,7 @@ LEVELS = {
     "simulation": 8,
     "plugins": 8,
     "lint": 9,
+    "lsp": 10,
     "revisions": 10,
     "commands": 11,
     "cli": 12,
@@ -63,6 +64,7 @@ ON_DEMAND = {
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "commands.lsp": ("lsp.handlers",),  # pygls, an extra
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch

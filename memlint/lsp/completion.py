@@ -13,7 +13,7 @@ from lsprotocol import types
 
 from memlint._record import NamedTuple
 from memlint.formats.base import Format
-from memlint.lsp.keys import KeyFacts, as_written, default_in_force, section, stack_versions
+from memlint.lsp.keys import KeyFacts, as_written, default_in_force, keys_at, stack_versions
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -40,7 +40,7 @@ class Cursor(NamedTuple):
     is_quoted: bool = False
 
 
-class Reading(NamedTuple):
+class KeySource(NamedTuple):
     """Whose keys they are, and the run that tells which releases are in force."""
 
     format: Format
@@ -153,23 +153,23 @@ def _json_cursor(stack: list[tuple[str, str]], keys: set[str], key: str, word: s
     return Cursor("json", pointer, word, key, frozenset(keys), is_quoted)
 
 
-def completions(at: Cursor, reading: Reading) -> Iterator[types.CompletionItem]:
+def completions(at: Cursor, source: KeySource) -> Iterator[types.CompletionItem]:
     """The keys that the section may have and does not, or the values of the key."""
-    listed = section(reading.format.SCHEMA, at.pointer)
+    listed = keys_at(source.format.SCHEMA, at.pointer)
     if at.key:
         facts = listed.key(at.key)
-        yield from _values(at, facts, _default(at, at.key, facts, reading)) if facts is not None else ()
+        yield from _values(at, facts, _default(at, at.key, facts, source)) if facts is not None else ()
         return
-    versions = stack_versions(reading.run) if reading.run is not None else {}
+    versions = stack_versions(source.run) if source.run is not None else {}
     for facts in listed.all():
         if facts.name not in at.siblings and facts.is_in_force(versions):
-            yield _key_item(at, facts, _default(at, facts.name, facts, reading))
+            yield _key_item(at, facts, _default(at, facts.name, facts, source))
 
 
-def _default(at: Cursor, name: str, facts: KeyFacts, reading: Reading) -> str:
+def _default(at: Cursor, name: str, facts: KeyFacts, source: KeySource) -> str:
     """The default of the release in force, else the newest one's."""
     full = ".".join(map(str, (*at.pointer, name)))
-    in_force = default_in_force(reading.format.NAME, full, reading.run) if reading.run is not None else ""
+    in_force = default_in_force(source.format.NAME, full, source.run) if source.run is not None else ""
     return in_force or facts.default
 
 

@@ -10,7 +10,7 @@ from memlint.findings import Finding, Location
 from memlint.lint.merge_reports import merge_reports
 from memlint.lsp.buffers import uri_of
 from memlint.lsp.positions import Positions
-from memlint.lsp.session import Checked
+from memlint.lsp.session import CheckedFile
 from memlint.report.model import FileReport
 from memlint.report.terminal import clean
 from memlint.suppressions.apply import UNUSED
@@ -29,7 +29,7 @@ def pointed_at(report: FileReport) -> set[str]:
     return {report.path, *(item.location.path for item in report.findings)}
 
 
-def diagnostics(path: str, known: Iterable[Checked], positions_of: PositionsOf) -> Iterator[types.Diagnostic]:
+def diagnostics(path: str, known: Iterable[CheckedFile], positions_of: PositionsOf) -> Iterator[types.Diagnostic]:
     """What all checked files say of the file at `path`, each finding once, as `memlint check` merges them."""
     concerned = [one for one in known if path in pointed_at(one.report)]
     merged = merge_reports(one.report for one in concerned)

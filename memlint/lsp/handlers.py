@@ -20,7 +20,7 @@ import memlint.lsp.lens as lens
 from memlint.hardware.catalog import every as every_card
 from memlint.lint.merge_reports import merge_reports
 from memlint.lsp.buffers import path_of
-from memlint.lsp.completion import Reading, completions, cursor
+from memlint.lsp.completion import KeySource, completions, cursor
 from memlint.lsp.explained import explanation
 from memlint.lsp.hover import hover, key_at
 from memlint.lsp.keys import documents_at, format_of
@@ -212,20 +212,20 @@ async def completed(server: MemlintServer, params: types.CompletionParams) -> li
         return []
     positions = server.positions(path)
     at = cursor(path, positions.text, positions.offset(params.position))
-    reading = _reading(server, path)
-    if at is None or reading is None:
+    source = _key_source(server, path)
+    if at is None or source is None:
         return []
-    return list(await server.asked(lambda: list(completions(at, reading))) or ())
+    return list(await server.asked(lambda: list(completions(at, source))) or ())
 
 
-def _reading(server: MemlintServer, path: str) -> Reading | None:
+def _key_source(server: MemlintServer, path: str) -> KeySource | None:
     """Whose keys a file has, by its last text that could be read."""
     for one in server.known.values():
         for analysis, document in documents_at(path, one.analyses):
             format_ = format_of(analysis, document)
             if format_ is not None:
-                server.readings[path] = Reading(format_, analysis.runs[0] if analysis.runs else None)
-    return server.readings.get(path)
+                server.key_sources[path] = KeySource(format_, analysis.runs[0] if analysis.runs else None)
+    return server.key_sources.get(path)
 
 
 # --- commands

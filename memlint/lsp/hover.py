@@ -18,11 +18,11 @@ from memlint.lsp.keys import (
     default_in_force,
     documents_at,
     format_of,
+    keys_at,
     pointer_at,
-    section,
     value_at,
 )
-from memlint.lsp.session import Checked
+from memlint.lsp.session import CheckedFile
 from memlint.memory.values import Estimate
 from memlint.report.model import PART
 from memlint.report.units import gib
@@ -53,7 +53,7 @@ class HoveredKey(NamedTuple):
         return value_at(self.document, self.pointer)
 
 
-def key_at(path: str, offset: int, known: Iterable[Checked]) -> HoveredKey | None:
+def key_at(path: str, offset: int, known: Iterable[CheckedFile]) -> HoveredKey | None:
     """The key at a place of a file. A file that takes part in another file's run is seen as a part of that one."""
     found = [key for one in known for key in _keys_at(path, offset, one.analyses)]
     return min(found, key=lambda key: _is_part(key.analysis), default=None)
@@ -67,7 +67,7 @@ def _keys_at(path: str, offset: int, analyses: tuple[Analysis, ...]) -> Iterator
         while isinstance(pointer[-1], int) and len(pointer) > 1:
             pointer = pointer[:-1]  # an item of a list: the key is the list's
         format_ = format_of(analysis, document)
-        facts = section(format_.SCHEMA, pointer[:-1]).key(str(pointer[-1])) if format_ is not None else None
+        facts = keys_at(format_.SCHEMA, pointer[:-1]).key(str(pointer[-1])) if format_ is not None else None
         yield HoveredKey(analysis, document, pointer, 0, facts, format_.NAME if format_ is not None else "")
 
 

@@ -70,7 +70,7 @@ class KeyFacts(NamedTuple):
         return not (_RELEASE.fullmatch(self.since) and still_there(self.since, versions))
 
 
-class Section(NamedTuple):
+class KeyList(NamedTuple):
     """The place in a schema that lists the keys of a mapping."""
 
     compiled: CompiledSchema
@@ -86,13 +86,13 @@ class Section(NamedTuple):
         return (key for name in names if (key := self.key(name)) is not None)
 
 
-def section(schema_name: str, pointer: Path) -> Section:
+def keys_at(schema_name: str, pointer: Path) -> KeyList:
     """The keys of the mapping at `pointer` in files that a schema describes."""
     compiled = compiled_schema(schema_name)
     schemas = tuple(_alternatives(compiled.schema, compiled))
     for step in pointer:
         schemas = tuple(part for schema in schemas for part in _below(schema, step, compiled))
-    return Section(compiled, schemas)
+    return KeyList(compiled, schemas)
 
 
 def _below(schema: Schema, step: str | int, compiled: CompiledSchema) -> Iterator[Schema]:

@@ -9,7 +9,7 @@ from lsprotocol import types
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
 from memlint.lsp.positions import Positions
-from memlint.lsp.session import Checked
+from memlint.lsp.session import CheckedFile
 from memlint.report.model import PART, RunReport, verdict_of
 from memlint.report.table import run_lines
 from memlint.report.terminal import PLAIN, one_line
@@ -26,7 +26,7 @@ class RunLine(NamedTuple):
     report: RunReport
 
 
-def lenses(path: str, known: Iterable[Checked], positions: Positions) -> Iterator[types.CodeLens]:
+def lenses(path: str, known: Iterable[CheckedFile], positions: Positions) -> Iterator[types.CodeLens]:
     """A line for each run that the file at `path` is, or is a part of."""
     for run in runs_in(path, known):
         place = positions.at(positions.offset(types.Position(run.line, 0)))
@@ -35,7 +35,7 @@ def lenses(path: str, known: Iterable[Checked], positions: Positions) -> Iterato
         yield types.CodeLens(types.Range(place, place), command)
 
 
-def runs_in(path: str, known: Iterable[Checked]) -> Iterator[RunLine]:
+def runs_in(path: str, known: Iterable[CheckedFile]) -> Iterator[RunLine]:
     """The runs of a file, each at its first line; and those of other files that it is a companion of."""
     for one in known:
         reports = iter(enumerate(one.report.runs))

@@ -21,12 +21,12 @@ import memlint.lsp.lens as lens
 from memlint import __version__
 from memlint.errors import UsageError
 from memlint.lsp.buffers import Buffers, path_of, uri_of
-from memlint.lsp.completion import Reading
+from memlint.lsp.completion import KeySource
 from memlint.lsp.configuration import Configuration, configuration
 from memlint.lsp.keys import documents_at
 from memlint.lsp.positions import Positions
 from memlint.lsp.schedule import ASKED, DEPENDENT, EDITED, OTHERS, Schedule, Superseded
-from memlint.lsp.session import Checked, Session, dependents
+from memlint.lsp.session import CheckedFile, Session, dependents
 
 STATUS = "memlint/status"  # sent to clients that ask for it: the verdict for a status bar
 MOST_DELAY = 0.5  # seconds that a check waits for the next edit: half of what the last one took, and at most this
@@ -44,10 +44,10 @@ class MemlintServer(LanguageServer):
         self.buffers = Buffers()
         self.schedule = Schedule()
         self.session = Session(self.buffers.unsaved, lambda: self.schedule.superseded)
-        self.known: dict[str, Checked] = {}  # what was found last in each open file
+        self.known: dict[str, CheckedFile] = {}  # what was found last in each open file
         self.settings: dict[str, Any] = {}
         self.card = ""  # selected in the editor, above every setting
-        self.readings: dict[str, Reading] = {}  # of open files: by their last text that could be read
+        self.key_sources: dict[str, KeySource] = {}  # of open files: by their last text that could be read
         self.sends_status = False
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._crashes: set[str] = set()
@@ -103,7 +103,7 @@ class MemlintServer(LanguageServer):
         self.known[path] = found
         self._show(found, before)
 
-    def _show(self, found: Checked, before: Checked | None) -> None:
+    def _show(self, found: CheckedFile, before: CheckedFile | None) -> None:
         paths = shown.pointed_at(found.report) | (shown.pointed_at(before.report) if before else set())
         for path in paths:
             self.publish(path)
@@ -128,6 +128,7 @@ class MemlintServer(LanguageServer):
 
     def close(self, path: str) -> None:
         before = self.known.pop(path, None)
+        self.key_sources.pop(path, None)
         check = self._checks.pop(path, None)
         if check is not None:
             check.cancel()
@@ -205,7 +206,7 @@ def _folder() -> str:
     return tempfile.mkdtemp(prefix="memlint-")
 
 
-def status(found: Checked) -> dict[str, Any]:
+def status(found: CheckedFile) -> dict[str, Any]:
     """What a status bar shows of a file."""
     runs = [{"text": lens.title(run), "verdict": run.estimate.verdict} for run in found.report.runs]
     return {"uri": uri_of(found.path), "runs": runs, "findings": len(found.report.findings)}

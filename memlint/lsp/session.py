@@ -24,7 +24,7 @@ from memlint.run import Run
 from memlint.source.document import Document
 
 
-class Checked(NamedTuple):
+class CheckedFile(NamedTuple):
     """What is known of one file. `mistake`: why its settings cannot be used. `seconds`: how long the check took."""
 
     path: str
@@ -67,18 +67,18 @@ class Session:
         """The file at `path` holds something else. May be called from any thread."""
         self._changed.add(path)
 
-    def check(self, path: str) -> Checked:
+    def check(self, path: str) -> CheckedFile:
         """The findings of a file, without fixes, and its runs."""
         start = time.perf_counter()
         try:
             linter = self.linter()
             if linter.settings.of(path).excluded:
-                return Checked(path, FileReport(path, "", ()))
+                return CheckedFile(path, FileReport(path, "", ()))
             analysed = linter.analyse(path, named=False)
             report = linter.report(analysed).report
         except UsageError as error:
-            return Checked(path, FileReport(path, "", ()), mistake=str(error))
-        return Checked(path, report, analysed.analyses, seconds=time.perf_counter() - start)
+            return CheckedFile(path, FileReport(path, "", ()), mistake=str(error))
+        return CheckedFile(path, report, analysed.analyses, seconds=time.perf_counter() - start)
 
     def with_fixes(self, path: str) -> FileReport:
         """The report of a file with the fixes of its findings. Raises UsageError, Superseded."""
@@ -129,6 +129,6 @@ def documents_of(analysis: Analysis) -> tuple[Document, ...]:
     return (analysis.document, *(analysis.parsed.documents if analysis.parsed else ()))
 
 
-def dependents(changed: str, known: Iterable[Checked]) -> Iterator[str]:
+def dependents(changed: str, known: Iterable[CheckedFile]) -> Iterator[str]:
     """The files whose findings the file at `changed` may have a part in, without itself."""
     return (one.path for one in known if one.path != changed and one.reads(changed))

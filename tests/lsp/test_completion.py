@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import memlint.formats.deepspeed.format as deepspeed
 import memlint.formats.llamafactory.format as llamafactory
 import memlint.formats.trainer.format as trainer
-from memlint.lsp.completion import Cursor, Reading, completions, cursor
+from memlint.lsp.completion import Cursor, KeySource, completions, cursor
 from memlint.run import Run, Stack
 
 
@@ -75,16 +75,16 @@ def test_any_text_has_a_cursor_or_none(text: str, path: str) -> None:
     for offset in range(len(text) + 1):
         found = cursor(path, text, offset)
         if found is not None:
-            list(completions(found, Reading(trainer)))  # type: ignore[arg-type]
+            list(completions(found, KeySource(trainer)))  # type: ignore[arg-type]
 
 
-def offered(place: Cursor | None, reading: Reading) -> dict[str, str]:
+def offered(place: Cursor | None, source: KeySource) -> dict[str, str]:
     assert place is not None
-    return {item.label: item.detail or "" for item in completions(place, reading)}
+    return {item.label: item.detail or "" for item in completions(place, source)}
 
 
 def test_keys_come_with_kind_default_and_description() -> None:
-    found = {item.label: item for item in completions(Cursor("yaml", ()), Reading(llamafactory))}  # type: ignore[arg-type]
+    found = {item.label: item for item in completions(Cursor("yaml", ()), KeySource(llamafactory))}  # type: ignore[arg-type]
 
     batch = found["per_device_train_batch_size"]
     assert batch.detail == "integer, default 8"
@@ -96,7 +96,7 @@ def test_keys_come_with_kind_default_and_description() -> None:
 def test_a_key_that_is_there_is_not_offered_again() -> None:
     place = at("a.yaml", "bf16: true\n|\nfp16: false\n")
 
-    assert {"bf16", "fp16"}.isdisjoint(offered(place, Reading(llamafactory)))  # type: ignore[arg-type]
+    assert {"bf16", "fp16"}.isdisjoint(offered(place, KeySource(llamafactory)))  # type: ignore[arg-type]
 
 
 def test_the_release_in_force_decides_which_keys_there_are() -> None:
@@ -104,15 +104,15 @@ def test_the_release_in_force_decides_which_keys_there_are() -> None:
     old = Run("trainer", "a.yaml", stack=Stack("trainer", transformers=(4, 48)))
     new = Run("trainer", "a.yaml", stack=Stack("trainer", transformers=(5, 23)))
 
-    names = [offered(Cursor("yaml", ()), Reading(trainer, run)) for run in (old, new)]  # type: ignore[arg-type]
+    names = [offered(Cursor("yaml", ()), KeySource(trainer, run)) for run in (old, new)]  # type: ignore[arg-type]
 
     assert "save_safetensors" in names[0]
     assert "save_safetensors" not in names[1]
 
 
 def test_values_with_the_default_first() -> None:
-    stage = list(offered(Cursor("json", ("zero_optimization",), key="stage"), Reading(deepspeed)))  # type: ignore[arg-type]
-    flag = list(offered(Cursor("yaml", (), key="bf16"), Reading(llamafactory)))  # type: ignore[arg-type]
+    stage = list(offered(Cursor("json", ("zero_optimization",), key="stage"), KeySource(deepspeed)))  # type: ignore[arg-type]
+    flag = list(offered(Cursor("yaml", (), key="bf16"), KeySource(llamafactory)))  # type: ignore[arg-type]
 
     assert stage[0] == "0" and set(stage) >= {"0", "1", "2", "3"}
     assert set(flag) == {"true", "false"}
@@ -120,11 +120,11 @@ def test_values_with_the_default_first() -> None:
 
 def test_text_is_quoted_in_json() -> None:
     cursor_ = Cursor("json", ("zero_optimization", "offload_optimizer"), key="device")
-    plain = {item.label: item.insert_text for item in completions(cursor_, Reading(deepspeed))}  # type: ignore[arg-type]
+    plain = {item.label: item.insert_text for item in completions(cursor_, KeySource(deepspeed))}  # type: ignore[arg-type]
 
     assert plain["cpu"] == '"cpu"'
 
 
 def test_an_unknown_key_has_no_values() -> None:
-    assert offered(Cursor("yaml", ("nothing",), key="here"), Reading(llamafactory)) == {}  # type: ignore[arg-type]
-    assert offered(Cursor("yaml", ("nothing",)), Reading(llamafactory)) == {}  # type: ignore[arg-type]
+    assert offered(Cursor("yaml", ("nothing",), key="here"), KeySource(llamafactory)) == {}  # type: ignore[arg-type]
+    assert offered(Cursor("yaml", ("nothing",)), KeySource(llamafactory)) == {}  # type: ignore[arg-type]
