@@ -120,6 +120,7 @@ async def opened(server: MemlintServer, params: types.DidOpenTextDocumentParams)
 
 async def changed(server: MemlintServer, params: types.DidChangeTextDocumentParams) -> None:
     document = params.text_document
+    server.drop_answered()
     await _put(server, document.uri, document.version, params.content_changes[-1].text)
 
 

@@ -30,6 +30,7 @@ from memlint.lsp.session import CheckedFile, Session, dependents
 
 STATUS = "memlint/status"  # sent to clients that ask for it: the verdict for a status bar
 MOST_DELAY = 0.5  # seconds that a check waits for the next edit: half of what the last one took, and at most this
+MOST_FUTURES = 100
 
 T = TypeVar("T")
 
@@ -151,6 +152,13 @@ class MemlintServer(LanguageServer):
             return await self.schedule.run(ASKED, work)
         except (Superseded, UsageError):
             return None
+
+    def drop_answered(self) -> None:
+        """pygls 2.1.1 keeps the future of each notification (protocol/json_rpc.py:219): 2.6 kB an edit."""
+        futures = getattr(self.protocol, "_request_futures", {})
+        if len(futures) > MOST_FUTURES:
+            for number in [number for number, future in futures.items() if future.done()]:
+                del futures[number]
 
     # --- positions
 

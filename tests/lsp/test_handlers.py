@@ -425,6 +425,20 @@ def test_a_request_that_crashes_is_one_line_in_the_log() -> None:
     assert line.startswith("divide failed; this is a bug in memlint. Traceback") and "ZeroDivisionError" in line
 
 
+def test_a_long_session_keeps_no_answered_message() -> None:
+    async def scenario() -> int:
+        server = Broken()
+        loop = asyncio.get_running_loop()
+        futures: dict[Any, Any] = {number: loop.create_future() for number in range(500)}
+        for future in list(futures.values())[1:]:
+            future.set_result(None)
+        server.protocol._request_futures = futures
+        server.drop_answered()
+        return len(futures)
+
+    assert asyncio.run(scenario()) == 1
+
+
 def test_a_check_that_crashes_ends_nothing(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         server = Broken()
