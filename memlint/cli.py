@@ -22,6 +22,8 @@ VERBS = {
     "map": ("map", "which value of a script or of a file with its own schema becomes which argument"),
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
+    "lsp": ("lsp", "the language server for editors (needs the lsp extra)"),
+    "schemas": ("schemas", "where the JSON Schemas of config files lie, for editors"),
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),
     "models": ("models", "the models that are known by name, with their dimensions"),
     "optimizers": ("optimizers", "the optimizers that are known, and what each keeps of a parameter"),

@@ -47,6 +47,7 @@ LEVELS = {
     "simulation": 8,
     "plugins": 8,
     "lint": 9,
+    "lsp": 10,
     "revisions": 10,
     "question": 10,
     "api": 11,
@@ -72,6 +73,7 @@ ON_DEMAND = {
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "commands.lsp": ("lsp.handlers",),  # pygls, an extra
     "commands.mcp": ("agents.server",),  # the SDK, an extra
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output

@@ -164,6 +164,11 @@ COVERED = {
         *("lint.training_record", "train.callback", "train.live", "train.loop", "train.meters", "train.phases"),
         *("train.predict", "train.record", "train.session"),
     ),
+    # A session of an editor, from its messages to its diagnostics.
+    "tests/lsp/test_handlers.py": (
+        *("lsp.actions", "lsp.diagnostics", "lsp.hover", "lsp.lens", "lsp.server", "lsp.session"),
+    ),
+    "tests/lsp/test_completion.py": ("lsp.keys",),
     "tests/report/test_vocabulary.py": ("report.card_figures",),
     "tests/repository/test_discovery.py": ("repository.globs",),
     "tests/repository/test_launches.py": (

@@ -1,4 +1,7 @@
-"""Writes the descriptions of keys in schemas/: what a format's table of keys says about each, for editors that show it.
+"""Writes what editors show of the schemas in schemas/: each file's `$id`, and the descriptions of keys.
+
+A key has what its format's table says about it, and one without a row the releases in which it came and went; type,
+default and values are shown from the schema itself.
 
 Run it after a table of keys or a schema changed. `--check` only says which schema is stale (exit 1). The other schema
 tools know nothing of descriptions: they write a schema without them.
@@ -16,10 +19,13 @@ from generated import settle
 from key_tables import SCHEMAS, Schema, Table, schema_of, tables
 from llamafactory_schema import dump
 
+from memlint.formats.schema.refs import release_note
+
 
 def described(schema: Schema, found: list[Table]) -> None:
-    """Describe the keys that the tables have, each under all of its spellings, and no others."""
-    for property_schema in list(_properties(schema)):
+    """Describe the keys that the tables have, each under all of its spellings, and the others by their releases."""
+    properties = list(_properties(schema))
+    for property_schema in properties:
         property_schema.pop("description", None)
     for table in found:
         top = schema["$defs"][table.layout] if table.layout else schema
@@ -28,6 +34,16 @@ def described(schema: Schema, found: list[Table]) -> None:
                 place = property_of(schema, top, name)
                 if place is not None and key.about:
                     place.setdefault("description", key.about)
+    for property_schema in properties:
+        note = release_note(property_schema)
+        if note and "description" not in property_schema:
+            property_schema["description"] = note
+
+
+def identified(schema: Schema, name: str) -> Schema:
+    """The schema with its file name as `$id`, behind `$schema`."""
+    rest = {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+    return {"$schema": schema["$schema"], "$id": name, **rest}
 
 
 def property_of(root: Schema, schema: Schema, name: str) -> Schema | None:
@@ -81,6 +97,7 @@ def main(arguments: list[str]) -> int:
         path = SCHEMAS / f"{name}.json"
         before, schema = path.read_text(encoding="utf-8"), schema_of(name)
         described(schema, list(found))
+        schema = identified(schema, path.name)
         wanted[path] = _layout(before)(schema) + "\n"
     return settle(wanted, arguments)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from memlint.errors import UsageError
 from memlint.findings import Location
 from memlint.lint.analyse_file import FileAnalyser, FileAnalysis
@@ -20,8 +22,9 @@ from memlint.ruleset.engine import internal_error
 class Linter:
     """Made once per invocation, so that rules and settings are read once.
 
-    `workspace` and `read_settings` replace the files on disk, for example by those of another commit. `like`: an
-    earlier linter of this process, whose rules are used again: files and settings are read anew.
+    `workspace` and `read_settings` replace the files on disk, for example by those of another commit; `unsaved` has
+    what an editor holds, by real path. `like`: an earlier linter of this process, whose rules are used again: files
+    and settings are read anew.
     """
 
     def __init__(
@@ -30,13 +33,14 @@ class Linter:
         workspace: Workspace | None = None,
         read_settings: ReadSettings | None = None,
         like: Linter | None = None,
+        unsaved: Mapping[str, bytes] | None = None,
     ) -> None:
         load_plugins(request.plugins)  # a worker may be a fresh process
         facts = request.facts
         self.request = request
         self.settings = SettingsLookup(request, read_settings)
         self.rules: RuleCatalog = RuleCatalog(request, self.settings, like.rules if like else None)
-        workspaces = Workspaces(request.cwd, facts.hub, facts.exact, dict(request.contents), workspace)
+        workspaces = Workspaces(request.cwd, facts.hub, facts.exact, dict(request.contents), workspace, unsaved)
         self.analyser = FileAnalyser(
             workspaces,
             self.rules.engine_for,

@@ -8,13 +8,14 @@ from functools import lru_cache
 
 import memlint.file_access as file_access
 from memlint.repository.upward import upward
-from memlint.repository.workspace import Workspace, on_disk
+from memlint.repository.workspace import Workspace, in_editor, on_disk
 
 
 class Workspaces:
     """Workspaces by project. Files in the repository of `cwd` are one project; a path outside belongs to its own.
 
     `contents`: bytes by path that replace files on disk (standard input). `only`: a workspace to use for every path.
+    `unsaved`: what an editor holds, by real path; it may change, and `forget` says so.
     """
 
     def __init__(
@@ -24,12 +25,14 @@ class Workspaces:
         exact: bool = False,
         contents: Mapping[str, bytes] | None = None,
         only: Workspace | None = None,
+        unsaved: Mapping[str, bytes] | None = None,
     ) -> None:
         self.cwd = os.path.realpath(cwd or os.getcwd())
         self._hub = hub
         self._exact = exact
         self._contents = contents or {}
         self._only = only
+        self._unsaved = unsaved
         self._by_root: dict[str, Workspace] = {}
         self._root_of: dict[str, str] = {}
 
@@ -42,9 +45,19 @@ class Workspaces:
             self._root_of[folder] = project_root(folder, self.cwd)
         root = self._root_of[folder]
         if root not in self._by_root:
-            workspace = on_disk(root, self.cwd, hub=self._hub, exact=self._exact)
+            workspace = self._made(root)
             self._by_root[root] = workspace.overlaid(self._contents) if self._contents else workspace
         return self._by_root[root]
+
+    def _made(self, root: str) -> Workspace:
+        if self._unsaved is not None:
+            return in_editor(root, self.cwd, self._unsaved, self._hub, self._exact)
+        return on_disk(root, self.cwd, hub=self._hub, exact=self._exact)
+
+    def forget(self, path: str) -> None:
+        """The file at `path` holds something else than when it was read."""
+        for workspace in self._by_root.values():
+            workspace.forget(path)
 
 
 def real_folder(path: str) -> str:

@@ -101,14 +101,15 @@ def _walk(root: str, excluded: _IgnoreFile, gitignore: bool) -> Iterator[FoundFi
             if entry.is_dir(follow_symlinks=False):
                 if not _is_skipped(entry):
                     subfolders += _subfolders(current, entry)
-            elif _may_be_config(entry) and entry.is_file(follow_symlinks=False) and _is_wanted(current, entry):
+            elif may_be_config(entry.name) and entry.is_file(follow_symlinks=False) and _is_wanted(current, entry):
                 yield FoundFile(_join(folder, entry.name))
         pending += reversed(subfolders)
     yield from (FoundFile(each.base, note=each.problem) for each in repositories.values() if each.problem)
 
 
-def _may_be_config(entry: os.DirEntry[str]) -> bool:
-    return (entry.name.endswith(SUFFIXES) and entry.name not in _DATA_FILES) or entry.name in _MAKEFILES
+def may_be_config(name: str) -> bool:
+    """Whether memlint reads files of this name, without their folder, where it finds them."""
+    return (name.endswith(SUFFIXES) and name not in _DATA_FILES) or name in _MAKEFILES
 
 
 def _with_folder_contents(current: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:

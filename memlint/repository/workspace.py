@@ -222,6 +222,22 @@ class Workspace:
         }
         return other
 
+    def forget(self, path: str) -> None:
+        """Drops what was read of the file at `path`, which holds something else now (for the language server)."""
+        absolute = self._absolute(path)
+        for name in [name for name in self._documents if self._absolute(name) == absolute]:
+            del self._documents[name]
+        self._readers.clear()  # by the keys of a config
+        if path.endswith(PYTHON):
+            for index in (self._surveyed, self._config_indexes, self._programs):
+                index.clear()
+        name = posixpath.basename(path)
+        if _any_may_hold_commands([name]):
+            self._launch_indexes.clear()
+        if name in FILES:
+            self._pins.clear()
+            self._pinned.clear()
+
     def _absolute(self, path: str) -> str:
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
@@ -377,9 +393,30 @@ def on_disk(
 ) -> Workspace:
     """A workspace over the real file system; `root` and `cwd` are absolute."""
     files = Files(file_access.is_file, file_access.exists, _realpath, _unset)
+    return _over(files, read_bytes, root, cwd, models, hub, exact)
+
+
+def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = False, exact: bool = False) -> Workspace:
+    """The same, where an editor holds some files: `unsaved` has their bytes by real path, at any time the newest."""
+
+    def is_file(path: str) -> bool:
+        return path in unsaved or file_access.is_file(path)
+
+    def exists(path: str) -> bool:
+        return path in unsaved or file_access.exists(path)
+
+    def read(path: str) -> bytes:
+        return unsaved[path][: MAX_BYTES + 1] if path in unsaved else read_bytes(path)
+
+    return _over(Files(is_file, exists, _realpath, _unset), read, root, cwd, None, hub, exact)
+
+
+def _over(
+    files: Files, read: ReadBytes, root: str, cwd: str, models: Mapping[str, Any] | None, hub: bool, exact: bool
+) -> Workspace:
     inside = _realpath(root)
     functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
-    return Workspace(inside, _realpath(cwd), files, read_bytes, models, hub, exact, *functions)
+    return Workspace(inside, _realpath(cwd), files, read, models, hub, exact, *functions)
 
 
 def _any_may_hold_commands(names: Iterable[str]) -> bool:

@@ -88,6 +88,13 @@ def is_removed_value(schema: Schema, value: Any, versions: Mapping[str, tuple[in
     return bool(removed) and not still_there(removed, versions)
 
 
+def release_note(schema: Schema) -> str:
+    """When a key came and went, as the description of one that has no other: "Since transformers 4.46."."""
+    notes = (("Since", "since"), ("Removed in", "removed-in"), ("Now called", "renamed-to"))
+    told = ((words, schema.get(f"x-memlint-{name}")) for words, name in notes)
+    return " ".join(f"{words} {release}." for words, release in told if isinstance(release, str))
+
+
 def still_there(removed: str, versions: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether the version in use is known to be older than the one that removed something."""
     framework, _, version = removed.partition(" ")

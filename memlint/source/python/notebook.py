@@ -59,11 +59,11 @@ class Notebook(SourceText):
         if "\\" not in raw:
             return min(line.end, at + within)
         position = 0
-        while within > 0 and position < len(raw):
-            match = _ESCAPE.match(raw, position)
-            position = match.end() if match else position + 1
-            within -= 1
-        return at + position
+        while (escape := raw.find("\\", position, position + within)) >= 0:
+            match = _ESCAPE.match(raw, escape)
+            within -= escape - position + 1
+            position = match.end() if match else escape + 1
+        return min(line.end, at + position + within)
 
 
 def read(document: Document) -> Notebook | Problem:
