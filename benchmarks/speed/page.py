@@ -2,8 +2,8 @@
 
     python benchmarks/speed/page.py REPORT.html
 
-The report is any page of `memlint check FOLDER --format html`; `make_configs.py` writes a folder of configs for it. Times are
-medians of `--repeat` runs in a headless Chromium.
+The report is any page of `memlint check FOLDER --format html`; `make_configs.py` writes a folder of configs for it.
+Times are medians of `--repeat` runs in a headless Chromium.
 """
 
 from __future__ import annotations

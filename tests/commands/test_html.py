@@ -145,7 +145,7 @@ def test_what_if_speaks_as_a_fix_does(opened: browser.Browser) -> None:
 
     tokens = "document.querySelectorAll('.whatif select')[1]"
     opened.run(f"{tokens}.value = '1'; {tokens}.dispatchEvent(new Event('change'))")
-    words = opened.run(f"[...document.querySelectorAll('.finding li')].map((node) => node.textContent)")
+    words = opened.run("[...document.querySelectorAll('.finding li')].map((node) => node.textContent)")
     assert opened.run(answer) in "\n".join(words)
     assert opened.run(answer).startswith(f"{fix['title']}; peak ")
 
