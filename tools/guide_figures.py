@@ -1,8 +1,8 @@
 """Writes the figures and tables of docs/guide/what-fills-a-gpu.md from the estimator, and the table of
 docs/comparison.md. `--check` changes nothing and says what is stale.
 
-Each bar is what `memlint estimate` says of a config: `BASE` with the changes that stand beside the bar. The page's tables
-are between `<!-- table: NAME -->` and `<!-- end -->`, and hold the same numbers.
+Each bar is what `memlint estimate` says of a config: `BASE` with the changes that stand beside the bar. The page's
+tables are between `<!-- table: NAME -->` and `<!-- end -->`, and hold the same numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ COLOURS = {name: number for number, name in enumerate(COMPONENTS)}
 
 
 def estimate(gpus: int = 1, gpu: str = "H200", **changes: Any) -> dict[str, Any]:
-    """What `memlint estimate --format json` says of `BASE` with `changes` (None removes a key). `zero`: a ZeRO stage."""
+    """The run that `memlint estimate --format json` makes of `BASE` with `changes`. None removes a key; `zero` is a
+    ZeRO stage, None for no DeepSpeed."""
     stage = changes.pop("zero", None)
     config = {key: value for key, value in {**BASE, **changes}.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -216,7 +218,7 @@ def allocator() -> Chart:
 
 def _held(peak: Mapping[str, int]) -> list[float]:
     steps = [0, *(peak[f"{name}_bytes"] for name in ("allocated", "reserved", "device", "device_high"))]
-    return [max(0, after - before) / GIB for before, after in zip(steps, steps[1:])]
+    return [max(0, after - before) / GIB for before, after in pairwise(steps)]
 
 
 CHARTS: dict[str, Callable[[], Chart]] = {
@@ -238,7 +240,8 @@ def table(chart: Chart) -> str:
     total = ["total"] if len(used) > 1 else []
     head = [f"{chart.unit}", *(chart.names[index][0] for index in used), *total]
     rows = [
-        [bar.label, *(number(bar.parts[index]) for index in used), *(number(sum(bar.parts)) for _ in total)]
+        [bar.label, *(number(bar.parts[index]) if bar.parts[index] else "-" for index in used)]
+        + [number(sum(bar.parts)) for _ in total]
         for bar in chart.bars
     ]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]

@@ -35,7 +35,7 @@ def run_of(name: str, tokens: int) -> Run:
 
 
 def kept(name: str, tokens: int) -> list[tuple[str, int, int]]:
-    """(name of the size, tensors, bytes) for each size of tensor that autograd saves in one layer, the largest first."""
+    """(name of the size, tensors, bytes) for each size of tensor that one layer saves, the largest first."""
     run = run_of(name, tokens)
     found = units(run)
     step = training_step(run, found)

@@ -14,12 +14,13 @@ LEGEND_ROW = 20
 LETTER = 7.2  # width of a letter of the legend
 STYLE = """\
 text { font: 13px system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; fill: #16202c }
-.page { fill: #ffffff; stroke: #dfe4ea } .well { fill: #eef1f5 } .soft { fill: #526071 } .edge { stroke: #16202c }
+.page { fill: #ffffff; stroke: #dfe4ea } .well { fill: #eef1f5 } .soft { fill: #526071 }
+.edge { stroke: #16202c } .edge-key { fill: #16202c }
 .c0 { fill: #2f6fb7 } .c1 { fill: #e08a1e } .c2 { fill: #7a5bb5 } .c3 { fill: #2a9d8f }
 .c4 { fill: #c8455d } .c5 { fill: #8c97a5 } .c6 { fill: #b8a13a } .c7 { fill: #4b8f3a }
 @media (prefers-color-scheme: dark) {
   text { fill: #e8edf3 } .page { fill: #171e27; stroke: #2a3441 } .well { fill: #202a36 } .soft { fill: #9fadbd }
-  .edge { stroke: #e8edf3 }
+  .edge { stroke: #e8edf3 } .edge-key { fill: #e8edf3 }
 }"""
 
 
@@ -61,7 +62,8 @@ def _lines(chart: Chart) -> Iterator[str]:
     yield f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="10"/>'
     for row, left, style, name in entries:
         y = MARGIN + LEGEND_ROW * row
-        yield f'<rect class="{style}" x="{left:g}" y="{y}" width="11" height="11" rx="3"/>'
+        width = 2 if style == "edge-key" else 11
+        yield f'<rect class="{style}" x="{left:g}" y="{y}" width="{width}" height="11"/>'
         yield f'<text class="soft" x="{left + 16:g}" y="{y + 10}">{escape(name)}</text>'
     scale = (WIDTH - 2 * MARGIN) / max([chart.limit * 1.02, *(sum(bar.parts) for bar in chart.bars), 1e-9])
     for index, bar in enumerate(chart.bars):
@@ -101,4 +103,4 @@ def _bar(chart: Chart, bar: Bar, top: float, scale: float) -> Iterator[str]:
             left += width
     if chart.limit:
         x = MARGIN + chart.limit * scale
-        yield f'<path class="edge" d="M{x:.1f} {top + 15}v{BAR + 6}" stroke-width="2"/>'
+        yield f'<path class="edge" d="M{x:.1f} {top + 18}v{BAR}" stroke-width="2"/>'
