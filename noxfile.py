@@ -19,11 +19,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types, and the examples inside the rule files."""
+    """Style, types, the examples inside the rule files, and the prose of pages."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("memlint", "test")
+    session.run("python", "tools/prose.py")
 
 
 @nox.session
