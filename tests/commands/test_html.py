@@ -198,6 +198,8 @@ def test_the_theme_is_remembered(opened: browser.Browser, page: Path) -> None:
 
 def test_paper_is_light_and_has_no_controls(opened: browser.Browser) -> None:
     opened.run("document.getElementById('theme').click()")
+    opened.run(f"{ROWS}[2].click()")
+    opened.size(794, 1123)  # A4 at 96 dots an inch
     opened.on_paper()
 
     shown = "(id) => document.getElementById(id).checkVisibility()"
@@ -205,6 +207,9 @@ def test_paper_is_light_and_has_no_controls(opened: browser.Browser) -> None:
         *(False, False, True, True)
     ]
     assert opened.run("getComputedStyle(document.documentElement).getPropertyValue('--card')") == "#ffffff"
+    table = "document.querySelector('.phases')"
+    assert opened.run(f"{table}.scrollWidth <= {table}.parentElement.clientWidth") is True
+    assert opened.run("document.querySelector('.whatif').checkVisibility()") is False
 
 
 @pytest.fixture
