@@ -19,7 +19,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["guide.css"]
-html_js_files = ["rules-filter.js"]
+html_js_files = ["keyboard.js", "rules-filter.js"]
 exclude_patterns = ["**/.*"]
 myst_heading_anchors = 3
 # Shell prompts and YAML with comments of ours are no Pygments errors worth a failed build.
