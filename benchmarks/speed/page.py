@@ -47,7 +47,7 @@ def main() -> int:
     program = find()
     if program is None:
         raise SystemExit("no Chromium on this machine")
-    with tempfile.TemporaryDirectory() as profile, Browser(program, Path(profile)) as browser:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, Browser(program, Path(profile)) as browser:
         browser.size(given.width, 900)
         runs = [measured(browser, given.report.resolve()) for _ in range(given.repeat)]
     print(f"{given.report.stat().st_size / 2**20:.1f} MiB, median of {given.repeat} runs at {given.width} pixels")
