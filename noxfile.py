@@ -19,11 +19,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types, and the examples inside the rule files."""
+    """Style, types, the examples inside the rule files, and the prose of pages."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("memlint", "test")
+    session.run("python", "tools/prose.py")
 
 
 @nox.session
@@ -35,7 +36,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def pages(session: nox.Session) -> None:
     """What is written from code and data: pages of rules and keys, schemas, what README shows, coverage, accuracy."""
-    for tool in ("rule_pages", "keys_pages", "schema_descriptions", "coverage", "cost_page", "readme"):
+    for tool in ("rule_pages", "keys_pages", "schema_descriptions", "coverage", "cost_page", "guide_figures", "readme"):
         session.run("python", f"tools/{tool}.py", *session.posargs)
     session.run("python", "benchmarks/accuracy/page.py", *(session.posargs or ["--write"]), silent=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -56,6 +57,9 @@ COMMANDS = sorted({command: page for page, command in shown() if command not in 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     corp = (ROOT / "docs/plugins.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    notebook = (ROOT / "examples/python/train_qlora.py").read_text(encoding="utf-8")
+    cells = {"cells": [{"cell_type": "code", "source": notebook}], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+    write(tmp_path, {"train.ipynb": json.dumps(cells)})
     write(tmp_path, {"train.yaml": LLAMA, "memlint.yaml": "gpu: A100-80GB\ngpus: 1\n", "corp.py": corp})
     for words in (
         ("init", "-q", "-b", "main"),

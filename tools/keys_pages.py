@@ -38,7 +38,7 @@ def index(by_format: dict[str, list[Table]]) -> Iterator[str]:
     yield from ("# Keys", "", "The keys of each framework that memlint reads, and what they do to memory.", "")
     for name, found in by_format.items():
         yield f"- [{title(name)}]({name}.md), {sum(len(table.keys.rows) for table in found)} keys"
-    yield ""
+    yield from ("", "```{toctree}", ":hidden:", "", *by_format, "```", "")
 
 
 def page(name: str, found: list[Table]) -> Iterator[str]:

@@ -17,7 +17,9 @@ from pathlib import Path
 from memlint.cli import main as memlint
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"(<!-- run: memlint (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<body>.*?)(\n```)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- run: memlint (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<body>(?:(?!```).*\n)*?)(```)", re.MULTILINE
+)
 
 
 def pages() -> list[Path]:
@@ -35,7 +37,7 @@ def output(command: str) -> str:
 
 
 def refreshed(text: str) -> str:
-    return BLOCK.sub(lambda found: f"{found[1]}{output(found['command'])}{found[4]}", text)
+    return BLOCK.sub(lambda found: f"{found[1]}{output(found['command'])}\n{found[4]}", text)
 
 
 def main(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,23 @@ def examples(rule: dict[str, Any]) -> Iterator[str]:
         yield from ("```yaml", found[word].rstrip(), "```", "")
 
 
+FILTER = """\
+<label class="rules-filter">Filter by id, name, severity or words
+<input type="search" id="rules-filter" autocomplete="off" spellcheck="false"></label>
+<p class="rules-count" id="rules-count" role="status"></p>"""
+
+
 def index(found: list[dict[str, Any]]) -> str:
-    rows = [f"| [{r['id']}]({r['id']}.md) | {r['severity']} | {r['name']} | {r['title']} |" for r in found]
-    head = ["# Rules", "", f"{len(found)} rules.", "", "| id | severity | name | title |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) + "\n"
+    """The list of rules, family by family."""
+    head = ["# Rules", "", f"{len(found)} rules. `memlint explain MEM001` prints a rule's page.", "", FILTER]
+    return "\n".join([*head, *(line for family in _families(found) for line in family)]) + "\n"
+
+
+def _families(found: list[dict[str, Any]]) -> Iterator[list[str]]:
+    by_family = sorted(found, key=lambda rule: (rule["name"].partition("/")[0], rule["id"]))
+    for family, members in groupby(by_family, key=lambda rule: str(rule["name"].partition("/")[0])):
+        rows = [f"| [{r['id']}]({r['id']}.md) | {r['severity']} | {r['name']} | {r['title']} |" for r in members]
+        yield ["", f"## {family}", "", "| id | severity | name | title |", "|---|---|---|---|", *rows]
 
 
 def pages() -> dict[Path, str]:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from memlint.memory import estimate
+from memlint.report.card_figures import words_of
 from memlint.report.model import WhatIf
 from memlint.run import UNKNOWN, Run, get, replace
 
@@ -15,7 +16,7 @@ SHORTEST = 128  # tokens
 LONGEST = 1_048_576
 CHECKPOINTING = ("none", "full")
 ATTENTION = ("eager", "sdpa", "flash_attention_2")
-MIB = 2**20
+KIB = 2**10
 MANY_FILES = 200
 AXES = ("batch.micro_batch_size", "sequence.length", "checkpointing.mode", "attention.implementation")
 
@@ -60,7 +61,7 @@ def _small_axes(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _cell(run: Run, values: tuple[Any, ...]) -> tuple[int, int, int, str] | None:
-    """(low, middle, high, verdict) in MiB; None if it cannot be estimated."""
+    """(low, middle, high, verdict in words) in KiB; None if it cannot be estimated."""
     try:
         result = estimate(replace(run, dict(zip(AXES, values))))
     except Exception:
@@ -68,5 +69,5 @@ def _cell(run: Run, values: tuple[Any, ...]) -> tuple[int, int, int, str] | None
     if result.device_bytes is None or result.device_low_bytes is None or result.device_high_bytes is None:
         return None
     sizes = (result.device_low_bytes, result.device_bytes, result.device_high_bytes)
-    low, middle, high = (round(size / MIB) for size in sizes)
-    return low, middle, high, result.verdict
+    low, middle, high = (round(size / KIB) for size in sizes)
+    return low, middle, high, words_of(result)

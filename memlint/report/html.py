@@ -18,7 +18,9 @@ from memlint.report.terminal import clean
 from memlint.report.text import describe_fix, source_line
 
 FOLDER = os.path.join(os.path.dirname(__file__), "page")
+SCRIPTS = ("dom.js", "bars.js", "details.js", "what_if.js", "list.js", "page.js")  # in this order: one script
 FIXES_SHOWN = 3
+CARDS_SHOWN = 4
 # Characters that could end the script element or start a comment in it, and those that JavaScript once took for line
 # ends.
 ESCAPES = str.maketrans(
@@ -28,7 +30,7 @@ ESCAPES = str.maketrans(
 
 def render(report: Report) -> str:
     """The page with the report's data embedded."""
-    page, style, script = (_part(name) for name in ("page.html", "page.css", "page.js"))
+    page, style, script = _part("page.html"), _part("page.css"), _script()
     slots = {
         "@STYLE_HASH@": _hash(style),
         "@SCRIPT_HASH@": _hash(script),
@@ -51,6 +53,11 @@ def _part(name: str) -> str:
         return stream.read()
 
 
+def _script() -> str:
+    """The parts of the script in a scope of their own."""
+    return '"use strict";\n(() => {\n' + "\n".join(map(_part, SCRIPTS)) + "})();"
+
+
 def _hash(text: str) -> str:
     """The hash of an inline element for the Content-Security-Policy."""
     return "sha256-" + base64.b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
@@ -60,14 +67,16 @@ def data(report: Report) -> dict[str, Any]:
     """The data that the page's script shows."""
     count = totals(report)
     parts = {name for file in report.files for run in file.runs if run.purpose != PART for name in run.related}
+    whys: dict[str, int] = {}  # a reason that a thousand findings have is written once
     return {
         "version": report.version,
         "components": list(COMPONENTS),
         "how_to_read": card_figures.HOW_TO_READ,
         "totals": {"files": count.files, "severities": dict(count.by_severity), "verdicts": dict(count.verdicts)},
         "rules": {rule.id: {"name": rule.name, "title": clean(rule.title)} for rule in _used(report)},
-        "files": [_file(file, parts) for file in report.files if file.findings or not _is_part(file, parts)],
+        "files": [_file(file, parts, whys) for file in report.files if file.findings or not _is_part(file, parts)],
         "notes": [clean(note) for note in report.notes],
+        "whys": list(whys),
     }
 
 
@@ -81,14 +90,14 @@ def _used(report: Report) -> Iterator[Any]:
     return (rule for rule in report.rules if rule.id in used)
 
 
-def _file(file: FileReport, parts: set[str]) -> dict[str, Any]:
+def _file(file: FileReport, parts: set[str], whys: dict[str, int]) -> dict[str, Any]:
     return {
         "path": clean(file.path),
         "format": file.format,
         "suppressed": file.suppressed,
         "baselined": file.baselined,
         "runs": [_run(run, file.path in parts) for run in file.runs],
-        "findings": [_finding(item, file) for item in file.findings],
+        "findings": [_finding(item, file, whys) for item in file.findings],
     }
 
 
@@ -107,7 +116,7 @@ def _run(run: RunReport, is_part: bool) -> dict[str, Any]:
         "budget": estimate.budget_bytes or run.hardware.usable_bytes,
         **_verdict(run, is_part and run.purpose == PART),
         **_sizes(estimate),
-        "fits_on": [] if estimate.readings else list(estimate.fits_on),
+        "fits_on": [] if estimate.readings or estimate.verdict == "fits" else list(estimate.fits_on[:CARDS_SHOWN]),
         "unknown": [[field, clean(reason)] for field, reason in estimate.unknown],
         "assumptions": [[field, clean(str(value)), clean(origin)] for field, value, origin in estimate.assumptions],
         "what_if": run.what_if and {**run.what_if._asdict()},
@@ -141,7 +150,8 @@ def _sizes(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _finding(item: Finding, file: FileReport) -> dict[str, Any]:
+def _finding(item: Finding, file: FileReport, whys: dict[str, int]) -> dict[str, Any]:
+    """One finding. `whys`: the reasons so far, each with its place in the page's list; the finding's own is added."""
     place = item.location
     line = source_line(file.texts.get(place.path), place.line)
     end = place.end_column if place.end_line == place.line else len(line or "") + 1
@@ -150,7 +160,7 @@ def _finding(item: Finding, file: FileReport) -> dict[str, Any]:
         "name": item.name,
         "severity": item.severity,
         "message": clean(item.message),
-        "why": clean(item.why),
+        "why": whys.setdefault(clean(item.why), len(whys)) if item.why else None,
         "path": clean(place.path),
         "line": place.line,
         "column": place.column,

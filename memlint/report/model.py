@@ -33,7 +33,8 @@ class HardwareFacts(NamedTuple):
 class WhatIf(NamedTuple):
     """A grid of estimates. `axes`: micro batches, lengths (tokens), checkpointing, attention; `now`: index on each.
 
-    `cells` run over the product of the axes, the last one fastest: (low, middle, high, verdict), MiB on the card.
+    `cells` run over the product of the axes, the last one fastest: (low, middle, high, verdict in words), KiB on
+    the card.
     """
 
     axes: tuple[tuple[Any, ...], ...]

@@ -7,15 +7,26 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+CODES = {"Enter": 13, "Tab": 9, " ": 32, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40}
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def find() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+@cache
+def axe() -> str:
+    """axe-core's script, from the package that ships it. Nothing of the package is imported."""
+    found = find_spec("axe_playwright_python")
+    assert found is not None and found.submodule_search_locations is not None
+    return Path(found.submodule_search_locations[0], "axe.min.js").read_text(encoding="utf-8")
 
 
 class Browser:
@@ -115,11 +126,15 @@ class Browser:
     def press(self, key: str) -> None:
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
-            code = {"Enter": 13, "Tab": 9, " ": 32}[key]
+            code = CODES[key]
             self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
 
     def colours(self, scheme: str) -> None:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def on_paper(self) -> None:
+        """The page as it is printed."""
+        self.call("Emulation.setEmulatedMedia", media="print")
 
     def size(self, width: int, height: int) -> None:
         self.call(
@@ -128,6 +143,12 @@ class Browser:
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def violations(self) -> list[str]:
+        """What axe-core finds in the page as it is now: the rule and the first node of each violation."""
+        self.run(f"{axe()}; 0")
+        found = self.run("axe.run(document, {resultTypes: ['violations']}).then((told) => told.violations)")
+        return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
     def accessible(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self.call("Accessibility.getFullAXTree")["nodes"]
