@@ -75,7 +75,7 @@ def train(kind: str) -> None:
     trainer.train()
 
 
-def cost(steps: int = 4_000) -> None:
+def cost(steps: int = 2_000) -> None:
     """Microseconds that hooks add to a step: in the first ones, which are all measured, and in later ones."""
     layer = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)

@@ -1,7 +1,7 @@
 """The functions of the library. They print nothing, exit nothing, and may be called from any thread.
 
-Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call, rules
-once per process.
+Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call,
+rules once per process.
 """
 
 from __future__ import annotations
