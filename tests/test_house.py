@@ -92,7 +92,8 @@ ON_DEMAND = {
         "repository.launch.files",
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
-    "report.text": ("report.overview",),  # for folders, and --statistics
+    "report.text": ("report.overview", "report.wrap"),  # for folders, and --statistics; for terminals
+    "report.table": ("report.wrap",),  # for terminals
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json",),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML

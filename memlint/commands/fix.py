@@ -151,8 +151,7 @@ def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
     found = next(item for item in analysis.found if identity(item.finding) == key)
     shown = {fix.title: fix for fix in finding.fixes}
     for fix in finding.fixes if found.plan else found.finding.fixes:
-        # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
-        if fix.title in shown and not (found.plan and fix.edits and fix.verdict_after != "fits"):
+        if fix.title in shown and not fix.partial:
             yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
 
 
