@@ -27,7 +27,9 @@ VERBS = {
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
+    "completion": ("completion", "print the completion script of bash, zsh, fish, powershell or tcsh"),
 }
+OF_VERBS = ("completion",)  # their modules are given VERBS
 DEFAULT = "check"
 # Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which
 # makes 60,000 objects that live to the end.
@@ -50,10 +52,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["--version"], ["-V"]):
         return _write_stdout(f"memlint {__version__}\n")
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
         return _write_stdout(usage())
-    verb, rest = split_verb(arguments)
-    return _run_verb(verb, rest, _possible_misspelling(arguments))
+    if misspelt := _misspelt_verb(arguments):
+        return _refuse(misspelt)
+    return _run_verb(*split_verb(arguments))
 
 
 def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
@@ -63,10 +68,25 @@ def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
     return DEFAULT, arguments
 
 
-def _possible_misspelling(arguments: list[str]) -> str:
-    """The first argument if it could be a misspelt verb: only letters and hyphens, and no existing path; else ""."""
+def _misspelt_verb(arguments: list[str]) -> str:
+    """The first argument if it is neither a verb nor an option nor an existing path, and looks like a word; else ""."""
     word = arguments[0] if arguments else ""
-    return word if word.replace("-", "").isalpha() and word not in VERBS and not os.path.exists(word) else ""
+    is_word = word[:1].isalpha() and word.replace("-", "").isalnum() and word not in VERBS
+    return word if is_word and not os.path.exists(word) else ""
+
+
+def _refuse(word: str) -> int:
+    """Says what was probably meant with a word that is neither a verb nor a path."""
+    from memlint.formats.schema.suggest import nearest
+
+    near = nearest(word, (*VERBS, "help"))
+    hint = f"; did you mean `memlint {near}`?" if near else " (`memlint --help` lists them)"
+    if not near and (path := nearest(word, os.listdir())):
+        hint = f"; did you mean {path}?"
+    elif len(word) == 6 and word[:3].isalpha() and word[3:].isdigit():
+        hint = f"; did you mean `memlint explain {word}`?"
+    sys.stderr.write(f"memlint: {word}: no such file or folder, and no verb{hint}\n")
+    return 2
 
 
 def usage() -> str:
@@ -77,7 +97,7 @@ def usage() -> str:
         "usage: memlint [VERB] [PATH ...] [OPTIONS]\n\n"
         "Lints LLM training configs for GPU memory before a GPU is touched.\n\n"
         f"{verbs}\n\n"
-        "`memlint VERB --help` lists a verb's options; `memlint --version` prints the version.\n"
+        "`memlint help VERB` lists a verb's options; `memlint --version` prints the version.\n"
     )
 
 
@@ -94,17 +114,16 @@ def _write_stdout(text: str) -> int:
     return 0
 
 
-def _run_verb(verb: str, rest: list[str], misspelling: str = "") -> int:
+def _run_verb(verb: str, rest: list[str]) -> int:
     """Runs a verb, turns its exceptions into messages and returns the exit code."""
     from memlint.commands import load
     from memlint.errors import UsageError
 
     try:
         run = load(VERBS[verb][0])
-        return run(f"memlint {verb}", rest)
+        return run(f"memlint {verb}", rest) if verb not in OF_VERBS else run(f"memlint {verb}", rest, VERBS)
     except UsageError as error:
-        hint = _verb_hint(misspelling) if misspelling and str(error).startswith(f"{misspelling}: ") else ""
-        sys.stderr.write(f"memlint: {error}{hint}\n")
+        sys.stderr.write(f"memlint: {error}\n")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -115,13 +134,6 @@ def _run_verb(verb: str, rest: list[str], misspelling: str = "") -> int:
 
         sys.stderr.write(report(error, [verb, *rest]))
         return 2
-
-
-def _verb_hint(word: str) -> str:
-    from memlint.formats.schema.suggest import nearest
-
-    near = nearest(word, VERBS)
-    return f", and no verb; did you mean `memlint {near}`?" if near else ", and no verb (`memlint --help` lists them)"
 
 
 if __name__ == "__main__":

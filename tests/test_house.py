@@ -59,10 +59,12 @@ FORBIDDEN_AT_START = {
 ON_DEMAND = {
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
-    "commands.check": ("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),  # options few use
+    "commands.check": (  # options that few use
+        *("commands.fixing", "lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),
+    ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
-    "commands.fix": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
+    "commands.fixing": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.options": ("lint.settings_table",),  # --show-settings
     "commands.output": ("atomic_files",),  # --output
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch

@@ -27,6 +27,8 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     pairs = options.formats(given)
+    if given.fix and (code := _fix(given)):
+        return code
     files = _files(given)
     request = _request(given, pairs, len(files))
     linter = Linter(request)
@@ -42,12 +44,27 @@ def run(program: str, arguments: list[str]) -> int:
         notes=notes,
         statistics=given.statistics,
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
+        quiet=given.quiet,
+        verbose=given.verbose,
     )
     write(report, pairs, given.colour, files)
     unmatched = _without_config(given.paths, report.files) if given.strict_files else []
     if unmatched:
         raise UsageError(f"{', '.join(unmatched)}: no config that memlint knows")
     return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
+
+
+def _fix(given: options.Options) -> int:
+    """Applies fixes before the files are linted; the exit code where that failed."""
+    import memlint.commands.fixing as fixing  # the planner
+
+    given.interactive, given.diff, given.rule, given.plan = False, False, [], 0
+    try:
+        fixing.fix_files(given)
+    except fixing.FixBug as bug:
+        sys.stderr.write(f"{bug}memlint: {fixing.BUG_NOTE}\n")
+        return 2
+    return 0
 
 
 def _files(given: options.Options) -> list[FoundFile]:
@@ -91,9 +108,14 @@ def _parser(program: str) -> options.Parser:
     options.add_rules(parser)
     options.add_settings(parser)
     options.add_output(parser)
+    loud = parser.add_mutually_exclusive_group()
+    loud.add_argument("-q", "--quiet", action="store_true", help="findings alone: no tables, hints and totals")
+    loud.add_argument("-v", "--verbose", action="store_true", help="every fix of a finding, and why its rule is there")
     options.add_exit(parser)
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
     parser.add_argument("--strict-files", action="store_true", help="exit 2 for a PATH without a config that is known")
+    parser.add_argument("--fix", action="store_true", help="apply safe fixes first, as `memlint fix` does")
+    parser.add_argument("--unsafe", action="store_true", help="with --fix: fixes that may change the training result")
     parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
     parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")

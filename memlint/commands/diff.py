@@ -71,7 +71,7 @@ def _parser(program: str) -> options.Parser:
         "--format", action="append", default=[], metavar="NAME", help=f"{', '.join(FORMATS)} (default: text)"
     )
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
-    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(group)
     group.add_argument("--fail-on", choices=("regression", "never"), default="never", help="what exits 1")
     return parser
 

@@ -33,7 +33,7 @@ def run(program: str, arguments: list[str]) -> int:
     parser = options.parser(program, "A rule's page; or, for PATH or PATH:LINE, the numbers behind what is said of it.")
     parser.add_argument("what", metavar="RULE|PATH[:LINE]", help="a rule's id or name, a file, or a line of it")
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(parser)
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)

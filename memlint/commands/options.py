@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import memlint.plugin_registry as extensions
 from memlint.commands.output import to_stdout
@@ -23,7 +24,6 @@ from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES
 
 Options = argparse.Namespace
-Parser = argparse.ArgumentParser
 OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standard output)
 
 
@@ -35,14 +35,48 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=int(columns) - 2 if columns.isdecimal() and len(columns) < 5 else 100)
 
 
-def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+DESCRIBE = "--describe-options"  # hidden: raises `Described` with the verb's parser, and runs nothing
+COLOURS = {"auto": None, "always": True, "never": False}
+
+
+class Described(Exception):
+    """Carries a verb's parser to who asked for it: shell completion and the manual page."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        super().__init__("a verb's options")
+        self.parser = parser
+
+
+class _Describe(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        raise Described(parser)
+
+
+class Parser(argparse.ArgumentParser):
+    """A verb's parser: a mistake is answered with one line and the word that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}{self._hint(message)} (`{self.prog} --help` lists the options)\n")
+
+    def _hint(self, message: str) -> str:
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        near = nearest(unknown[1], self._option_string_actions) if unknown else ""
+        if choice:
+            near = nearest(choice[1], choice[2].replace("'", "").split(", "))
+        return f"; did you mean {near}?" if near else ""
+
+
+def parser(program: str, description: str, epilog: str = "") -> Parser:
+    made = Parser(
         prog=program,
         description=description,
         epilog=epilog,
         allow_abbrev=False,
         formatter_class=Formatter,
     )
+    made.add_argument(DESCRIBE, action=_Describe, nargs=0, help=argparse.SUPPRESS)
+    return made
 
 
 def add_paths(to: argparse.ArgumentParser) -> None:
@@ -103,8 +137,23 @@ def add_output(to: argparse.ArgumentParser, names: Iterable[str] = OUTPUTS) -> N
     listed = ", ".join(names)
     group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{listed} (default: text)")
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
-    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    add_colour(group)
     group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: by number of files)")
+
+
+def add_colour(to: argparse._ActionsContainer) -> None:
+    words = "|".join(COLOURS)
+    to.add_argument(
+        "--color", dest="colour", type=_colour, default=None, metavar=words, help="colour and links (default: auto)"
+    )
+    to.add_argument("--no-color", dest="colour", action="store_const", const=False, help="as --color never")
+
+
+def _colour(text: str) -> bool | None:
+    """ "auto", "always" or "never", for argparse: None where the terminal and the environment decide."""
+    if text not in COLOURS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(COLOURS)}")
+    return COLOURS[text]
 
 
 def add_exit(to: argparse.ArgumentParser) -> None:

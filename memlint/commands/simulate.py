@@ -15,7 +15,8 @@ from memlint.lint.linter import Linter
 from memlint.lint.summary import run_report
 from memlint.memory.values import Estimate
 from memlint.report import table
-from memlint.report.terminal import Style, style_for
+from memlint.report.progress import Busy
+from memlint.report.terminal import Style, one_line, style_for
 from memlint.report.units import gib
 from memlint.run import Run
 
@@ -32,7 +33,7 @@ def run(program: str, arguments: list[str]) -> int:
     parser.add_argument("--tensors", type=options.positive, default=12, metavar="N", help="groups of tensors to list")
     options.add_hardware(parser)
     options.add_settings(parser)
-    parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(parser)
     given = parser.parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
@@ -59,7 +60,8 @@ def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Con
     except ImportError as error:
         raise UsageError(_EXTRA.format(error)) from None
     try:
-        step = simulate(one, config_of=lambda: _config_of(one, context))
+        with Busy(f"simulating {one_line(one.path)}"):
+            step = simulate(one, config_of=lambda: _config_of(one, context))
     except UnsupportedRun as reason:
         return [table.title(run_report(one, closed), style), f"  not simulated: {reason}"], False
     found = estimate_of(step, one)
