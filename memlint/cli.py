@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. `argv`: the arguments, those of the process by default."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["--version"], ["-V"]):
-        return _write_stdout(f"memlint {__version__}\n")
+        return _write_stdout(f"memlint {_version()}\n")
     if arguments[:1] == ["help"] and len(arguments) > 1:
         arguments = [arguments[1], "--help"]
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
@@ -59,6 +59,15 @@ def main(argv: list[str] | None = None) -> int:
     if misspelt := _misspelt_verb(arguments):
         return _refuse(misspelt)
     return _run_verb(*split_verb(arguments))
+
+
+def _version() -> str:
+    """The version; of a build between two tags with the number of commits since the last, as hatch_build.py wrote it."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "_shipped", "version.txt")) as stream:
+            return stream.read()
+    except OSError:
+        return __version__
 
 
 def split_verb(arguments: list[str]) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from tests.commands.terminal import in_terminal
 from tests.report.test_snapshots import FILES, NUMBER
 
 LONG = (ROOT / "examples" / "llamafactory" / "qwen2_5_1_5b_eager_long.yaml").read_text(encoding="utf-8")
-PROGRESS = re.compile("\r\x1b\\[2K[^\n\r\x1b]*")
+PROGRESS = re.compile("\r\x1b\\[2K(memlint: [^\n\r\x1b]*(?=\r))?")
 WIDTHS = (60, 80, 120)
 
 
