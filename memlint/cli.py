@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _version() -> str:
-    """The version; of a build between two tags with the number of commits since the last, as hatch_build.py wrote it."""
+    """The version; of a build between two tags with the commits since the last, as hatch_build.py wrote it."""
     try:
         with open(os.path.join(os.path.dirname(__file__), "_shipped", "version.txt")) as stream:
             return stream.read()

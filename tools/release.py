@@ -33,20 +33,21 @@ NOT_IN_WHEEL = re.compile(r"^(tests|benchmarks|docs|tools|examples)/|\.pyc$|\.ip
 
 def check(tag: str) -> Iterator[str]:
     """What is wrong with the release of this tree; builds into dist/."""
-    stated = _stated_version()
+    stated = stated_version()
     if tag and tag != f"v{stated}":
         yield f"the tag is {tag}, memlint/__init__.py says {stated}"
     shutil.rmtree(DIST, ignore_errors=True)
     sdist, wheel = _built(DIST)
-    yield from _contents(wheel, sdist)
+    _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
+    yield from contents(wheel, sdist)
     yield from _the_same_twice(wheel, sdist)
     yield from _installed(wheel)
-    yield from _places_that_name_the_version(stated)
+    yield from places_that_name_the_version(stated)
     print(f"{wheel.name}  {wheel.stat().st_size / 1024:.0f} KiB  sha256 {_hash(wheel)}")
     print(f"{sdist.name}  {sdist.stat().st_size / 1024:.0f} KiB  sha256 {_hash(sdist)}")
 
 
-def _stated_version() -> str:
+def stated_version() -> str:
     text = (ROOT / "memlint" / "__init__.py").read_text(encoding="utf-8")
     return str(re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0])
 
@@ -58,7 +59,7 @@ def _built(folder: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
-def _contents(wheel: Path, sdist: Path) -> Iterator[str]:
+def contents(wheel: Path, sdist: Path) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     yield from (f"the wheel lacks {name}" for name in IN_WHEEL if name not in names)
@@ -69,7 +70,6 @@ def _contents(wheel: Path, sdist: Path) -> Iterator[str]:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     yield from (f"the sdist lacks {name}" for name in IN_SDIST if name not in inside)
     yield from (f"the sdist holds {name}" for name in sorted(inside) if name.endswith(".pyc") or ".git/" in name)
-    _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
 
 
 def _the_same_twice(wheel: Path, sdist: Path) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _installed(wheel: Path) -> Iterator[str]:
                 yield f"memlint {' '.join(arguments)} of the wheel: {done.returncode}: {done.stdout[:200]}{done.stderr}"
 
 
-def _places_that_name_the_version(stated: str) -> Iterator[str]:
+def places_that_name_the_version(stated: str) -> Iterator[str]:
     for name in ("README.md", "docs/integrations/pre-commit.md"):
         for found in re.findall(r"rev: v(\S+)", (ROOT / name).read_text(encoding="utf-8")):
             if found != stated:
