@@ -60,13 +60,20 @@ ON_DEMAND = {
     "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options that few use
-        *("commands.fixing", "lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),
+        *(
+            "commands.fixing",
+            "commands.watch",
+            "lint.baseline",
+            "lint.rule_facts",
+            "lint.what_if",
+            "repository.dependents",
+        ),
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "commands.fixing": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.options": ("lint.settings_table",),  # --show-settings
-    "commands.output": ("atomic_files",),  # --output
+    "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
     "lint.merge_reports": ("lint.packed_reports",),  # many files
@@ -94,7 +101,7 @@ ON_DEMAND = {
         "repository.launch.files",
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
-    "report.text": ("report.overview", "report.wrap"),  # for folders, and --statistics; for terminals
+    "report.text": ("report.overview", "report.wrap", "report.changes"),  # for folders, and --statistics; for terminals
     "report.table": ("report.wrap",),  # for terminals
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json",),  # most configs are YAML

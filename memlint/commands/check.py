@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint.commands import options
@@ -12,7 +12,7 @@ from memlint.commands.output import to_file, write
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.lint.linter import Linter
-from memlint.lint.merge_reports import merge_files, with_waiver_findings
+from memlint.lint.merge_reports import as_sequence, merge_files, with_waiver_findings
 from memlint.lint.pool import lint_files
 from memlint.lint.request import LintRequest
 from memlint.report.card_figures import HOW_TO_READ
@@ -26,6 +26,10 @@ def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
+    if given.watch:
+        from memlint.commands.watch import watch
+
+        return watch(given, [program.split()[-1], *arguments])
     pairs = options.formats(given)
     if given.fix and (code := _fix(given)):
         return code
@@ -33,10 +37,16 @@ def run(program: str, arguments: list[str]) -> int:
     request = _request(given, pairs, len(files))
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(lint_files(request, files, given.jobs), len(files)))
-    baseline = given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
+    baseline = (
+        ""
+        if given.no_ignores
+        else given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
+    )
     if given.write_baseline:
         return _write_baseline(reports, baseline)
     reports, notes = _without_baseline(reports, baseline) if baseline else (reports, ())
+    if given.min_severity:
+        reports = as_sequence(_severe(reports, given.min_severity), len(reports))
     report = Report(
         reports,
         _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
@@ -78,12 +88,19 @@ def _files(given: options.Options) -> list[FoundFile]:
 
 def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> LintRequest:
     wants_page = any(name == "html" for name, _ in pairs)
-    request = options.lint_request(given, fixes=not given.no_fixes)
+    request = options.lint_request(given, fixes=not given.no_fixes)._replace(keeps_suppressed=given.no_ignores)
     if not wants_page:
         return request
     from memlint.lint.what_if import detail_for
 
     return request._replace(what_if=detail_for(files))
+
+
+def _severe(reports: Iterable[FileReport], least: str) -> Iterator[FileReport]:
+    """The reports with the findings of severity `least` and above alone."""
+    shown = SEVERITIES[SEVERITIES.index(least) :]
+    for file in reports:
+        yield file._replace(findings=tuple(item for item in file.findings if item.severity in shown))
 
 
 def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequence[FileReport], tuple[str, ...]]:
@@ -116,6 +133,9 @@ def _parser(program: str) -> options.Parser:
     parser.add_argument("--strict-files", action="store_true", help="exit 2 for a PATH without a config that is known")
     parser.add_argument("--fix", action="store_true", help="apply safe fixes first, as `memlint fix` does")
     parser.add_argument("--unsafe", action="store_true", help="with --fix: fixes that may change the training result")
+    parser.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C")
+    parser.add_argument("--min-severity", choices=SEVERITIES, help="show no findings below this one")
+    parser.add_argument("--no-ignores", action="store_true", help="show what comments, settings and baseline suppress")
     parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
     parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")

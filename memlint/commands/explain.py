@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
@@ -46,10 +46,12 @@ def run(program: str, arguments: list[str]) -> int:
     if rule is None:
         _refuse_unknown(given.what, rules)
         files = explain_files(given)
-        to_stdout(_json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n")
+        text = _json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n"
+        to_screen(text, given.format != "json")
         return 0
     page = rule_page.facts(rule, next((item for item in linter.rules.rules(folders) if item.id == rule.id), None))
-    to_stdout(as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n")
+    text = as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n"
+    to_screen(text, given.format != "json")
     return 0
 
 

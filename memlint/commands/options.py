@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import memlint.plugin_registry as extensions
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen, to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest
@@ -248,7 +248,7 @@ def handle_info_flags(given: Options) -> bool:
         request = lint_request(
             Options(**{**vars(given), "paths": []})
         )  # without paths, so that standard input is not read
-        to_stdout(settings_table(given.show_settings, request, option_values))
+        to_screen(settings_table(given.show_settings, request, option_values))
         return True
     if given.list_files:
         to_stdout("".join(f"{item.path}\n" for item in config_files(given)))

@@ -12,7 +12,7 @@ import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.findings import Fix
 from memlint.fixes import goals
@@ -27,6 +27,7 @@ from memlint.fixes.planner import Plan, PlanSearch, SearchHooks, largest
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.report.card_figures import HOW_TO_READ
+from memlint.report.progress import Busy
 from memlint.report.terminal import one_line
 from memlint.ruleset.engine import Analysis
 from memlint.run import SERVERS, UNKNOWN, Run
@@ -60,14 +61,15 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     linter = Linter(options.lint_request(given, fixes=False))
-    rows = [_row(target, number, given) for target in _targets(linter, given) for number in _runs(target)]
+    with Busy("planning"):
+        rows = [_row(target, number, given) for target in _targets(linter, given) for number in _runs(target)]
     if not rows:
         raise UsageError("no training config to plan for among these files")
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]
     text = json.dumps({"schema_version": 1, "runs": plain}, indent=2) if given.format == "json" else _text(plain)
-    to_stdout(text + "\n")
+    to_screen(text + "\n", given.format != "json")
     return int(any(row["verdict"] not in ("fits", "unknown") and not row["plans"] for row in plain))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.formats.base import Context
 from memlint.lint.linter import Linter
@@ -48,7 +48,7 @@ def run(program: str, arguments: list[str]) -> int:
                 lines, simulated = _simulated(one, closed, given.tensors, style, context)
                 blocks.append("\n".join(lines))
                 failed = failed or not simulated
-    to_stdout("\n\n".join(blocks) + "\n" if blocks else "nothing to simulate: no training config among these files\n")
+    to_screen("\n\n".join(blocks) + "\n" if blocks else "nothing to simulate: no training config among these files\n")
     return 2 if failed or not blocks else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import memlint.report.card_figures as card_figures
+from memlint.findings import written_fix
 from memlint.report.model import Report, RunReport, each_finding, verdict_of, verdict_role, will_not_start
 from memlint.report.terminal import Style, one_line
 from memlint.report.units import gib
@@ -68,12 +69,14 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
 
 
 def statistics(report: Report, style: Style) -> Iterator[str]:
-    """Findings by rule, the most frequent first, and how many of them have a fix."""
+    """Findings by rule, the most frequent first, and how many of them `memlint fix` solves."""
     counts: dict[tuple[str, str], list[int]] = {}
     for item in each_finding(report):
-        count = counts.setdefault((item.rule, item.name), [0, 0])
+        count = counts.setdefault((item.rule, item.name), [0, 0, 0])
         count[0] += 1
-        count[1] += bool(item.fixes)
-    for (rule, name), (number, fixable) in sorted(counts.items(), key=lambda pair: (-pair[1][0], pair[0])):
-        fixes = f"  {fixable} with a fix" if fixable else ""
+        count[1] += written_fix(item) is not None
+        count[2] += written_fix(item, unsafe=True) is not None
+    for (rule, name), (number, safe, fixable) in sorted(counts.items(), key=lambda pair: (-pair[1][0], pair[0])):
+        unsafe = f" ({fixable - safe} with --unsafe)" if fixable > safe else ""
+        fixes = f"  {fixable} fixable{unsafe}" if fixable else ""
         yield f"{number:6}  {style.paint(rule, 'rule')}  {name}{fixes}"

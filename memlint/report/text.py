@@ -98,9 +98,22 @@ def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style, verb
         yield from excerpt(place, texts, style, "info")
     for index, fix in enumerate(finding.fixes[: None if verbose else FIXES_SHOWN], 1):
         yield f"  {style.paint(f'fix {index}', 'fix')}  {describe_fix(fix)}"
+        if verbose:
+            yield from _change(fix, texts, style)
     if verbose and finding.why:
         yield f"  {style.paint('why', 'dim')}    {one_line(finding.why)}"
         yield f"  {style.paint('more', 'dim')}   {one_line(finding.url) or f'memlint explain {finding.rule}'}"
+
+
+def _change(fix: Fix, texts: Mapping[str, str], style: Style) -> Iterator[str]:
+    """The lines that a fix takes away and brings."""
+    from memlint.report.changes import changed_lines  # --verbose
+
+    for sign, line in changed_lines(fix, texts):
+        room = (style.width - 10 if style.width else WIDEST_LINE) // (1 if line.isascii() else 2)
+        shown, _ = window(_printable(line), 0, 0, room)
+        bar = style.paint("|", "dim")
+        yield f"    {bar} {style.paint(f'{sign} {shown}', 'good' if sign == '+' else 'error')}"
 
 
 def headline(finding: Finding, style: Style) -> str:

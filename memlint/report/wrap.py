@@ -35,6 +35,11 @@ def _broken(line: str, width: int) -> Iterator[str]:
         return
     start = len(shown) - len(shown.lstrip(" "))
     hang = _hang(shown, start, width)
+    last = _last_column(line, hang, width)
+    if last:  # a row whose last column begins far to the right: it goes below
+        yield line[:last].rstrip(" ")
+        yield " " * hang + line[last:]
+        return
     current, used, only_indent = " " * start, start, True
     for gap, word in _words(line[start:] if line[:start].isspace() or not start else line.lstrip(" "), width - hang):
         size = columns(visible(word))
@@ -51,6 +56,13 @@ def _hang(shown: str, start: int, width: int) -> int:
     """Where the next lines begin: below the last column of a table's row, else a little to the right of the first."""
     ends = [found.end() for found in _LAST_COLUMN.finditer(shown) if found.end() <= 0.4 * width]
     return ends[-1] if ends else start or 2
+
+
+def _last_column(line: str, hang: int, width: int) -> int:
+    """Where the last column of a table's row begins, if the row fits without it and it fits below; else 0."""
+    ends = [found.end() for found in _LAST_COLUMN.finditer(line)]
+    fits = ends and hang < ends[-1] <= width and hang + columns(line[ends[-1] :]) <= width
+    return ends[-1] if fits and "\x1b" not in line else 0
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:

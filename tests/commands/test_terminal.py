@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -68,6 +73,55 @@ def test_quiet_and_verbose(folder: Path) -> None:
     assert plain.out.startswith(quiet.out) and "recognised:" not in quiet.out
     assert "\n  why    " in verbose.out and "\n  more   memlint explain CFG001\n" in verbose.out
     assert "\n  fix 4  " in verbose.out and "\n  fix 4  " not in plain.out
+
+
+def test_verbose_shows_what_a_fix_changes(folder: Path) -> None:
+    told = memlint(folder, "check", "train.yaml", "--verbose").out
+
+    assert "\n    | - gradient_accumulation_step: 8\n    | + gradient_accumulation_steps: 8\n" in told
+
+
+def test_what_is_shown_can_be_less_or_more(tmp_path: Path) -> None:
+    write(tmp_path, {"long.yaml": LONG.replace("disabled  #", "disabled  # memlint: ignore[ATT001] a test #")})
+    plain, more, less = (
+        memlint(tmp_path, "check", "long.yaml", *options).out
+        for options in ([], ["--no-ignores"], ["--min-severity", "error", "--no-ignores"])
+    )
+
+    assert "1 suppressed" in plain and "suppressed" not in more
+    assert [rule for _, rule in sorted(_found(plain))] == ["MEM001"]
+    assert [rule for _, rule in sorted(_found(more))] == ["ATT001", "MEM001"]
+    assert [rule for _, rule in sorted(_found(less))] == ["MEM001"]
+
+
+def test_watch_checks_again_after_a_change(folder: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memlint", "check", "train.yaml", "--watch", "--select", "CFG001"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        first = _until_it_waits(process.stdout)
+        write(folder, {"train.yaml": FILES["train.yaml"].replace("_step:", "_steps:")})
+        second = _until_it_waits(process.stdout)
+    finally:
+        process.send_signal(signal.SIGINT)
+    assert "train.yaml:12:1: error" in first and "train.yaml:12:1: error" not in second
+    assert process.wait(timeout=60) == 130
+    process.stdout.close()
+
+
+def _until_it_waits(stream: IO[str]) -> str:
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if "waiting for a change" in line:
+            break
+    return "".join(lines)
 
 
 def test_check_fixes_before_it_checks(folder: Path) -> None:
