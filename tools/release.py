@@ -32,7 +32,7 @@ NOT_IN_WHEEL = re.compile(r"^(tests|benchmarks|docs|tools|examples)/|\.pyc$|\.ip
 
 
 def check(tag: str) -> Iterator[str]:
-    """What is wrong with the release of this tree; builds into dist/."""
+    """What is wrong with the release of the commit that is checked out; builds into dist/."""
     stated = stated_version()
     if tag and tag != f"v{stated}":
         yield f"the tag is {tag}, memlint/__init__.py says {stated}"
@@ -53,8 +53,10 @@ def stated_version() -> str:
 
 
 def _built(folder: Path) -> tuple[Path, Path]:
-    """(sdist, wheel); the wheel is built from the sdist, as whoever packages it does."""
-    _run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)])
+    """(sdist, wheel) of the commit that is checked out; the wheel is built from the sdist, as whoever packages it does."""
+    with tempfile.TemporaryDirectory() as clone:
+        _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), clone])
+        _run([sys.executable, "-m", "build", "--outdir", str(folder), clone])
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -73,7 +75,7 @@ def contents(wheel: Path, sdist: Path) -> Iterator[str]:
 
 
 def _the_same_twice(wheel: Path, sdist: Path) -> Iterator[str]:
-    """The same tree built again gives the same bytes."""
+    """The same commit built again gives the same bytes."""
     with tempfile.TemporaryDirectory() as folder:
         for first, second in zip((sdist, wheel), _built(Path(folder))):
             if _hash(first) != _hash(second):
