@@ -53,7 +53,7 @@ def stated_version() -> str:
 
 
 def _built(folder: Path) -> tuple[Path, Path]:
-    """(sdist, wheel) of the commit that is checked out; the wheel is built from the sdist, as whoever packages it does."""
+    """(sdist, wheel) of the commit that is checked out; the wheel is built from the sdist, as packagers do."""
     with tempfile.TemporaryDirectory() as clone:
         _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), clone])
         _run([sys.executable, "-m", "build", "--outdir", str(folder), clone])
