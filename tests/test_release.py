@@ -124,6 +124,14 @@ def test_notes_are_those_of_the_version() -> None:
     assert "## [" not in RELEASE.notes("0.1.0")
 
 
+def test_the_mirror_has_the_hooks_of_the_project_and_pins_the_version(tmp_path: Path) -> None:
+    RELEASE.mirror(tmp_path / "mirror", "1.2.0")
+
+    hooks = yaml.safe_load((tmp_path / "mirror" / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert [hook["id"] for hook in hooks] == ["memlint", "memlint-fix"]
+    assert 'dependencies = ["memlint==1.2.0"]' in (tmp_path / "mirror" / "pyproject.toml").read_text(encoding="utf-8")
+
+
 def test_a_wheel_holds_what_runs_and_nothing_else(tmp_path: Path) -> None:
     """Built here, without a network and from a copy: `nox -s release-dry-run` builds and installs it for itself."""
     copy = tmp_path / "copy"

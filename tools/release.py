@@ -2,6 +2,7 @@
 
 python tools/release.py check [--tag v0.1.0]   into dist/: wheel and sdist, checked; exits 1 where something is wrong
 python tools/release.py notes 0.1.0            the notes of a version, from CHANGELOG.md
+python tools/release.py mirror 0.1.0 FOLDER    the files of a pre-commit mirror of a version
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def check(tag: str) -> Iterator[str]:
     yield from contents(wheel, sdist)
     yield from _the_same_twice(wheel, sdist)
     yield from _installed(wheel)
+    yield from _installed_by_the_action(stated)
     yield from places_that_name_the_version(stated)
     print(f"{wheel.name}  {wheel.stat().st_size / 1024:.0f} KiB  sha256 {_hash(wheel)}")
     print(f"{sdist.name}  {sdist.stat().st_size / 1024:.0f} KiB  sha256 {_hash(sdist)}")
@@ -107,6 +109,40 @@ def _installed(wheel: Path) -> Iterator[str]:
                 yield f"memlint {' '.join(arguments)} of the wheel: {done.returncode}: {done.stdout[:200]}{done.stderr}"
 
 
+def _installed_by_the_action(stated: str) -> Iterator[str]:
+    """The action's first step, by commit (an archive without git, as the runner gets it) and by version."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive, tree = Path(folder) / "tree.tar", Path(folder) / "tree"
+        _run(["git", "archive", "--output", str(archive), "HEAD"])
+        with tarfile.open(archive) as opened:
+            opened.extractall(tree, filter="data")
+        for asked in ("", f"=={stated}"):
+            environment = {
+                **os.environ,
+                "GITHUB_ACTION_PATH": str(tree),
+                "MEMLINT_VENV": str(Path(folder) / f"venv{asked}"),
+                "MEMLINT_VERSION": asked,
+                "PIP_FIND_LINKS": str(DIST),
+            }
+            command = ["bash", str(tree / "scripts" / "action.sh"), "install"]
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode or f"memlint {stated}" not in done.stdout:
+                yield f"action.sh install, version {asked!r}: {done.stdout}{done.stderr}"
+
+
+def mirror(folder: Path, version: str) -> None:
+    """Writes the files of a pre-commit mirror: a small repository whose hooks install the wheel from PyPI."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / ".pre-commit-hooks.yaml", folder)
+    shutil.copy(ROOT / "LICENSE", folder)
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools>=77"]\nbuild-backend = "setuptools.build_meta"\n\n'
+        f'[project]\nname = "memlint-pre-commit"\nversion = "{version}"\ndependencies = ["memlint=={version}"]\n\n'
+        "[tool.setuptools]\npy-modules = []\n",
+        encoding="utf-8",
+    )
+
+
 def places_that_name_the_version(stated: str) -> Iterator[str]:
     for name in ("README.md", "docs/integrations/pre-commit.md"):
         for found in re.findall(r"rev: v(\S+)", (ROOT / name).read_text(encoding="utf-8")):
@@ -132,13 +168,17 @@ def _run(command: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("check", "notes"))
+    parser.add_argument("what", choices=("check", "notes", "mirror"))
     parser.add_argument("version", nargs="?", default="")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("mirror"))
     github = os.environ if os.environ.get("GITHUB_REF_TYPE") == "tag" else {}
     parser.add_argument("--tag", default=github.get("GITHUB_REF_NAME", ""), help="the tag that is released, if one is")
     given = parser.parse_args()
     if given.what == "notes":
         sys.stdout.write(notes(given.version))
+        return 0
+    if given.what == "mirror":
+        mirror(given.folder, given.version)
         return 0
     wrong = list(check(given.tag))
     print("\n".join(wrong or ["nothing is wrong with this release"]))
