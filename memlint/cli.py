@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[:1] == ["help"] and len(arguments) > 1:
         arguments = [arguments[1], "--help"]
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
-        return _write_stdout(usage())
+        return _write_stdout(_fitted(usage()))
     if misspelt := _misspelt_verb(arguments):
         return _refuse(misspelt)
     return _run_verb(*split_verb(arguments))
@@ -108,6 +108,14 @@ def usage() -> str:
         f"{verbs}\n\n"
         "`memlint help VERB` lists a verb's options; `memlint --version` prints the version.\n"
     )
+
+
+def _fitted(text: str) -> str:
+    """`text` with lines that fit the terminal, if it goes to one."""
+    from memlint.report.terminal import style_for
+    from memlint.report.wrap import fitted
+
+    return fitted(text, style_for(sys.stdout))
 
 
 def _write_stdout(text: str) -> int:

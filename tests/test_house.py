@@ -57,7 +57,9 @@ FORBIDDEN_AT_START = {
 }
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
-    "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
+    "cli": (  # `--version` imports nothing
+        *("commands", "errors", "crash_report", "formats.schema.suggest", "report.terminal", "report.wrap"),
+    ),
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options that few use
         *(
@@ -72,7 +74,7 @@ ON_DEMAND = {
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "commands.fixing": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
-    "commands.options": ("lint.settings_table",),  # --show-settings
+    "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix

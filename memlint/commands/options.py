@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NoReturn
 
 import memlint.plugin_registry as extensions
@@ -28,11 +29,22 @@ OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standar
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help to the width in COLUMNS, else 100; argparse itself imports shutil at each start to ask."""
+    """Formats help to the width of the terminal; argparse itself imports shutil at each start to ask."""
 
     def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        super().__init__(prog, width=int(columns) - 2 if columns.isdecimal() and len(columns) < 5 else 100)
+        super().__init__(prog, width=_help_width())
+
+
+@cache
+def _help_width() -> int:
+    """COLUMNS, else the columns of the terminal, at most 120; 100 in a pipe."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and len(said) < 5:
+        return int(said) - 2
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120) - 2
+    except OSError:
+        return 100
 
 
 DESCRIBE = "--describe-options"  # hidden: raises `Described` with the verb's parser, and runs nothing
@@ -54,6 +66,11 @@ class _Describe(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """A verb's parser: a mistake is answered with one line and the word that was probably meant."""
+
+    def format_help(self) -> str:
+        from memlint.report.wrap import wrapped  # --help
+
+        return wrapped(super().format_help(), _help_width() + 2)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}{self._hint(message)} (`{self.prog} --help` lists the options)\n")

@@ -55,8 +55,9 @@ def run(program: str, arguments: list[str]) -> int:
 def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Context) -> tuple[list[str], bool]:
     """The lines about one run, and whether it could be simulated. `most`: groups of tensors to list."""
     try:
-        from memlint.simulation import UnsupportedRun, simulate
-        from memlint.simulation.as_estimate import estimate_of, tensor_lines
+        with Busy("loading PyTorch"):
+            from memlint.simulation import UnsupportedRun, simulate
+            from memlint.simulation.as_estimate import estimate_of, tensor_lines
     except ImportError as error:
         raise UsageError(_EXTRA.format(error)) from None
     try:
