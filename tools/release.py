@@ -38,10 +38,11 @@ def check(tag: str) -> Iterator[str]:
     if tag and tag != f"v{stated}":
         yield f"the tag is {tag}, memlint/__init__.py says {stated}"
     shutil.rmtree(DIST, ignore_errors=True)
-    sdist, wheel = _built(DIST)
+    commit = _run(["git", "rev-parse", "HEAD"]).strip()
+    sdist, wheel = _built(DIST, commit)
     _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
     yield from contents(wheel, sdist)
-    yield from _the_same_twice(wheel, sdist)
+    yield from _the_same_twice(wheel, sdist, commit)
     yield from _installed(wheel)
     yield from _installed_by_the_action(stated)
     yield from places_that_name_the_version(stated)
@@ -54,10 +55,11 @@ def stated_version() -> str:
     return str(re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0])
 
 
-def _built(folder: Path) -> tuple[Path, Path]:
-    """(sdist, wheel) of the commit that is checked out; the wheel is built from the sdist, as packagers do."""
+def _built(folder: Path, commit: str) -> tuple[Path, Path]:
+    """(sdist, wheel) of a commit; the wheel is built from the sdist, as packagers do."""
     with tempfile.TemporaryDirectory() as clone:
         _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), clone])
+        _run(["git", "-C", clone, "checkout", "--quiet", "--detach", commit])
         _run([sys.executable, "-m", "build", "--outdir", str(folder), clone])
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
@@ -76,10 +78,10 @@ def contents(wheel: Path, sdist: Path) -> Iterator[str]:
     yield from (f"the sdist holds {name}" for name in sorted(inside) if name.endswith(".pyc") or ".git/" in name)
 
 
-def _the_same_twice(wheel: Path, sdist: Path) -> Iterator[str]:
+def _the_same_twice(wheel: Path, sdist: Path, commit: str) -> Iterator[str]:
     """The same commit built again gives the same bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        for first, second in zip((sdist, wheel), _built(Path(folder))):
+        for first, second in zip((sdist, wheel), _built(Path(folder), commit)):
             if _hash(first) != _hash(second):
                 yield f"{first.name} is not the same when it is built again"
 
@@ -160,10 +162,11 @@ def notes(version: str) -> str:
     return str(sections.get(version) or sections["Unreleased"]).strip() + "\n"
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str]) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def main() -> int:

@@ -34,6 +34,11 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_help_width())
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Paragraphs as one line each, which `format_help` breaks; what is indented stays as it is."""
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(one if "\n " in one else one.replace("\n", " ") for one in paragraphs)
+
 
 @cache
 def _help_width() -> int:

@@ -53,9 +53,9 @@ def _broken(line: str, width: int) -> Iterator[str]:
 
 
 def _hang(shown: str, start: int, width: int) -> int:
-    """Where the next lines begin: below the last column of a table's row, else a little to the right of the first."""
+    """Where the next lines begin: below the last column of a table's row, else below the first."""
     ends = [found.end() for found in _LAST_COLUMN.finditer(shown) if found.end() <= 0.4 * width]
-    return ends[-1] if ends else start or 2
+    return ends[-1] if ends else start
 
 
 def _last_column(line: str, hang: int, width: int) -> int:
