@@ -14,10 +14,7 @@ from memlint.report.wrap import fitted, visible, wrapped
 
 WORDS = st.lists(
     st.one_of(
-        st.text(
-            st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Cs", "Zs", "Zl", "Zp", "Mn", "Me")),
-            min_size=1,
-        ),
+        st.text("abcXYZ0179äß中語-_/.,;:()[]%=", min_size=1, max_size=20),
         st.sampled_from(
             ["86.27", "->", "37.47", "GiB", "(32.90", "-", "41.21", "of", "79.15);", "8", "x", "`a:", "1`"]
         ),
