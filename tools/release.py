@@ -44,7 +44,7 @@ def check(tag: str) -> Iterator[str]:
     yield from contents(wheel, sdist)
     yield from _the_same_twice(wheel, sdist, commit)
     yield from _installed(wheel)
-    yield from _installed_by_the_action(stated)
+    yield from _installed_by_the_action(wheel, stated)
     yield from places_that_name_the_version(stated)
     print(f"{wheel.name}  {wheel.stat().st_size / 1024:.0f} KiB  sha256 {_hash(wheel)}")
     print(f"{sdist.name}  {sdist.stat().st_size / 1024:.0f} KiB  sha256 {_hash(sdist)}")
@@ -111,20 +111,22 @@ def _installed(wheel: Path) -> Iterator[str]:
                 yield f"memlint {' '.join(arguments)} of the wheel: {done.returncode}: {done.stdout[:200]}{done.stderr}"
 
 
-def _installed_by_the_action(stated: str) -> Iterator[str]:
-    """The action's first step, by commit (an archive without git, as the runner gets it) and by version."""
+def _installed_by_the_action(wheel: Path, stated: str) -> Iterator[str]:
+    """The action's first step: by commit (an archive without git, as the runner gets it), and told what to install.
+
+    That is the wheel that was built, never what an index has under this name and version.
+    """
     with tempfile.TemporaryDirectory() as folder:
         archive, tree = Path(folder) / "tree.tar", Path(folder) / "tree"
         _run(["git", "archive", "--output", str(archive), "HEAD"])
         with tarfile.open(archive) as opened:
             opened.extractall(tree, filter="data")
-        for asked in ("", f"=={stated}"):
+        for number, asked in enumerate(("", f" @ {wheel.resolve().as_uri()}")):
             environment = {
                 **os.environ,
                 "GITHUB_ACTION_PATH": str(tree),
-                "MEMLINT_VENV": str(Path(folder) / f"venv{asked}"),
+                "MEMLINT_VENV": str(Path(folder) / f"venv{number}"),
                 "MEMLINT_VERSION": asked,
-                "PIP_FIND_LINKS": str(DIST),
             }
             command = ["bash", str(tree / "scripts" / "action.sh"), "install"]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
