@@ -1,27 +1,60 @@
-"""Writes the snapshot of rules and the recordings of layers when a wheel or an editable install is built."""
+"""What a build adds: the version of the tag, the snapshot of the shipped rules, the recordings of layers."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+ROOT = Path(__file__).resolve().parent
 
-class ShippedData(BuildHookInterface):  # type: ignore[type-arg]
+
+def version() -> str:
+    """The version of this tree: that of `memlint/__init__.py`; some commits after its tag, 0.1.0.post5+g1a2b3c4.
+
+    A tree without git, without tags (a shallow clone, an archive of a commit) or before the tag has the plain one.
+    """
+    text = (ROOT / "memlint" / "__init__.py").read_text(encoding="utf-8")
+    stated = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0]
+    if Path(_git("rev-parse", "--show-toplevel") or "/") != ROOT:
+        return str(stated)
+    found = re.fullmatch(r".*-(\d+)-(g[0-9a-f]+)", _git("describe", "--tags", "--long", "--match", f"v{stated}"))
+    return f"{stated}.post{found[1]}+{found[2]}" if found and found[1] != "0" else str(stated)
+
+
+def _git(*words: str) -> str:
+    """What git prints of this tree; "" where there is no git, no repository, or no answer."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
     """A broken rule file ends the build with the rule's own line and column."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
+        from memlint import __version__
         from memlint.memory.record_profiles import write
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
 
         text = snapshot_text(stamped=version == "editable")
-        Path(SNAPSHOT).parent.mkdir(exist_ok=True)
+        shipped = Path(SNAPSHOT).parent
+        shipped.mkdir(exist_ok=True)
         Path(SNAPSHOT).write_text(text, encoding="utf-8", newline="\n")
         write(stamped=version == "editable")
         build_data["artifacts"] += ["memlint/_shipped/rules.jsonl", "memlint/_shipped/profiles"]
+        between_tags = shipped / "version.txt"
+        between_tags.unlink(missing_ok=True)
+        if version != "editable" and self.metadata.version != __version__:
+            between_tags.write_text(self.metadata.version, encoding="utf-8")
+            build_data["artifacts"].append("memlint/_shipped/version.txt")

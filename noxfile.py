@@ -36,9 +36,29 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def pages(session: nox.Session) -> None:
     """What is written from code and data: pages of rules and keys, schemas, what README shows, coverage, accuracy."""
-    for tool in ("rule_pages", "keys_pages", "schema_descriptions", "coverage", "cost_page", "guide_figures", "readme"):
+    tools = (
+        "rule_pages",
+        "keys_pages",
+        "schema_descriptions",
+        "coverage",
+        "cost_page",
+        "guide_figures",
+        "man_page",
+        "readme",
+    )
+    for tool in tools:
         session.run("python", f"tools/{tool}.py", *session.posargs)
     session.run("python", "benchmarks/accuracy/page.py", *(session.posargs or ["--write"]), silent=True)
+
+
+@nox.session(name="release-dry-run")
+def release_dry_run(session: nox.Session) -> None:
+    """Everything of a release but the uploads: `pip install -e '.[release]'` first. What was built is in dist/."""
+    session.run("python", "tools/man_page.py", "--check")
+    session.run("zizmor", "--offline", "--persona", "pedantic", ".github/workflows", "action.yml", external=True)
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", ".github/workflows/release.yml")
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml")
+    session.run("python", "tools/release.py", "check", *session.posargs)
 
 
 @nox.session

@@ -34,7 +34,9 @@ VERBS = {
     "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
     "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
     "cache": ("cache", "the results that are kept of checks: where they are; clean deletes them"),
+    "completion": ("completion", "print the completion script of bash, zsh, fish, powershell or tcsh"),
 }
+OF_VERBS = ("completion",)  # their modules are given VERBS
 DEFAULT = "check"
 # Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which
 # makes 60,000 objects that live to the end.
@@ -56,11 +58,23 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. `argv`: the arguments, those of the process by default."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["--version"], ["-V"]):
-        return _write_stdout(f"memlint {__version__}\n")
+        return _write_stdout(f"memlint {_version()}\n")
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
     if arguments[:1] in (["-h"], ["--help"], ["help"]):
-        return _write_stdout(usage())
-    verb, rest = split_verb(arguments)
-    return _run_verb(verb, rest, _possible_misspelling(arguments))
+        return _write_stdout(_fitted(usage()))
+    if misspelt := _misspelt_verb(arguments):
+        return _refuse(misspelt)
+    return _run_verb(*split_verb(arguments))
+
+
+def _version() -> str:
+    """The version; of a build between two tags with the commits since the last, as hatch_build.py wrote it."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "_shipped", "version.txt")) as stream:
+            return stream.read()
+    except OSError:
+        return __version__
 
 
 def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
@@ -70,10 +84,25 @@ def split_verb(arguments: list[str]) -> tuple[str, list[str]]:
     return DEFAULT, arguments
 
 
-def _possible_misspelling(arguments: list[str]) -> str:
-    """The first argument if it could be a misspelt verb: only letters and hyphens, and no existing path; else ""."""
+def _misspelt_verb(arguments: list[str]) -> str:
+    """The first argument if it is neither a verb nor an option nor an existing path, and looks like a word; else ""."""
     word = arguments[0] if arguments else ""
-    return word if word.replace("-", "").isalpha() and word not in VERBS and not os.path.exists(word) else ""
+    is_word = word[:1].isalpha() and word.replace("-", "").isalnum() and word not in VERBS
+    return word if is_word and not os.path.exists(word) else ""
+
+
+def _refuse(word: str) -> int:
+    """Says what was probably meant with a word that is neither a verb nor a path."""
+    from memlint.formats.schema.suggest import nearest
+
+    near = nearest(word, (*VERBS, "help"))
+    hint = f"; did you mean `memlint {near}`?" if near else " (`memlint --help` lists them)"
+    if not near and (path := nearest(word, os.listdir())):
+        hint = f"; did you mean {path}?"
+    elif len(word) == 6 and word[:3].isalpha() and word[3:].isdigit():
+        hint = f"; did you mean `memlint explain {word}`?"
+    sys.stderr.write(f"memlint: {word}: no such file or folder, and no verb{hint}\n")
+    return 2
 
 
 def usage() -> str:
@@ -84,8 +113,16 @@ def usage() -> str:
         "usage: memlint [VERB] [PATH ...] [OPTIONS]\n\n"
         "Lints LLM training configs for GPU memory before a GPU is touched.\n\n"
         f"{verbs}\n\n"
-        "`memlint VERB --help` lists a verb's options; `memlint --version` prints the version.\n"
+        "`memlint help VERB` lists a verb's options; `memlint --version` prints the version.\n"
     )
+
+
+def _fitted(text: str) -> str:
+    """`text` with lines that fit the terminal, if it goes to one."""
+    from memlint.report.terminal import style_for
+    from memlint.report.wrap import fitted
+
+    return fitted(text, style_for(sys.stdout))
 
 
 def _write_stdout(text: str) -> int:
@@ -101,17 +138,16 @@ def _write_stdout(text: str) -> int:
     return 0
 
 
-def _run_verb(verb: str, rest: list[str], misspelling: str = "") -> int:
+def _run_verb(verb: str, rest: list[str]) -> int:
     """Runs a verb, turns its exceptions into messages and returns the exit code."""
     from memlint.commands import load
     from memlint.errors import UsageError
 
     try:
         run = load(VERBS[verb][0])
-        return run(f"memlint {verb}", rest)
+        return run(f"memlint {verb}", rest) if verb not in OF_VERBS else run(f"memlint {verb}", rest, VERBS)
     except UsageError as error:
-        hint = _verb_hint(misspelling) if misspelling and str(error).startswith(f"{misspelling}: ") else ""
-        sys.stderr.write(f"memlint: {error}{hint}\n")
+        sys.stderr.write(f"memlint: {error}\n")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -122,13 +158,6 @@ def _run_verb(verb: str, rest: list[str], misspelling: str = "") -> int:
 
         sys.stderr.write(report(error, [verb, *rest]))
         return 2
-
-
-def _verb_hint(word: str) -> str:
-    from memlint.formats.schema.suggest import nearest
-
-    near = nearest(word, VERBS)
-    return f", and no verb; did you mean `memlint {near}`?" if near else ", and no verb (`memlint --help` lists them)"
 
 
 if __name__ == "__main__":

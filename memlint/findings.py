@@ -67,6 +67,7 @@ class Fix(NamedTuple):
     verdict_after: str = ""
     note: str = ""
     patches: tuple[Patch, ...] = ()  # `edits` as text, where they were placed
+    partial: bool = False  # lowers the peak and leaves the finding: shown, never written by itself
 
 
 class Finding(NamedTuple):
@@ -82,3 +83,9 @@ class Finding(NamedTuple):
     key: str = ""  # message key for baselines and fingerprints: stable under moves and numbers
     data: Mapping[str, Any] = {}  # the numbers behind the message
     url: str = ""
+    causes: tuple[Finding, ...] = ()  # findings that reports show as places of this one; each has fixes of its own
+
+
+def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:
+    """The fix that `memlint fix` writes for a finding: the first that it may. `unsafe`: with its option `--unsafe`."""
+    return next((fix for fix in finding.fixes if fix.edits and not fix.partial and (fix.safe or unsafe)), None)

@@ -64,19 +64,21 @@ FORBIDDEN_AT_START = {
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
     "": ("api.public",),  # `import memlint` imports nothing
-    "cli": ("commands", "errors", "crash_report", "formats.schema.suggest"),  # `--version` imports nothing
+    "cli": (  # `--version` imports nothing
+        *("commands", "errors", "crash_report", "formats.schema.suggest", "report.terminal", "report.wrap"),
+    ),
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
-    "commands.check": (  # options few use; many files
-        *("lint.baseline", "lint.rule_facts", "lint.what_if", "repository.dependents"),
-        "lint.result_cache",
+    "commands.check": (  # options that few use; many files
+        *("commands.fixing", "commands.watch", "lint.baseline", "lint.rule_facts", "lint.what_if"),
+        *("repository.dependents", "lint.result_cache"),
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
     "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.lsp": ("lsp.handlers",),  # pygls, an extra
     "commands.mcp": ("agents.server",),  # the SDK, an extra
-    "commands.options": ("lint.settings_table",),  # --show-settings
-    "commands.output": ("atomic_files",),  # --output
+    "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
+    "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
     "lint.merge_reports": ("lint.packed_reports",),  # many files
@@ -104,7 +106,8 @@ ON_DEMAND = {
         "repository.launch.files",
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
-    "report.text": ("report.overview",),  # for folders, and --statistics
+    "report.text": ("report.overview", "report.wrap", "report.changes"),  # for folders, and --statistics; for terminals
+    "report.table": ("report.wrap",),  # for terminals
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json",),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML

@@ -24,6 +24,7 @@ LAYOUT = frozenset(
 COVERED = {
     "tests/test_record.py": ("_record_constructors",),
     "tests/commands/test_refusals.py": ("cli", "commands.options"),
+    "tests/commands/test_terminal.py": ("commands.consent", "lint.select_files"),
     # One reader per framework: a config goes in, the run comes out.
     "tests/formats/axolotl/test_axolotl_runs.py": (
         *("formats.axolotl.config", "formats.axolotl.format", "formats.axolotl.issues", "formats.axolotl.loss"),
@@ -134,7 +135,7 @@ COVERED = {
     ),
     "tests/lint/test_selection.py": ("lint.rule_catalog",),
     "tests/commands/test_written_files.py": ("commands.output",),
-    "tests/commands/test_fix.py": ("commands.explain", "commands.new_rule", "commands.test"),
+    "tests/commands/test_fix.py": ("commands.fixing", "commands.explain", "commands.new_rule", "commands.test"),
     "tests/commands/test_diff.py": (
         *("report.comparison.json", "report.comparison.markdown", "report.comparison.model", "report.comparison.text"),
         *("repository.commit", "repository.git", "revisions.file_change", "revisions.side"),

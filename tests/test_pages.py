@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 GENERATORS = [
     *("tools/rule_pages.py", "tools/readme.py", "tools/coverage.py"),
     *("tools/keys_pages.py", "tools/schema_descriptions.py", "tools/cost_page.py", "tools/guide_figures.py"),
+    "tools/man_page.py",
 ]
 
 

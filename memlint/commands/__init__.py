@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 
-def load(module: str) -> Callable[[str, list[str]], int]:
+def load(module: str) -> Callable[..., int]:
     """Imports memlint.commands.<module> and returns its `run`."""
-    run: Callable[[str, list[str]], int] = import_module(f"memlint.commands.{module}").run
+    run: Callable[..., int] = import_module(f"memlint.commands.{module}").run
     return run

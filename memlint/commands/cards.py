@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.hardware.catalog import every, machines
 from memlint.hardware.model import Gpu
 from memlint.report.units import gib
@@ -23,7 +23,7 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     cards, by_card = every(), _machines_by_card()
-    to_stdout(_json(cards, by_card) if given.format == "json" else _text(cards, by_card))
+    to_screen(_json(cards, by_card) if given.format == "json" else _text(cards, by_card), given.format != "json")
     return 0
 
 

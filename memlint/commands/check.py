@@ -14,7 +14,7 @@ from memlint.commands.output import to_file, write
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.lint.linter import Linter
-from memlint.lint.merge_reports import merge_files, with_waiver_findings
+from memlint.lint.merge_reports import as_sequence, merge_files, with_waiver_findings
 from memlint.lint.pool import lint_files
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
@@ -33,15 +33,27 @@ def run(program: str, arguments: list[str]) -> int:
         file_access.start()
     if options.handle_info_flags(given):
         return 0
+    if given.watch:
+        from memlint.commands.watch import watch
+
+        return watch(given, [program.split()[-1], *arguments])
     pairs = options.formats(given)
+    if given.fix and (code := _fix(given)):
+        return code
     files = _files(given)
     request = _request(given, pairs, len(files))
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
-    baseline = given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
+    baseline = (
+        ""
+        if given.no_ignores
+        else given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
+    )
     if given.write_baseline:
         return _write_baseline(reports, baseline)
     reports, notes = _without_baseline(reports, baseline) if baseline else (reports, ())
+    if given.min_severity:
+        reports = as_sequence(_severe(reports, given.min_severity), len(reports))
     report = Report(
         reports,
         _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
@@ -49,6 +61,8 @@ def run(program: str, arguments: list[str]) -> int:
         notes=notes,
         statistics=given.statistics,
         overview=any(os.path.isdir(path) for path in given.paths or ["."]),
+        quiet=given.quiet,
+        verbose=given.verbose,
     )
     write(report, pairs, given.colour, files)
     unmatched = _without_config(given.paths, report.files) if given.strict_files else []
@@ -71,6 +85,19 @@ def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundF
     return cache.lint(files, partial(lint_files, request, jobs=given.jobs))
 
 
+def _fix(given: options.Options) -> int:
+    """Applies fixes before the files are linted; the exit code where that failed."""
+    import memlint.commands.fixing as fixing  # the planner
+
+    given.interactive, given.diff, given.rule, given.plan = False, False, [], 0
+    try:
+        fixing.fix_files(given)
+    except fixing.FixBug as bug:
+        sys.stderr.write(f"{bug}memlint: {fixing.BUG_NOTE}\n")
+        return 2
+    return 0
+
+
 def _files(given: options.Options) -> list[FoundFile]:
     files = options.config_files(given)
     if given.hook:
@@ -82,12 +109,19 @@ def _files(given: options.Options) -> list[FoundFile]:
 
 def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> LintRequest:
     wants_page = any(name == "html" for name, _ in pairs)
-    request = options.lint_request(given, fixes=not given.no_fixes)
+    request = options.lint_request(given, fixes=not given.no_fixes)._replace(keeps_suppressed=given.no_ignores)
     if not wants_page:
         return request
     from memlint.lint.what_if import detail_for
 
     return request._replace(what_if=detail_for(files))
+
+
+def _severe(reports: Iterable[FileReport], least: str) -> Iterator[FileReport]:
+    """The reports with the findings of severity `least` and above alone."""
+    shown = SEVERITIES[SEVERITIES.index(least) :]
+    for file in reports:
+        yield file._replace(findings=tuple(item for item in file.findings if item.severity in shown))
 
 
 def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequence[FileReport], tuple[str, ...]]:
@@ -112,11 +146,19 @@ def _parser(program: str) -> options.Parser:
     options.add_rules(parser)
     options.add_settings(parser)
     options.add_output(parser)
+    loud = parser.add_mutually_exclusive_group()
+    loud.add_argument("-q", "--quiet", action="store_true", help="findings alone: no tables, hints and totals")
+    loud.add_argument("-v", "--verbose", action="store_true", help="every fix of a finding, and why its rule is there")
     options.add_exit(parser)
     parser.add_argument("--no-cache", action="store_true", help="keep no results, and use none that were kept")
     parser.add_argument("--cache-dir", metavar="DIR", help="where results are kept (default: the platform's folder)")
     parser.add_argument("--hook", action="store_true", help="named files are candidates, as pre-commit gives them")
     parser.add_argument("--strict-files", action="store_true", help="exit 2 for a PATH without a config that is known")
+    parser.add_argument("--fix", action="store_true", help="apply safe fixes first, as `memlint fix` does")
+    parser.add_argument("--unsafe", action="store_true", help="with --fix: fixes that may change the training result")
+    parser.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C")
+    parser.add_argument("--min-severity", choices=SEVERITIES, help="show no findings below this one")
+    parser.add_argument("--no-ignores", action="store_true", help="show what comments, settings and baseline suppress")
     parser.add_argument("--no-fixes", action="store_true", help="look for no ways out: five times faster on many files")
     parser.add_argument("--statistics", action="store_true", help="findings by rule at the end")
     parser.add_argument("--baseline", metavar="FILE", help="findings to accept, as --write-baseline wrote them")

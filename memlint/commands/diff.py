@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.output import to_file, to_stdout
+from memlint.commands.output import to_file, to_screen
 from memlint.errors import UsageError
 from memlint.lint.request import LintRequest
 from memlint.report.card_figures import HOW_TO_READ
@@ -17,7 +17,8 @@ from memlint.report.comparison import markdown as diff_markdown
 from memlint.report.comparison import text as diff_text
 from memlint.report.comparison.model import DiffReport, FileDiff, importance
 from memlint.report.model import location_key
-from memlint.report.terminal import style_for
+from memlint.report.progress import Busy
+from memlint.report.terminal import one_line, style_for
 from memlint.repository.commit import changed
 from memlint.repository.git import git, git_or_empty
 from memlint.revisions.file_change import file_diff
@@ -43,14 +44,15 @@ def run(program: str, arguments: list[str]) -> int:
     base, notes = _base(root, given.base, given.head or "HEAD", given.direct)
     head = _revision(root, given.head) if given.head else None
     request = options.lint_request(given)._replace(cwd=root)
-    report = compare(root, base, head, request)._replace(
-        base=given.base, head=given.head or "the working tree", version=__version__, notes=notes
-    )
+    with Busy(f"comparing with {one_line(given.base)}"):
+        report = compare(root, base, head, request)._replace(
+            base=given.base, head=given.head or "the working tree", version=__version__, notes=notes
+        )
     compared = frozenset(os.path.realpath(os.path.join(root, file.path)) for file in report.files)
     for name, path in pairs:
         text = _rendered(report, name, given.colour if path is None else False)
         if path is None:
-            to_stdout(text)
+            to_screen(text, name == "text")
         else:
             to_file((text,), path, compared)
     return int(given.fail_on == "regression" and any(file.is_regression for file in report.files))
@@ -71,7 +73,7 @@ def _parser(program: str) -> options.Parser:
         "--format", action="append", default=[], metavar="NAME", help=f"{', '.join(FORMATS)} (default: text)"
     )
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
-    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(group)
     group.add_argument("--fail-on", choices=("regression", "never"), default="never", help="what exits 1")
     return parser
 

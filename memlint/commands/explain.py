@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.formats.schema.suggest import nearest
@@ -37,7 +37,7 @@ def run(program: str, arguments: list[str]) -> int:
     parser.add_argument("what", metavar="RULE|PATH[:LINE]", help="a rule's id or name, a file, or a line of it")
     parser.add_argument("--math", action="store_true", help="each component of the peak as a formula with its numbers")
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(parser)
     options.add_hardware(parser)
     options.add_settings(parser)
     given = parser.parse_args(arguments)
@@ -53,10 +53,12 @@ def run(program: str, arguments: list[str]) -> int:
     if rule is None:
         _refuse_unknown(given.what, rules)
         files = explain_files(given)
-        to_stdout(_json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n")
+        text = _json(files) if given.format == "json" else "\n".join(_derivations(files, given)) + "\n"
+        to_screen(text, given.format != "json")
         return 0
     page = rule_page.facts(rule, next((item for item in linter.rules.rules(folders) if item.id == rule.id), None))
-    to_stdout(as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n")
+    text = as_json.dump(page) if given.format == "json" else "\n".join(rule_page.text(page)) + "\n"
+    to_screen(text, given.format != "json")
     return 0
 
 
@@ -68,11 +70,11 @@ def _print_arithmetic(files: tuple[ExplainedFile, ...], given: options.Options) 
         unknown = [one.reason for report, _ in pairs for one in report.estimate.unknown]
         raise UsageError(f"{given.what}: no estimate to explain" + (f": {unknown[0]}" if unknown else ""))
     if given.format == "json":
-        to_stdout(as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in told]}))
+        to_screen(as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in told]}), False)
         return
     style = style_for(sys.stdout, colour=given.colour)
     blocks = ["\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in told]
-    to_stdout("\n\n".join(blocks) + "\n")
+    to_screen("\n\n".join(blocks) + "\n")
 
 
 def _refuse_unknown(what: str, rules: tuple[RuleFacts, ...]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.report.terminal import one_line
@@ -26,7 +26,7 @@ def run(program: str, arguments: list[str]) -> int:
     if not found:
         raise UsageError(_NOT_SEEN)
     text = json.dumps({"schema_version": 1, "runs": found}, indent=2) if given.format == "json" else _text(found)
-    to_stdout(text + "\n")
+    to_screen(text + "\n", given.format != "json")
     return 0
 
 

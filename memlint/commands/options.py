@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cache
+from typing import Any, NoReturn
 
 import memlint.plugin_registry as extensions
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen, to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.formats.schema.suggest import nearest
@@ -23,26 +25,80 @@ from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES
 
 Options = argparse.Namespace
-Parser = argparse.ArgumentParser
 OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standard output)
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help to the width in COLUMNS, else 100; argparse itself imports shutil at each start to ask."""
+    """Formats help to the width of the terminal; argparse itself imports shutil at each start to ask."""
 
     def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        super().__init__(prog, width=int(columns) - 2 if columns.isdecimal() and len(columns) < 5 else 100)
+        super().__init__(prog, width=_help_width())
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Paragraphs as one line each, which `format_help` breaks; what is indented stays as it is."""
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(one if "\n " in one else one.replace("\n", " ") for one in paragraphs)
 
 
-def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+@cache
+def _help_width() -> int:
+    """COLUMNS, else the columns of the terminal, at most 120; 100 in a pipe."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and len(said) < 5:
+        return int(said) - 2
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120) - 2
+    except OSError:
+        return 100
+
+
+DESCRIBE = "--describe-options"  # hidden: raises `Described` with the verb's parser, and runs nothing
+COLOURS = {"auto": None, "always": True, "never": False}
+
+
+class Described(Exception):
+    """Carries a verb's parser to who asked for it: shell completion and the manual page."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        super().__init__("a verb's options")
+        self.parser = parser
+
+
+class _Describe(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        raise Described(parser)
+
+
+class Parser(argparse.ArgumentParser):
+    """A verb's parser: a mistake is answered with one line and the word that was probably meant."""
+
+    def format_help(self) -> str:
+        from memlint.report.wrap import wrapped  # --help
+
+        return wrapped(super().format_help(), _help_width() + 2)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}{self._hint(message)} (`{self.prog} --help` lists the options)\n")
+
+    def _hint(self, message: str) -> str:
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        near = nearest(unknown[1], self._option_string_actions) if unknown else ""
+        if choice:
+            near = nearest(choice[1], choice[2].replace("'", "").split(", "))
+        return f"; did you mean {near}?" if near else ""
+
+
+def parser(program: str, description: str, epilog: str = "") -> Parser:
+    made = Parser(
         prog=program,
         description=description,
         epilog=epilog,
         allow_abbrev=False,
         formatter_class=Formatter,
     )
+    made.add_argument(DESCRIBE, action=_Describe, nargs=0, help=argparse.SUPPRESS)
+    return made
 
 
 def add_paths(to: argparse.ArgumentParser) -> None:
@@ -106,8 +162,23 @@ def add_output(to: argparse.ArgumentParser, names: Iterable[str] = OUTPUTS) -> N
     listed = ", ".join(names)
     group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{listed} (default: text)")
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
-    group.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    add_colour(group)
     group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: by number of files)")
+
+
+def add_colour(to: argparse._ActionsContainer) -> None:
+    words = "|".join(COLOURS)
+    to.add_argument(
+        "--color", dest="colour", type=_colour, default=None, metavar=words, help="colour and links (default: auto)"
+    )
+    to.add_argument("--no-color", dest="colour", action="store_const", const=False, help="as --color never")
+
+
+def _colour(text: str) -> bool | None:
+    """ "auto", "always" or "never", for argparse: None where the terminal and the environment decide."""
+    if text not in COLOURS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(COLOURS)}")
+    return COLOURS[text]
 
 
 def add_exit(to: argparse.ArgumentParser) -> None:
@@ -202,7 +273,7 @@ def handle_info_flags(given: Options) -> bool:
         request = lint_request(
             Options(**{**vars(given), "paths": []})
         )  # without paths, so that standard input is not read
-        to_stdout(settings_table(given.show_settings, request, option_values))
+        to_screen(settings_table(given.show_settings, request, option_values))
         return True
     if given.list_files:
         to_stdout("".join(f"{item.path}\n" for item in config_files(given)))

@@ -106,6 +106,16 @@ def to_stdout(text: str) -> None:
         raise UsageError(f"standard output: {error.strerror}") from None
 
 
+def to_screen(text: str, breaks: bool = True) -> None:
+    """`to_stdout`, with lines broken at the width of the terminal, if there is one. `breaks`: not for JSON."""
+    style = style_for(sys.stdout)
+    if breaks and style.width:
+        from memlint.report.wrap import wrapped
+
+        text = wrapped(text, style.width)
+    to_stdout(text)
+
+
 def protected_paths(files: Iterable[FileReport], found: Iterable[FoundFile]) -> frozenset[str]:
     """Real paths that no report may overwrite: recognised configs, files with findings, and files named by the user.
 

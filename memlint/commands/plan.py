@@ -6,13 +6,14 @@ import json
 import sys
 
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.fixes import goals
 from memlint.fixes.moves.hardware import MOST_GPUS
 from memlint.lint.linter import Linter
 from memlint.lint.plans import PlanRequest, RunPlans, is_stuck, plan_files
 from memlint.report import plans as table
 from memlint.report.card_figures import HOW_TO_READ
+from memlint.report.progress import Busy
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -23,12 +24,13 @@ def run(program: str, arguments: list[str]) -> int:
     linter = Linter(options.lint_request(given, fixes=False))
     only = "batch" if given.max_batch else "length" if given.max_seq else ""
     wanted = PlanRequest(given.goal, only, options.words(given.keep), given.max_cards)
-    rows = plan_files(linter, [item.path for item in options.config_files(given)], wanted)
+    with Busy("planning"):
+        rows = plan_files(linter, [item.path for item in options.config_files(given)], wanted)
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]
     text = json.dumps({"schema_version": 1, "runs": plain}, indent=2) if given.format == "json" else table.render(plain)
-    to_stdout(text + "\n")
+    to_screen(text + "\n", given.format != "json")
     return int(any(map(is_stuck, plain)))
 
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
 from memlint.lint.rule_facts import built_in_rules
@@ -36,7 +36,7 @@ def run(program: str, arguments: list[str]) -> int:
     listed = [row for row in rows if given.all or row["in_force"]]
     if not listed:
         raise UsageError("no rule is in force: see --select, --ignore and the settings")
-    to_stdout(_RENDER[given.format](listed))
+    to_screen(_RENDER[given.format](listed), given.format == "text")
     return 0
 
 

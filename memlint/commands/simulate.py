@@ -8,14 +8,15 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
-from memlint.commands.output import to_stdout
+from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.formats.base import Context
 from memlint.lint.linter import Linter
 from memlint.lint.summary import run_report
 from memlint.memory.values import Estimate
 from memlint.report import table
-from memlint.report.terminal import Style, style_for
+from memlint.report.progress import Busy
+from memlint.report.terminal import Style, one_line, style_for
 from memlint.report.units import gib
 from memlint.run import Run
 
@@ -32,7 +33,7 @@ def run(program: str, arguments: list[str]) -> int:
     parser.add_argument("--tensors", type=options.positive, default=12, metavar="N", help="groups of tensors to list")
     options.add_hardware(parser)
     options.add_settings(parser)
-    parser.add_argument("--no-color", dest="colour", action="store_false", default=None, help="plain text")
+    options.add_colour(parser)
     given = parser.parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
@@ -47,19 +48,21 @@ def run(program: str, arguments: list[str]) -> int:
                 lines, simulated = _simulated(one, closed, given.tensors, style, context)
                 blocks.append("\n".join(lines))
                 failed = failed or not simulated
-    to_stdout("\n\n".join(blocks) + "\n" if blocks else "nothing to simulate: no training config among these files\n")
+    to_screen("\n\n".join(blocks) + "\n" if blocks else "nothing to simulate: no training config among these files\n")
     return 2 if failed or not blocks else 0
 
 
 def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Context) -> tuple[list[str], bool]:
     """The lines about one run, and whether it could be simulated. `most`: groups of tensors to list."""
     try:
-        from memlint.simulation import UnsupportedRun, simulate
-        from memlint.simulation.as_estimate import estimate_of, tensor_lines
+        with Busy("loading PyTorch"):
+            from memlint.simulation import UnsupportedRun, simulate
+            from memlint.simulation.as_estimate import estimate_of, tensor_lines
     except ImportError as error:
         raise UsageError(_EXTRA.format(error)) from None
     try:
-        step = simulate(one, config_of=lambda: _config_of(one, context))
+        with Busy(f"simulating {one_line(one.path)}"):
+            step = simulate(one, config_of=lambda: _config_of(one, context))
     except UnsupportedRun as reason:
         return [table.title(run_report(one, closed), style), f"  not simulated: {reason}"], False
     found = estimate_of(step, one)

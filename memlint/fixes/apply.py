@@ -25,6 +25,8 @@ class Proposal(NamedTuple):
 
 # The fixes for a file, with these bytes in place of what the files hold.
 Propose = Callable[[Mapping[str, bytes]], Iterator[Proposal]]
+# Whether a fix that was tried is wanted: it is asked once about each finding.
+Accept = Callable[[Proposal, Attempt], bool]
 
 
 class AppliedFix(NamedTuple):
@@ -45,13 +47,18 @@ class AppliedFixes(NamedTuple):
     before: Mapping[str, bytes] = {}
 
 
-def apply_fixes(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes:
+def accept_all(proposal: Proposal, tried: Attempt) -> bool:
+    return True
+
+
+def apply_fixes(propose: Propose, contents: Mapping[str, bytes], accept: Accept = accept_all) -> AppliedFixes:
     """Applies what `propose` offers on top of `contents`; a finding is fixed at most once a round."""
+    declined: set[Identity] = set()
     applied: list[AppliedFix] = []
     before: dict[str, bytes] = {}
     refused: dict[Identity, tuple[Finding, str]] = {}
     for _ in range(MAX_ROUNDS):
-        seen: set[Identity] = set()
+        seen = set(declined)
         number = len(applied)
         while (step := _next(propose, contents, seen)) is not None:
             proposal, tried = step
@@ -62,6 +69,9 @@ def apply_fixes(propose: Propose, contents: Mapping[str, bytes]) -> AppliedFixes
                 refused[identity(proposal.finding)] = (proposal.finding, tried.refused)
                 continue
             refused.pop(identity(proposal.finding), None)
+            if not accept(proposal, tried):
+                declined.add(identity(proposal.finding))
+                continue
             before |= {path: data for path, data in tried.before.items() if path not in contents}
             contents = {**contents, **tried.contents}
             applied.append(AppliedFix(proposal.finding, proposal.fix))

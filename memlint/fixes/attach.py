@@ -235,7 +235,7 @@ def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, .
 def fix_of(analysis: Analysis, index: int, option: WrittenPlan) -> Fix:
     """A written plan as a fix with its patches."""
     fix = planner.as_fix(option.plan, analysis.estimates[index], option.tried.edits)
-    return fix._replace(patches=option.tried.patches)
+    return fix._replace(patches=option.tried.patches, partial=option.plan.estimate.verdict != "fits")
 
 
 def _helps(option: WrittenPlan, before: Estimate) -> bool:

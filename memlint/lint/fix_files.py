@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Finding, Fix
-from memlint.fixes.apply import AppliedFix, Proposal, Propose, apply_fixes
+from memlint.fixes.apply import Accept, AppliedFix, Proposal, Propose, accept_all, apply_fixes
 from memlint.fixes.attach import main_finding
 from memlint.fixes.costs import QUALITIES
 from memlint.fixes.laws import BrokenLaw, Identity, identity
@@ -16,7 +16,6 @@ from memlint.repository.workspace import Workspace
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 
-Confirm = Callable[[Finding, Fix], bool]
 # Makes a linter of files some of which hold other bytes: these bytes by path, and whether findings want fixes.
 MakeLinter = Callable[[Mapping[str, bytes], bool], Linter]
 PassedOver = dict[Identity, tuple[Finding, str]]
@@ -64,22 +63,17 @@ def linter_maker(request: LintRequest, workspace: Workspace | None = None, like:
     return make
 
 
-def confirm_all(finding: Finding, fix: Fix) -> bool:
-    """Takes every fix."""
-    return True
+def fix_files(paths: Iterable[str], wanted: FixRequest, make: MakeLinter, accept: Accept = accept_all) -> FixedFiles:
+    """Fixes the files one after the other, each on top of what the earlier ones changed.
 
-
-def fix_files(
-    paths: Sequence[str], wanted: FixRequest, make: MakeLinter, is_confirmed: Confirm = confirm_all
-) -> FixedFiles:
-    """Fixes the files one after the other, each on top of what the earlier ones changed."""
+    `accept`: whether a fix that was tried is wanted."""
     changed: Mapping[str, bytes] = {}
     before: dict[str, bytes] = {}
     applied: list[AppliedFix] = []
     told: list[tuple[Finding, str]] = []
     for path in paths:
         passed_over: PassedOver = {}
-        settled = apply_fixes(propose_fixes(path, wanted, make, is_confirmed, passed_over), changed)
+        settled = apply_fixes(propose_fixes(path, wanted, make, passed_over), changed, accept)
         if settled.broken:
             return FixedFiles(broken=settled.broken)
         changed = settled.contents
@@ -89,9 +83,7 @@ def fix_files(
     return FixedFiles(changed, before, tuple(applied), tuple(told))
 
 
-def propose_fixes(
-    path: str, wanted: FixRequest, make: MakeLinter, is_confirmed: Confirm, passed_over: PassedOver
-) -> Propose:
+def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: PassedOver) -> Propose:
     """The fixes of one file, those without a risk first. `passed_over` is filled, at each pass, with the findings that
     have fixes none of which is tried, and why."""
 
@@ -113,9 +105,7 @@ def propose_fixes(
                 passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, wanted))
             if fix is not None:
                 proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
-        for one in sorted(proposals, key=_risk):
-            if not one.fix.edits or is_confirmed(one.finding, one.fix):  # what cannot be written is not asked about
-                yield one
+        yield from sorted(proposals, key=_risk)
 
     return propose
 
@@ -151,8 +141,7 @@ def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
     found = next(item for item in analysis.found if identity(item.finding) == key)
     shown = {fix.title: fix for fix in finding.fixes}
     for fix in finding.fixes if found.plan else found.finding.fixes:
-        # A plan that lowers the peak but does not fit leaves the finding in place: shown in reports, never applied.
-        if fix.title in shown and not (found.plan and fix.edits and fix.verdict_after != "fits"):
+        if fix.title in shown and not fix.partial:
             yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
 
 

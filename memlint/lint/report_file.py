@@ -17,7 +17,7 @@ from memlint.lint.rule_selection import place_of
 from memlint.lint.select_files import display_path
 from memlint.lint.settings_lookup import SettingsLookup
 from memlint.lint.summary import run_report
-from memlint.lint.suppress import suppress
+from memlint.lint.suppress import Suppressed, suppress
 from memlint.memory.values import Estimate
 from memlint.report.model import FileReport, RunReport, location_key, stopping_rules
 from memlint.rule_selectors import is_chosen
@@ -55,7 +55,10 @@ class FileReporter:
         settings = self._settings.of(analysed.path)
         self._refuse_missing(analysed.path, settings)
         all_rules, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
-        remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
+        if self._request.keeps_suppressed:
+            remaining = Suppressed(analysed.findings)
+        else:
+            remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
         findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
         stopped = stopping_rules(findings)
         runs = (
@@ -72,6 +75,8 @@ class FileReporter:
             texts=_excerpted_texts(analysed, findings),
             readable=analysed.readable,
         )
+        if self._request.keeps_suppressed:
+            return LintedFile(report)
         return LintedFile(report, settings.waivers, remaining.used, settings.require_reason)
 
     def _can_name(self, name: str, path: str) -> bool:

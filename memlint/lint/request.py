@@ -47,3 +47,4 @@ class LintRequest(NamedTuple):
     what_if: str = ""  # how fine the what-if grids are: see lint.what_if
     plugins: tuple[str, ...] = ()
     assumptions: bool = False  # whether reports say what each estimate rests on
+    keeps_suppressed: bool = False  # report what comments and settings suppress, too

@@ -6,6 +6,7 @@ import os
 
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
+from memlint.formats.schema.suggest import nearest
 from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
 from memlint.repository.discovery import FoundFile, discover
@@ -32,7 +33,7 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
     found = [FoundFile(choice.stdin, named=True)] if choice.stdin else []
     for item in discover(tuple(map(display_path, choice.roots)), choice.exclude):
         if item.error:
-            raise UsageError(f"{item.path}: {item.error}")
+            raise UsageError(f"{item.path}: {item.error}{_similar_path(item.path)}")
         if item.note:
             found.append(item)
             continue
@@ -42,6 +43,16 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
             continue
         found.append(item._replace(named=item.named and not choice.candidates))
     return found
+
+
+def _similar_path(path: str) -> str:
+    """ "; did you mean configs/train.yaml?": what lies in its folder under a name like that of a missing `path`."""
+    folder, name = os.path.split(path)
+    try:
+        near = nearest(name, () if os.path.exists(path) else os.listdir(folder or "."))
+    except OSError:
+        return ""
+    return f"; did you mean {os.path.join(folder, near)}?" if near else ""
 
 
 def display_path(path: str) -> str:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.lint.rule_facts import rule_facts
-from memlint.lsp.session import Session
+from memlint.lsp.session import EditorSession
 from memlint.report.terminal import PLAIN
 from memlint.report.text import finding_lines
 from memlint.ruleset import page
 
 
-def explanation(session: Session, rule: str, path: str, line: int) -> str:
+def explanation(session: EditorSession, rule: str, path: str, line: int) -> str:
     """The page of a rule, below the finding of it at a line of a file where there is one. Raises UsageError."""
     return "\n".join([*_finding(session, rule, path, line), *_page(session, rule, path)]) + "\n"
 
 
-def _finding(session: Session, rule: str, path: str, line: int) -> Iterator[str]:
+def _finding(session: EditorSession, rule: str, path: str, line: int) -> Iterator[str]:
     report = session.with_fixes(path) if path else None
     for finding in report.findings if report is not None else ():
         if finding.rule == rule and finding.location.line == line and report is not None:
             yield from (*finding_lines(finding, report.texts, PLAIN), "")
 
 
-def _page(session: Session, rule: str, path: str) -> Iterator[str]:
+def _page(session: EditorSession, rule: str, path: str) -> Iterator[str]:
     catalog = session.linter().rules
     folders = session.linter().settings.of(path or "config.yaml").rules_dirs
     found = next((one for one in rule_facts(catalog, folders) if one.id == rule), None)

@@ -26,7 +26,7 @@ from memlint.lsp.configuration import Configuration, configuration
 from memlint.lsp.keys import documents_at
 from memlint.lsp.positions import Positions
 from memlint.lsp.schedule import ASKED, DEPENDENT, EDITED, OTHERS, Schedule, Superseded
-from memlint.lsp.session import CheckedFile, Session, dependents
+from memlint.lsp.session import CheckedFile, EditorSession, dependents
 
 STATUS = "memlint/status"  # sent to clients that ask for it: the verdict for a status bar
 MOST_DELAY = 0.5  # seconds that a check waits for the next edit: half of what the last one took, and at most this
@@ -44,7 +44,7 @@ class MemlintServer(LanguageServer):
         )  # whole texts: no edit is ever applied to another text than the editor's
         self.buffers = Buffers()
         self.schedule = Schedule()
-        self.session = Session(self.buffers.unsaved, lambda: self.schedule.superseded)
+        self.session = EditorSession(self.buffers.unsaved, lambda: self.schedule.superseded)
         self.known: dict[str, CheckedFile] = {}  # what was found last in each open file
         self.settings: dict[str, Any] = {}
         self.card = ""  # selected in the editor, above every setting

@@ -48,7 +48,7 @@ class CheckedFile(NamedTuple):
         return found
 
 
-class Session:
+class EditorSession:
     """`unsaved`: what the editor holds, by real path. `superseded()`: whether the job that runs should end early."""
 
     def __init__(self, unsaved: Mapping[str, bytes], superseded: Callable[[], bool]) -> None:

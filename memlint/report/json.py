@@ -13,7 +13,7 @@ from memlint.memory.values import Estimate, Phase
 from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 
 SCHEMA_VERSION = 2
-_TOLD_BY_RUNS = ("cardless", "launched", "unlaunched")
+_NOT_COUNTED = ("cardless", "launched", "unlaunched", "fixable", "unsafe_fixable")  # runs and fixes say so
 
 
 def render(report: Report) -> str:
@@ -43,7 +43,7 @@ def _head(report: Report) -> Iterator[str]:
 
 def _counts(report: Report) -> dict[str, Any]:
     counted = totals(report)._asdict()
-    return {key: value for key, value in counted.items() if key not in _TOLD_BY_RUNS}
+    return {key: value for key, value in counted.items() if key not in _NOT_COUNTED}
 
 
 def _list(name: str, items: Iterable[dict[str, Any]], end: str = ",") -> Iterator[str]:

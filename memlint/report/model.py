@@ -7,7 +7,7 @@ from typing import Any
 
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
-from memlint.findings import SEVERITIES, Finding
+from memlint.findings import SEVERITIES, Finding, written_fix
 from memlint.memory.values import Estimate
 
 PART = "partial"  # the purpose of a DeepSpeed or accelerate file that is read alone
@@ -110,6 +110,8 @@ class Totals(NamedTuple):
     launched: tuple[str, ...] = ()  # of the runs that were read as the repository launches them: where it says so
     unlaunched: str = ""  # a launch file that may be that of a run whose engine nobody gave
     stopped: int = 0  # runs that will not start; they have no part in `verdicts`
+    fixable: int = 0  # findings that `memlint fix` solves
+    unsafe_fixable: int = 0  # those that only `memlint fix --unsafe` solves
 
 
 class RuleFacts(NamedTuple):
@@ -135,6 +137,8 @@ class Report(NamedTuple):
     notes: tuple[str, ...] = ()
     statistics: bool = False  # text: findings by rule at the end
     overview: bool = False  # text: a table of the runs at the end
+    quiet: bool = False  # text: findings alone
+    verbose: bool = False  # text: every fix, and why a rule is there
 
 
 def findings(report: Report) -> tuple[Finding, ...]:
@@ -150,7 +154,7 @@ def each_finding(report: Report) -> Iterator[Finding]:
 def totals(report: Report) -> Totals:
     severities = dict.fromkeys(reversed(SEVERITIES), 0)
     verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
-    recognised = suppressed = baselined = cardless = stopped = 0
+    recognised = suppressed = baselined = cardless = stopped = safe = unsafe = 0
     launched: list[str] = []
     unlaunched = ""
     parts: set[str] = set()  # files that take part in a run
@@ -158,6 +162,8 @@ def totals(report: Report) -> Totals:
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
+            if finding.fixes or finding.causes:
+                safe, unsafe = safe + _fixable(finding, False), unsafe + _fixable(finding, True)
             unlaunched = unlaunched or str(finding.data.get(LAUNCH_FILE, ""))
         for run in file.runs:
             if run.purpose == PART:
@@ -173,7 +179,12 @@ def totals(report: Report) -> Totals:
         baselined += file.baselined
     verdicts["unknown"] += sum(path not in parts for path in alone)
     counts = recognised, severities, suppressed, baselined, verdicts, cardless
-    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped)
+    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped, safe, unsafe - safe)
+
+
+def _fixable(finding: Finding, unsafe: bool) -> int:
+    """How many of a finding and of its causes `memlint fix` solves."""
+    return sum(written_fix(one, unsafe) is not None for one in (finding, *finding.causes))
 
 
 def location_key(finding: Finding) -> tuple[Any, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import memlint.report.card_figures as card_figures
+from memlint.findings import written_fix
 from memlint.report.model import Report, RunReport, each_finding, verdict_of, verdict_role, will_not_start
 from memlint.report.terminal import Style, one_line
 from memlint.report.units import gib
 
 WORST_FIRST = ("out_of_memory", "tight", "fits", "unknown")
 SHOWN = 20
-WIDEST_PATH = 60
 
 
 def runs_table(report: Report, style: Style) -> Iterator[str]:
@@ -21,10 +21,16 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
         return
     cells = [_cells(run) for run in shown]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    words = max(len(verdict_of(run)) for run in shown)
+    stacked = bool(style.width) and 2 + sum(widths) + len("   GiB    ") + words + 2 > style.width
     for run, row in zip(shown, cells):
         path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
         word = style.paint(verdict_of(run), verdict_role(run))
-        yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
+        if stacked:  # the path above what is said of the run
+            yield f"  {row[0]}"
+            yield f"    {word}: {row[2].strip()} GiB {row[3]}, {row[1]}"
+        else:
+            yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
     if number > len(shown):
         yield style.paint(f"  and {number - len(shown)} more with less to say (--format html shows all)", "dim")
 
@@ -54,23 +60,23 @@ def _share(run: RunReport) -> float:
 def _cells(run: RunReport) -> tuple[str, str, str, str]:
     found = run.estimate.on_card
     assert found is not None  # `ranked` leaves out what was not estimated
-    path = one_line(run.path)
-    short = path if len(path) <= WIDEST_PATH else "..." + path[3 - WIDEST_PATH :]
     budget = found.usable or run.hardware.usable_bytes or 0
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
     if run.estimate.readings and run.estimate.verdict == "unknown":
         interval = f"({card_figures.peak(run.estimate)})"
-    return short, card, gib(found.figure).rjust(6), interval
+    return one_line(run.path), card, gib(found.figure).rjust(6), interval
 
 
 def statistics(report: Report, style: Style) -> Iterator[str]:
-    """Findings by rule, the most frequent first, and how many of them have a fix."""
+    """Findings by rule, the most frequent first, and how many of them `memlint fix` solves."""
     counts: dict[tuple[str, str], list[int]] = {}
     for item in each_finding(report):
-        count = counts.setdefault((item.rule, item.name), [0, 0])
+        count = counts.setdefault((item.rule, item.name), [0, 0, 0])
         count[0] += 1
-        count[1] += bool(item.fixes)
-    for (rule, name), (number, fixable) in sorted(counts.items(), key=lambda pair: (-pair[1][0], pair[0])):
-        fixes = f"  {fixable} with a fix" if fixable else ""
+        count[1] += written_fix(item) is not None
+        count[2] += written_fix(item, unsafe=True) is not None
+    for (rule, name), (number, safe, fixable) in sorted(counts.items(), key=lambda pair: (-pair[1][0], pair[0])):
+        unsafe = f" ({fixable - safe} with --unsafe)" if fixable > safe else ""
+        fixes = f"  {fixable} fixable{unsafe}" if fixable else ""
         yield f"{number:6}  {style.paint(rule, 'rule')}  {name}{fixes}"

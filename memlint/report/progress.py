@@ -19,6 +19,10 @@ def watched(items: Iterable[Item], total: int, stream: TextIO | None = None) -> 
     if not out.isatty():
         yield from items
         return
+    if total == 1:
+        with Busy("", out):
+            yield from items
+        return
     began = time.monotonic()
     due = began + PATIENCE
     shown = False
@@ -47,3 +51,36 @@ def _in_words(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class Busy:
+    """Says on a terminal that something is under way, and for how long, from the second second on."""
+
+    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+        self._what = what
+        self._out = sys.stderr if stream is None else stream
+
+    def __enter__(self) -> None:
+        self._thread = None
+        if self._out.isatty():
+            from threading import Event, Thread  # for terminals
+
+            self._done = Event()
+            self._thread = Thread(target=self._tell, daemon=True)
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._done.set()
+            self._thread.join()
+
+    def _tell(self) -> None:
+        began = time.monotonic()
+        wait = PATIENCE
+        while not self._done.wait(wait):
+            wait = REDRAW
+            self._out.write(f"\r\x1b[2Kmemlint: {self._what}{', ' * bool(self._what)}{time.monotonic() - began:.0f} s")
+            self._out.flush()
+        if wait == REDRAW:
+            self._out.write("\r\x1b[2K")
+            self._out.flush()

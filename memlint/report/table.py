@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import memlint.report.card_figures as card_figures
+from memlint._record import NamedTuple
 from memlint.memory.values import Assumption, Estimate, Phase
 from memlint.report.model import Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line
@@ -23,12 +24,18 @@ HEADINGS = {
     "value_update": "critic",
 }
 BAR = 60
+LABEL = 19  # columns of a row before its first figure
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
     """One table a run; a line for files without one."""
     blocks = ["\n".join(run_lines(run, style)) for file in report.files for run in file.runs]
-    return "\n\n".join(blocks) + "\n" if blocks else "nothing to estimate: no training config among these files\n"
+    text = "\n\n".join(blocks) or "nothing to estimate: no training config among these files"
+    if style.width:
+        from memlint.report.wrap import wrapped  # for terminals
+
+        text = wrapped(text, style.width)
+    return text + "\n"
 
 
 def run_lines(run: RunReport, style: Style) -> Iterator[str]:
@@ -66,16 +73,47 @@ def _model_line(run: RunReport) -> str:
 
 
 def _table(estimate: Estimate, style: Style) -> Iterator[str]:
-    phases = estimate.phases
-    heads = [HEADINGS.get(phase.name, phase.name) for phase in phases]
-    widths = [max(8, len(head)) for head in heads]
-    yield "  " + _row("GiB", heads, widths)
+    """Phases by components; where a terminal is too narrow for all phases, several tables below each other."""
+    columns = [_column(phase) for phase in estimate.phases]
+    peak = _peak_index(estimate)
+    first = 0
+    while first < len(columns):
+        last = _last_that_fits(columns, first, style.width)
+        yield from [""] * bool(first)
+        shown = None if peak is None or not first <= peak < last else peak - first
+        yield from _part(estimate.phases[first:last], columns[first:last], shown, style)
+        first = last
+
+
+class PhaseColumn(NamedTuple):
+    heading: str
+    width: int
+
+
+def _column(phase: Phase) -> PhaseColumn:
+    heading = HEADINGS.get(phase.name, phase.name)
+    return PhaseColumn(heading, max(8, len(heading)))
+
+
+def _last_that_fits(columns: list[PhaseColumn], first: int, width: int) -> int:
+    """The end of the columns that fit beside the labels, of those from `first` on; at least one does."""
+    room = (width or sum(2 + column.width for column in columns) + LABEL) - LABEL
+    last = first
+    while last < len(columns) and room >= columns[last].width:
+        room -= columns[last].width + 2
+        last += 1
+    return max(last, first + 1)
+
+
+def _part(phases: Sequence[Phase], columns: list[PhaseColumn], peak: int | None, style: Style) -> Iterator[str]:
+    """The table of some phases. `peak`: which of them has the peak; None: none of these."""
+    widths = [column.width for column in columns]
+    yield "  " + _row("GiB", [column.heading for column in columns], widths)
     for component in COMPONENTS:
         values = [phase.components.get(component, 0) for phase in phases]
         if any(values):
             yield "  " + _row(label_of(component), [gib(value) if value else "-" for value in values], widths)
     totals = [gib(phase.allocated_bytes) for phase in phases]
-    peak = _peak_index(estimate)
     cells = [f"{text:>{width}}" for text, width in zip(totals, widths)]
     if peak is not None:
         cells[peak] = style.paint(cells[peak], "bold")
@@ -114,7 +152,8 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
     told = f"{card_figures.peak(estimate)}: {parts}"
     if found.usable:
-        yield f"  {hardware.gpu} {bar(estimate, found.usable, style)}"
+        size = min(BAR, style.width - len(hardware.gpu or "") - 5) if style.width else BAR
+        yield f"  {hardware.gpu} {bar(estimate, found.usable, style, size)}"
         yield f"  {style.paint(verdict_of(run), role)}: {told}"
     else:
         yield f"  on the card {told}"
@@ -164,16 +203,16 @@ def _served(details: Mapping[str, int]) -> str:
     return f"{left}, about {details['cache_tokens']:,} tokens or {requests} at once" if length else left
 
 
-def bar(estimate: Estimate, budget: int, style: Style) -> str:
+def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
     """`[####====..|..]`: sure, then possible, then free; `|` is the card where the run needs more."""
     low, high = estimate.device_low_bytes or 0, estimate.device_high_bytes or 0
     whole = max(budget, high)
     full, part, shade = ("█", "▒", "·") if style.blocks else ("#", "=", ".")
-    sure = min(BAR, round(BAR * low / whole))
-    maybe = min(BAR - sure, max(0, round(BAR * high / whole) - sure))
-    cells = full * sure + part * maybe + shade * (BAR - sure - maybe)
+    sure = min(size, round(size * low / whole))
+    maybe = min(size - sure, max(0, round(size * high / whole) - sure))
+    cells = full * sure + part * maybe + shade * (size - sure - maybe)
     if high > budget:
-        edge = min(BAR - 1, round(BAR * budget / whole))
+        edge = min(size - 1, round(size * budget / whole))
         cells = cells[:edge] + "|" + cells[edge + 1 :]
     return f"[{style.paint(cells, card_figures.ROLES[estimate.verdict])}]"
 

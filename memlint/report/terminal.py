@@ -17,6 +17,7 @@ CODES = {
     "good": "32",
     "rule": "35",
     "fix": "36",
+    "path": "1;4",
 }
 # C0 and C1 controls, and the marks that reorder or break text: a config must not move the cursor or hide itself.
 UNSAFE = (
@@ -26,13 +27,27 @@ UNSAFE = (
 )
 
 
+NARROWEST, WIDEST = 40, 200  # columns: below, words would not fit; above, lines are hard to follow
+# Terminals that follow OSC 8 links, by what they say of themselves; the others print the text alone, or garbage.
+LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio", "zed", "mintty")
+LINKING_TERMS = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "contour")
+LINKING_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "KITTY_WINDOW_ID")
+OLDEST_VTE = 5000  # GNOME Terminal and its relatives: links since VTE 0.50
+
+
 class Style(NamedTuple):
-    """How to write: with colour, with hyperlinks, with Unicode block characters."""
+    """How to write: with colour, with hyperlinks, with Unicode block characters.
+
+    `width`: the columns of a terminal; 0 where there is none: there, lines are not broken, and each finding stands by
+    itself with its path, for grep and editors.
+    """
 
     colour: bool = False
     links: bool = False
     blocks: bool = True
     folder: str = ""  # what relative paths in links count from
+    width: int = 0
+    jumps: bool = False  # a link to a file may name a line: "#L5,13"
 
     def paint(self, text: str, role: str) -> str:
         return f"\x1b[{CODES[role]}m{text}\x1b[0m" if self.colour else text
@@ -42,11 +57,12 @@ class Style(NamedTuple):
             return text
         return f"\x1b]8;;{clean(url)}\x1b\\{text}\x1b]8;;\x1b\\"
 
-    def file_link(self, text: str, path: str) -> str:
-        """`text` as a link to a file, for terminals that open one."""
+    def file_link(self, text: str, path: str, line: int = 0, column: int = 1) -> str:
+        """`text` as a link to a file, for terminals that open one; to a line of it, for those that can."""
         if not (self.links and self.folder):
             return text
-        return self.link(text, "file://" + _quoted(os.path.join(self.folder, path).replace(os.sep, "/")))
+        place = f"#L{line},{column}" if self.jumps and line else ""
+        return self.link(text, "file://" + _quoted(os.path.join(self.folder, path).replace(os.sep, "/")) + place)
 
 
 PLAIN = Style()
@@ -75,13 +91,59 @@ def starts_safely(text: str) -> str:
     return f"./{text}" if text.lstrip().startswith("::") else text
 
 
+def columns(text: str) -> int:
+    """Columns on a terminal: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
 def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ, colour: bool | None = None) -> Style:
-    """Colour by `--no-color`, NO_COLOR, FORCE_COLOR, TERM and whether `stream` is a terminal, in that order."""
+    """Colour by `--color`, NO_COLOR, FORCE_COLOR, TERM and whether `stream` is a terminal, in that order."""
     terminal = stream.isatty()
+    dumb = environment.get("TERM") == "dumb"
     if colour is None:
-        colour = terminal and environment.get("TERM") != "dumb"
-        colour = bool(environment.get("FORCE_COLOR")) or colour
-        colour = colour and not environment.get("NO_COLOR")
+        forced = environment.get("FORCE_COLOR", "")
+        wanted = forced != "0" if forced else terminal and not dumb
+        colour = wanted and not environment.get("NO_COLOR")
     encoding = (getattr(stream, "encoding", "") or "utf-8").lower()
-    links = colour and terminal and not environment.get("CI")
-    return Style(colour, links, encoding.replace("-", "").startswith("utf"), os.getcwd() if links else "")
+    links = bool(colour and terminal and not dumb and links_are_followed(environment))
+    return Style(
+        colour,
+        links,
+        encoding.replace("-", "").startswith("utf"),
+        os.getcwd() if links else "",
+        _width(stream, environment) if terminal else 0,
+        environment.get("TERM_PROGRAM") == "vscode",
+    )
+
+
+def links_are_followed(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal follows OSC 8 links, by what it says of itself; FORCE_HYPERLINK decides for all others."""
+    forced = environment.get("FORCE_HYPERLINK")
+    if forced:
+        return forced != "0"
+    term = environment.get("TERM", "")
+    if environment.get("CI") or term.startswith(("screen", "tmux", "linux")):
+        return False
+    vte = environment.get("VTE_VERSION", "")
+    return (
+        environment.get("TERM_PROGRAM") in LINKING_PROGRAMS
+        or any(name in term for name in LINKING_TERMS)
+        or any(environment.get(name) for name in LINKING_VARIABLES)
+        or (vte.isdecimal() and int(vte) >= OLDEST_VTE)
+    )
+
+
+def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
+    """The columns of a terminal, COLUMNS first; 0 where it does not say (pre-commit runs hooks in such a one)."""
+    said = environment.get("COLUMNS", "")
+    try:
+        found = int(said) if said.isdecimal() and len(said) < 5 else os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+    return min(max(found, NARROWEST), WIDEST) if found else 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import memlint.report.card_figures as card_figures
-from memlint.findings import Finding, Fix, Location
-from memlint.report.model import Report, Totals, totals
-from memlint.report.terminal import PLAIN, Style, clean, one_line, starts_safely
+from memlint.findings import Finding, Fix, Location, written_fix
+from memlint.report.model import FileReport, Report, Totals, totals
+from memlint.report.terminal import PLAIN, Style, clean, columns, one_line, starts_safely
 
 TAB = "    "
 WIDEST_LINE = 160
@@ -20,14 +20,34 @@ def render(report: Report, style: Style = PLAIN) -> str:
 
 
 def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
-    """The report piece by piece: every finding, tables if asked for, notes, and one line of totals."""
+    """The report piece by piece, broken at the width of the terminal, if it goes to one."""
+    if not style.width:
+        return _pieces(report, style)
+    from memlint.report.wrap import wrapped  # for terminals
+
+    return (wrapped(piece, style.width) for piece in _pieces(report, style))
+
+
+def _pieces(report: Report, style: Style) -> Iterator[str]:
+    """Every finding, tables if asked for, notes, and the totals. On a terminal findings stand below their file."""
     for file in report.files:
+        if style.width and file.findings:
+            yield style.file_link(style.paint(starts_safely(one_line(file.path)), "path"), file.path) + "\n"
         for item in file.findings:
-            yield "\n".join(finding_lines(item, file.texts, style)) + "\n\n"
+            yield "\n".join(_placed(item, file, style, report.verbose)) + "\n\n"
+    if report.quiet:
+        return
     if report.overview or report.statistics:
         yield from _tables(report, style)
     count = totals(report)
-    yield "\n".join([*map(one_line, report.notes), *hints(count), summary(count, style)]) + "\n"
+    last = [*map(one_line, report.notes), *hints(count), summary(count, style), *fixable(count)]
+    yield "\n".join(last) + "\n"
+
+
+def _placed(finding: Finding, file: FileReport, style: Style, verbose: bool) -> Iterator[str]:
+    """The lines of a finding; on a terminal, indented below the file's path."""
+    lines = finding_lines(finding, file.texts, style, verbose)
+    return (f"  {line}" for line in lines) if style.width else lines
 
 
 def _tables(report: Report, style: Style) -> Iterator[str]:
@@ -67,29 +87,59 @@ def hints(count: Totals) -> Iterator[str]:
         )
 
 
-def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style) -> Iterator[str]:
-    """The lines about one finding. `texts`: texts of files by path, for excerpts."""
+def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style, verbose: bool = False) -> Iterator[str]:
+    """The lines about one finding. `texts`: texts of files by path, for excerpts. `verbose`: every fix, and the why."""
     yield headline(finding, style)
     yield "  " + starts_safely(clean(finding.message)).replace("\n", "\n  | ")
     yield from excerpt(finding.location, texts, style, finding.severity)
-    for place, label in finding.related:
-        yield f"  {style.paint('see', 'dim')} {where(place, style)}: {one_line(label)}"
+    marks = [*[""] * (len(finding.related) - len(finding.causes)), *(_mark(cause, style) for cause in finding.causes)]
+    for (place, label), mark in zip(finding.related, marks):
+        yield f"  {style.paint('see', 'dim')} {where(place, style, finding.location.path)}: {one_line(label)}{mark}"
         yield from excerpt(place, texts, style, "info")
-    for index, fix in enumerate(finding.fixes[:FIXES_SHOWN], 1):
+    for index, fix in enumerate(finding.fixes[: None if verbose else FIXES_SHOWN], 1):
         yield f"  {style.paint(f'fix {index}', 'fix')}  {describe_fix(fix)}"
+        if verbose:
+            yield from _change(fix, texts, style)
+    if verbose and finding.why:
+        yield f"  {style.paint('why', 'dim')}    {one_line(finding.why)}"
+        yield f"  {style.paint('more', 'dim')}   {one_line(finding.url) or f'memlint explain {finding.rule}'}"
+
+
+def _change(fix: Fix, texts: Mapping[str, str], style: Style) -> Iterator[str]:
+    """The lines that a fix takes away and brings."""
+    from memlint.report.changes import changed_lines  # --verbose
+
+    for sign, line in changed_lines(fix, texts):
+        room = (style.width - 10 if style.width else WIDEST_LINE) // (1 if line.isascii() else 2)
+        shown, _ = window(_printable(line), 0, 0, room)
+        bar = style.paint("|", "dim")
+        yield f"    {bar} {style.paint(f'{sign} {shown}', 'good' if sign == '+' else 'error')}"
 
 
 def headline(finding: Finding, style: Style) -> str:
-    """Place, severity, id and name of a finding."""
+    """Place, severity, id and name of a finding, and what `memlint fix` would do about it."""
     rule = style.link(style.paint(finding.rule, "rule"), finding.url)
     level = style.paint(finding.severity, finding.severity)
-    return f"{where(finding.location, style)}: {level} {rule} {style.paint(finding.name, 'dim')}"
+    place = where(finding.location, style, finding.location.path)
+    return f"{place}: {level} {rule} {style.paint(finding.name, 'dim')}{_mark(finding, style)}"
 
 
-def where(place: Location, style: Style) -> str:
-    """path:line:column, as a link where the terminal supports it."""
-    text = f"{starts_safely(one_line(place.path))}:{place.line}:{place.column}"
-    return style.file_link(style.paint(text, "bold"), place.path)
+def _mark(finding: Finding, style: Style) -> str:
+    """ " [fixable]": the fix that `memlint fix` would write, with its number where that is not the first."""
+    fix = written_fix(finding)
+    option = "" if fix else " with --unsafe"
+    fix = fix or written_fix(finding, unsafe=True)
+    if fix is None:
+        return ""
+    number = finding.fixes.index(fix) + 1
+    return style.paint(f" [fixable{option}{f': fix {number}' if number > 1 else ''}]", "fix")
+
+
+def where(place: Location, style: Style, below: str = "") -> str:
+    """path:line:column, as a link where the terminal supports it. `below`: the path above it on a terminal."""
+    path = "" if style.width and place.path == below else f"{starts_safely(one_line(place.path))}:"
+    text = f"{path}{place.line}:{place.column}"
+    return style.file_link(style.paint(text, "bold"), place.path, place.line, place.column)
 
 
 def describe_fix(fix: Fix) -> str:
@@ -130,20 +180,35 @@ def excerpt(place: Location, texts: Mapping[str, str], style: Style, role: str) 
     if line is None:
         return
     number = str(place.line)
-    gutter = " " * len(number)
     end = place.end_column if place.end_line == place.line else len(line) + 1
     before = _printable(line[: place.column - 1])
     marked = _printable(line[place.column - 1 : max(place.column, end) - 1]) or " "
-    printed = _printable(line)
+    room = (style.width - len(number) - 7 if style.width else WIDEST_LINE) // (1 if line.isascii() else 2)
+    shown, start = window(_printable(line), len(before), len(before) + len(marked), room)
+    indent = columns(shown[:start])
+    carets = max(1, columns(shown[start : start + len(marked)]))
     bar = style.paint("|", "dim")
-    if len(before) + len(marked) > WIDEST_LINE:
-        marked = marked[: max(1, WIDEST_LINE - len(before))]
-    if len(before) >= WIDEST_LINE:
-        cut = len(before) - 40
-        before, printed = before[cut:], printed[cut:]
-        marked = marked[:60]
-    yield f"  {style.paint(number, 'dim')} {bar} {printed[:WIDEST_LINE]}"
-    yield f"  {gutter} {bar} {' ' * _width(before)}{style.paint('^' * max(1, _width(marked)), role)}"
+    yield f"  {style.paint(number, 'dim')} {bar} {shown}"
+    yield f"  {' ' * len(number)} {bar} {' ' * indent}{style.paint('^' * carets, role)}"
+
+
+def window(line: str, start: int, end: int, room: int) -> tuple[str, int]:
+    """The part of `line` around characters `start` to `end` that `room` characters hold, and where `start` is in it.
+
+    It is cut between words where there are some; "..." stands for what is left out.
+    """
+    if len(line) <= room:
+        return line, start
+    left = 0
+    if end > room - 4:
+        left = max(0, min(start, max(start - room // 3, end - room + 8)))
+        left = min(start, line.find(" ", left, start) + 1 or left)
+    head = "... " if left else ""
+    last = left + room - len(head)
+    if last >= len(line):
+        return head + line[left:], start - left + len(head)
+    space = line.rfind(" ", max(left, min(end, last - 4)), last - 3)
+    return f"{head}{line[left : space if space > 0 else last - 4]} ...", start - left + len(head)
 
 
 def source_line(text: str | None, number: int) -> str | None:
@@ -163,17 +228,6 @@ def _printable(text: str) -> str:
     return clean(text).replace("\t", TAB)
 
 
-def _width(text: str) -> int:
-    """Columns on a terminal: East Asian wide characters take two, combining marks none."""
-    if text.isascii():
-        return len(text)
-    import unicodedata
-
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
 def summary(count: Totals, style: Style) -> str:
     """ "3 files, 2 training configs: 1 error, 2 warnings; 1 out of memory, 1 fits"."""
     found = [plural(number, severity) for severity, number in count.by_severity.items() if number]
@@ -184,6 +238,18 @@ def summary(count: Totals, style: Style) -> str:
     head = f"{plural(count.files, 'file')}, {count.recognised} recognised: {', '.join(found) or 'no findings'}"
     role = "error" if count.by_severity["error"] else "warning" if found else "good"
     return "; ".join([style.paint(head, role), *([", ".join(verdicts)] if verdicts else []), *not_shown])
+
+
+def fixable(count: Totals) -> Iterator[str]:
+    """What `memlint fix` would do: "4 fixable (2 with --unsafe): memlint fix"."""
+    number = count.fixable + count.unsafe_fixable
+    if not number:
+        return
+    if not count.fixable:
+        yield f"{number} fixable with --unsafe: memlint fix --unsafe"
+        return
+    unsafe = f" ({count.unsafe_fixable} with --unsafe)" if count.unsafe_fixable else ""
+    yield f"{number} fixable{unsafe}: memlint fix"
 
 
 def plural(number: int, word: str) -> str:

@@ -194,7 +194,8 @@ def folded(rules: Iterable[Rule], found: Sequence[Found]) -> Iterator[Found]:
             continue
         own = [cause.finding for cause, host in causes if host == (item.run, item.finding.rule)]
         more = tuple((one.location, one.message) for one in own)
-        yield item._replace(finding=item.finding._replace(related=(*item.finding.related, *more))) if more else item
+        whole = item.finding._replace(related=(*item.finding.related, *more), causes=tuple(own))
+        yield item._replace(finding=whole) if more else item
 
 
 def _host(

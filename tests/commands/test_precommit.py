@@ -16,7 +16,7 @@ from tests.commands.history import FULL, LLAMA, Repository, deepspeed
 from tests.commands.running import ROOT
 
 PACKAGED = (
-    *("memlint", "rules", "schemas", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"),
+    *("memlint", "rules", "schemas", "packaging", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"),
     ".pre-commit-hooks.yaml",
 )
 HOOK_SECONDS = 10  # far above what it takes, far below what people switch hooks off for

@@ -1,17 +1,50 @@
-"""The line about a long run: how far, how fast, how long yet; on a terminal alone, and gone at the end."""
+"""What a long run says of itself on a terminal, and nowhere else."""
 
 from __future__ import annotations
 
-import io
+import time
 
 import pytest
 
 import memlint.report.progress as progress
+from memlint.report.progress import Busy, watched
+from tests.report.test_terminal import Stream
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "REDRAW", 0.0)
+
+
+@pytest.mark.parametrize("total", [1, 3])
+def test_files_go_by(total: int) -> None:
+    pipe, terminal = Stream(False), Stream(True)
+
+    def slow() -> list[int]:
+        return list(watched(_each(total), total, terminal))
+
+    assert list(watched(range(total), total, pipe)) == slow() == list(range(total))
+    assert pipe.getvalue() == ""
+    assert "memlint: " in terminal.getvalue() and terminal.getvalue().endswith("\r\x1b[2K")
+    assert (f"{total} of {total} files" in terminal.getvalue()) == (total > 1)
+
+
+def _each(total: int):  # type: ignore[no-untyped-def]
+    for number in range(total):
+        time.sleep(0.02)
+        yield number
+
+
+def test_one_long_thing() -> None:
+    pipe, terminal = Stream(False), Stream(True)
+    for stream in (pipe, terminal):
+        with Busy("simulating a.yaml", stream):
+            time.sleep(0.05)
+
+    assert pipe.getvalue() == ""
+    assert "memlint: simulating a.yaml, 0 s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
 @pytest.mark.parametrize(
@@ -25,17 +58,3 @@ class Terminal(io.StringIO):
 )
 def test_how_far_how_fast_how_long(done: int, total: int, seconds: float, said: str) -> None:
     assert progress.progress(done, total, seconds) == said
-
-
-def test_on_a_terminal_the_line_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    out = Terminal()
-    assert list(progress.watched(range(3), 3, out)) == [0, 1, 2]
-    assert "1 of 3 files" in out.getvalue()
-    assert out.getvalue().endswith("\r\x1b[2K")
-
-
-def test_nothing_is_said_in_a_pipe_or_before_a_second() -> None:
-    for out in (io.StringIO(), Terminal()):
-        assert list(progress.watched(range(3), 3, out)) == [0, 1, 2]
-        assert out.getvalue() == ""

@@ -23,14 +23,25 @@ class Stream(io.StringIO):
 @pytest.mark.parametrize(
     ("terminal", "environment", "option", "colour", "links"),
     [
-        (True, {"TERM": "xterm"}, None, True, True),
+        (True, {"TERM": "xterm"}, None, True, False),
+        (True, {"TERM": "xterm-kitty"}, None, True, True),
         (True, {"TERM": "dumb"}, None, False, False),
-        (True, {"NO_COLOR": "1"}, None, False, False),
-        (True, {"NO_COLOR": ""}, None, True, True),
-        (True, {"CI": "true"}, None, True, False),
-        (True, {}, False, False, False),
-        (False, {}, None, False, False),
+        (True, {"NO_COLOR": "1", "WT_SESSION": "a"}, None, False, False),
+        (True, {"NO_COLOR": "", "WT_SESSION": "a"}, None, True, True),
+        (True, {"CI": "true", "WT_SESSION": "a"}, None, True, False),
+        (True, {"WT_SESSION": "a"}, False, False, False),
+        (True, {"TERM_PROGRAM": "vscode"}, None, True, True),
+        (True, {"TERM_PROGRAM": "Apple_Terminal"}, None, True, False),
+        (True, {"VTE_VERSION": "7006"}, None, True, True),
+        (True, {"VTE_VERSION": "4205"}, None, True, False),
+        (True, {"TERM": "tmux-256color", "KITTY_WINDOW_ID": "1"}, None, True, False),
+        (True, {"TERM": "tmux-256color", "FORCE_HYPERLINK": "1"}, None, True, True),
+        (True, {"TERM": "xterm-kitty", "FORCE_HYPERLINK": "0"}, None, True, False),
+        (False, {"TERM": "xterm-kitty"}, None, False, False),
+        (False, {}, True, True, False),
         (False, {"FORCE_COLOR": "1"}, None, True, False),
+        (False, {"FORCE_COLOR": "0"}, None, False, False),
+        (True, {"FORCE_COLOR": "0"}, None, False, False),
         (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, None, False, False),
     ],
 )
@@ -38,6 +49,19 @@ def test_style(terminal: bool, environment: dict[str, str], option: bool | None,
     style = style_for(Stream(terminal), environment, option)
 
     assert (style.colour, style.links) == (colour, links)
+
+
+@pytest.mark.parametrize(("columns", "width"), [("", 0), ("100", 100), ("8", 40), ("999", 200), ("wide", 0)])
+def test_width(columns: str, width: int) -> None:
+    """A stream that has no terminal behind it does not say; nothing is broken in a pipe."""
+    assert style_for(Stream(True), {"COLUMNS": columns}).width == width
+    assert style_for(Stream(False), {"COLUMNS": columns}).width == 0
+
+
+def test_an_editor_jumps_to_the_line() -> None:
+    told = render(report("a"), Style(True, True, True, "/home", jumps=True))
+
+    assert "\x1b]8;;file:///home/dir/a.yaml#L" in told
 
 
 def test_places_link_to_their_files() -> None:
