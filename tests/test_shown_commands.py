@@ -30,6 +30,7 @@ _MEANT = (
     (r"BASE \[HEAD\]", "main"),
     (r"\$\((?:Build|Agent)[^)]*\)/", ""),
     (r'"?(?:origin/)?\$[A-Z_]+"?|"?origin/\$\([^)]*\)"?|origin/main', "main"),
+    (r'\)"? .*$', ""),  # what follows `$(memlint ...)`
     (r"\bconfigs?\b(?=\s|$)", "."),
     (r"[\"']", ""),
 )

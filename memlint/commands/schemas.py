@@ -13,6 +13,8 @@ from memlint.shipped_data import folder
 ABOUT = {
     "llamafactory": "LLaMA-Factory's YAML and JSON",
     "axolotl": "Axolotl's YAML",
+    "swift": "ms-swift's YAML",
+    "verl": "verl's YAML (Hydra)",
     "trainer": "arguments of Trainer and TRL in a YAML or JSON file",
     "deepspeed": "DeepSpeed's JSON",
     "accelerate": "accelerate's launch files",

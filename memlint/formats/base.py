@@ -176,7 +176,8 @@ class Parsed(NamedTuple):
 class Format(Protocol):
     """The names that a format module has.
 
-    Four more are optional:
+    A few more are optional:
+    `RESOLVES_REFERENCES: bool`: its parser follows `${a.b}` to other keys of the file.
     `dialect(context) -> str`: the YAML dialect, where it depends on the release.
     `reads_releases(run) -> bool`: whether another release would read the files as another run; without this function
     the files are read again for every release that is asked about.

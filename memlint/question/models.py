@@ -11,6 +11,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.architectures import catalog, datafile, names
 from memlint.architectures.config import UnsupportedConfig
+from memlint.architectures.families.llama import PLAIN_CONFIG, PLAIN_NAME
 from memlint.architectures.model import Resolution, parameters
 from memlint.architectures.resolve import resolve
 from memlint.errors import UsageError
@@ -135,7 +136,7 @@ def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str
         kept = {key: value for key, value in base.items() if key not in _per_layer(keys)}
         return choice._replace(name=FOLDER, config={**kept, **keys})
     full, taken = _llama(keys)
-    return ModelChoice(FOLDER, full, taken, "llama")
+    return ModelChoice(FOLDER, full, taken, full["model_type"])
 
 
 def _per_layer(keys: Mapping[str, Any]) -> tuple[str, ...]:
@@ -165,12 +166,12 @@ def _llama(keys: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Default, ...]
         ("vocab", "vocab_size", 32000, "Llama 2's"),
     )
     taken = tuple(Default(field, value, why) for field, key, value, why in rules if key not in keys)
-    config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
+    config: dict[str, Any] = {**PLAIN_CONFIG, "torch_dtype": "bfloat16"}
     config |= {key: value for _, key, value, _ in rules}
     config |= keys
     config.setdefault("tie_word_embeddings", False)
     _refuse_shapes(config)
-    return config, (Default("architecture", "Llama", "dimensions say no family"), *taken)
+    return config, (Default("architecture", PLAIN_NAME, "dimensions say no family"), *taken)
 
 
 def _swiglu_width(hidden: int) -> int:

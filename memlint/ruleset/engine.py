@@ -100,7 +100,7 @@ class Engine:
     def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
         document = at_gpus(document, context)
         recognised = _recognise(document, format_name)
-        follows = recognised is not None and recognised[0].DIALECT == "omegaconf"
+        follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
         template = template_finding(document, follows) if recognised or document.problems else None
         if recognised is None:
             told = [template] if template else problem_findings(document)

@@ -93,7 +93,7 @@ REFUSED = {
         "unknown GPU 'B999': `memlint cards` lists the cards; a size (24GiB) is one",
     ),
     "fixing standard input": (("fix", "-"), "fix writes files: standard input is none"),
-    "a measurement without a size": (("calibrate", "train.yaml"), "calibrate wants one file and --measured SIZE"),
+    "a measurement without a size": (("calibrate", "train.yaml"), "calibrate wants --measured SIZE for a config"),
     "a measurement of no size": (("calibrate", "train.yaml", "--measured", "lots", *CARD), "not a size: 'lots'"),
     "a measurement of nothing": (
         ("calibrate", "other.yaml", "--measured", "3GiB"),

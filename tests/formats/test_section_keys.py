@@ -63,9 +63,9 @@ def test_a_value_of_another_kind_is_kept_as_written_and_not_in_force() -> None:
     assert (found.raw("batch"), found.find("batch").is_valid, found.origin("batch").kind) == ("many", False, "default")
 
 
-@pytest.mark.parametrize("value", [{"zero.stage": 3}, {"zero": 3}, {"zero": None}, {"a": {"b": {"c": {"d": 2}}}}])
+@pytest.mark.parametrize("value", [{"zero.stage": 3}, {"zero": 3}, {"zero": None}, {"a": {"b": {"c": 2}}}])
 def test_what_is_no_section_of_the_table_gives_nothing(value: Any) -> None:
-    """A dotted key is no section, and sections end at the third."""
+    """A dotted key is no section, and a value is no section."""
     found = values(value)
     assert (found.get("zero.stage"), found.get("a.b.c.d")) == (0, 1)
 

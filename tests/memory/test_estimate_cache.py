@@ -42,7 +42,8 @@ def _keeps(found: object) -> bool:
 
 
 def test_values_that_cannot_be_compared_are_estimated_all_the_same() -> None:
-    run = runs.run(method__targets=["q_proj"])
+    run = runs.run()
+    run = run._replace(method=run.method._replace(targets=["q_proj"]))
     known = EstimateCache(4)
 
     assert estimate(run).allocated_bytes == estimate(runs.run()).allocated_bytes

@@ -37,6 +37,11 @@ def dense(
     )
 
 
+# What a model counts as of which nobody says more than its dimensions.
+PLAIN_NAME = "Llama"
+PLAIN_CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+
+
 def llama(c: ModelConfig) -> Architecture:
     bias = c.flag("attention_bias")
     attention = {"bias": bias, "out_bias": bias}

@@ -24,9 +24,10 @@ from memlint.formats.verl.recognise import NAME, SCHEMA, is_reinforcement, is_sf
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "omegaconf"
+RESOLVES_REFERENCES = True  # Hydra's OmegaConf
 # Where main_ppo and the SFT trainer find their file, beside the folder that a command runs in.
 _BASES = {
     False: ("verl/trainer/config/ppo_trainer.yaml",),
