@@ -14,7 +14,7 @@ install() {
   command -v python3 >/dev/null || python=python
   "$python" -m venv "$venv"
   local what="$GITHUB_ACTION_PATH"
-  [ -z "${MEMLINT_VERSION:-}" ] || what="memlint$MEMLINT_VERSION"
+  [ -z "${MEMLINT_SOURCE:-}" ] || what="$MEMLINT_SOURCE"
   "$(python_of_venv)" -m pip install --quiet --disable-pip-version-check "$what"
   "$(python_of_venv)" -m memlint --version
 }

@@ -121,27 +121,27 @@ def _installed_by_the_action(wheel: Path, stated: str) -> Iterator[str]:
         _run(["git", "archive", "--output", str(archive), "HEAD"])
         with tarfile.open(archive) as opened:
             opened.extractall(tree, filter="data")
-        for number, asked in enumerate(("", f" @ {wheel.resolve().as_uri()}")):
+        for number, asked in enumerate(("", wheel.resolve().as_uri())):
             environment = {
                 **os.environ,
                 "GITHUB_ACTION_PATH": str(tree),
                 "MEMLINT_VENV": str(Path(folder) / f"venv{number}"),
-                "MEMLINT_VERSION": asked,
+                "MEMLINT_SOURCE": asked,
             }
             command = ["bash", str(tree / "scripts" / "action.sh"), "install"]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             if done.returncode or f"memlint {stated}" not in done.stdout:
-                yield f"action.sh install, version {asked!r}: {done.stdout}{done.stderr}"
+                yield f"action.sh install, source {asked!r}: {done.stdout}{done.stderr}"
 
 
 def mirror(folder: Path, version: str) -> None:
-    """Writes the files of a pre-commit mirror: a small repository whose hooks install the wheel from PyPI."""
+    """Writes the files of a pre-commit mirror: a small repository whose hooks install the tag."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / ".pre-commit-hooks.yaml", folder)
     shutil.copy(ROOT / "LICENSE", folder)
     (folder / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["setuptools>=77"]\nbuild-backend = "setuptools.build_meta"\n\n'
-        f'[project]\nname = "memlint-pre-commit"\nversion = "{version}"\ndependencies = ["memlint=={version}"]\n\n'
+        f'[project]\nname = "memlint-pre-commit"\nversion = "{version}"\ndependencies = ["memlint @ git+https://github.com/OWNER/memlint@v{version}"]\n\n'
         "[tool.setuptools]\npy-modules = []\n",
         encoding="utf-8",
     )

@@ -59,7 +59,9 @@ def _meta_model(config: Mapping[str, Any]) -> Any:
         transformers: Any = importlib.import_module("transformers")
         auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
     except ImportError as error:
-        raise UnsupportedConfig("counting it needs PyTorch and transformers: pip install 'memlint[exact]'") from error
+        raise UnsupportedConfig(
+            "counting it needs PyTorch and transformers: pip install torch transformers accelerate peft"
+        ) from error
     family = config.get("model_type")
     classes = {**auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **getattr(auto, "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", {})}
     if family not in classes:

@@ -24,7 +24,7 @@ def fetch(name: str) -> tuple[str, Mapping[str, Any]]:
         hub: Any = importlib.import_module("huggingface_hub")
         errors: Any = importlib.import_module("huggingface_hub.errors")
     except ImportError as error:
-        raise HubError("huggingface_hub is not installed: pip install 'memlint[hub]'") from error
+        raise HubError("huggingface_hub is not installed: pip install huggingface_hub") from error
     try:
         path = hub.hf_hub_download(name, "config.json", etag_timeout=TIMEOUT_SECONDS)
     except Exception as error:  # huggingface_hub raises requests' and httpx's classes besides its own

@@ -22,7 +22,7 @@ def run(program: str, arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("memlint"):
             raise
-        raise UsageError(f"the language server needs {error.name}: pip install 'memlint[lsp]'") from None
+        raise UsageError(f"the language server needs {error.name}: pip install pygls") from None
     protocol = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # nothing else may write between two messages
     make_server().start_io(sys.stdin.buffer, protocol)

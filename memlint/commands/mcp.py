@@ -19,6 +19,6 @@ def run(program: str, arguments: list[str]) -> int:
     try:
         from memlint.agents.server import serve
     except ImportError as error:
-        raise UsageError(f"mcp needs the official SDK: pip install 'memlint[mcp]' ({error.name} is missing)") from None
+        raise UsageError(f"mcp needs the official SDK: pip install mcp ({error.name} is missing)") from None
     serve(os.path.realpath(given.root))
     return 0

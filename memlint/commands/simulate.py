@@ -20,7 +20,7 @@ from memlint.report.terminal import Style, one_line, style_for
 from memlint.report.units import gib
 from memlint.run import Run
 
-_EXTRA = "simulate needs PyTorch, transformers and peft: pip install 'memlint[exact]' ({})"
+_EXTRA = "simulate needs PyTorch, transformers and peft: pip install torch transformers accelerate peft ({})"
 
 
 def run(program: str, arguments: list[str]) -> int:

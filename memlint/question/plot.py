@@ -22,7 +22,7 @@ def plot(found: Sweep, path: str) -> None:
         matplotlib: Any = importlib.import_module("matplotlib")
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError as error:
-        raise UsageError("--plot needs matplotlib: pip install 'memlint[plot]'") from error
+        raise UsageError("--plot needs matplotlib: pip install matplotlib") from error
     matplotlib.rcParams["svg.hashsalt"] = "memlint"  # the same picture has the same bytes
     figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
     _draw(figure.subplots(), found)

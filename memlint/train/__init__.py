@@ -1,6 +1,6 @@
 """Memory of a training beside memlint's estimate: a callback for transformers and TRL, a context manager for any loop.
 
-Needs PyTorch (`pip install "memlint[train]"`). Nothing here stops a training, but for `on_misfit="stop"`.
+Needs PyTorch and transformers (the extra `train`). Nothing here stops a training, but for `on_misfit="stop"`.
 """
 
 from memlint.train.callback import MemoryCallback, watch

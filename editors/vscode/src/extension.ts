@@ -67,7 +67,7 @@ async function start(show: () => void): Promise<void> {
     await client.start();
   } catch (error) {
     client = undefined;
-    const message = `memlint: ${command} did not start (${error}). pip install 'memlint[lsp]', or set memlint.command.`;
+    const message = `memlint: ${command} did not start (${error}). Install memlint with its extra lsp, or set memlint.command.`;
     void vscode.window.showErrorMessage(message);
   }
 }
