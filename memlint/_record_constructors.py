@@ -69,5 +69,9 @@ CONSTRUCTORS: tuple[Any, ...] = (
       K:
       _new(cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
                  K)),
+    lambda cls, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
+      K, L:
+      _new(cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
+                 K, L)),
 )
 # fmt: on

@@ -141,10 +141,11 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
 
 
 def _expert_implementation(run: Run) -> str:
-    """How this release runs a layer's experts: grouped_mm, copied (one by one out of the stack), or loop (linears)."""
+    """How this run computes a layer's experts: grouped_mm, copied (one by one out of the stack), loop (linears), or a
+    kernel that replaces grouped_mm."""
     if families.of(run.model.architecture).experts.copied.include(run.stack.transformers):
         return "copied"
-    return "grouped_mm" if stacks_experts(run) else "loop"
+    return (run.stack.expert_kernel or "grouped_mm") if stacks_experts(run) else "loop"
 
 
 def _dequantized_width(run: Run) -> int:

@@ -51,6 +51,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         kernel_temporaries=kernel_temporaries,
         quantized_bits=int(run.model.quantization.bits) if run.model.quantization.method == "bnb" else 0,
         double_quant=run.model.quantization.double_quant,
+        expert_kernel=_expert_kernel(run),
         quantized_experts=run.model.quantization.experts_on_load,
         upcast_rest=run.model.quantization.upcast_rest_to_fp32,
         vocabulary_to_bf16=run.model.quantization.vocabulary_to_bf16,
@@ -66,6 +67,12 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         stage=_stage(run),
         embeddings_in_32_bits=not () < run.stack.transformers < (4, 52),
     )
+
+
+def _expert_kernel(run: Run) -> str:
+    if run.stack.expert_kernel and (run.model.quantization.experts_on_load or run.method.target_parameters):
+        raise UnsupportedRun("no simulation of ScatterMoE's kernels over experts that are quantised or adapted")
+    return run.stack.expert_kernel
 
 
 def _stage(run: Run) -> str:

@@ -21,6 +21,7 @@ import memlint.simulation.optimizers as optimizers
 import memlint.simulation.precision as precision
 import memlint.simulation.quantized as quantized
 import memlint.simulation.replay as replay
+import memlint.simulation.scattered_experts as scattered_experts
 import memlint.simulation.sharding as sharding
 from memlint._record import NamedTuple
 from memlint.memory.parameters import VOCABULARY_NAMES
@@ -66,6 +67,7 @@ class StepSettings(NamedTuple):
     kernel_temporaries: bool = True
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
+    expert_kernel: str = ""  # what multiplies stacked experts instead of transformers' own code: scattermoe
     quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
@@ -116,6 +118,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings)
     trainable = build.DTYPES[settings.trainable]
     if settings.trained == "freeze":
         build.freeze_all_but_last(model, settings.trainable_layers)
+    if settings.expert_kernel:
+        scattered_experts.use(model)
     build.freeze(model, settings.frozen_modules)
     if settings.freezes_language_model:
         build.freeze_language_model(model)

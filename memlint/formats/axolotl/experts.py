@@ -31,6 +31,26 @@ def linearizes(config: AxolotlConfig) -> bool:
     return packed and frozen and not _divides_weights(config)
 
 
+def runs_scattermoe(config: AxolotlConfig) -> bool:
+    """Whether ScatterMoE's kernels run the experts. The plug-in reads the key (integrations/kernels/plugin.py:120)."""
+    return config.own.flag("use_scattermoe") and "KernelsPlugin" in config.plugins
+
+
+# Releases before took the whole block of experts in other kernels.
+_SCATTERMOE_SINCE = (0, 19)
+
+
+def unknown_of_scattermoe(config: AxolotlConfig) -> str:
+    """Why the memory of ScatterMoE's kernels is not modelled; "" where it is."""
+    if config.release < _SCATTERMOE_SINCE:
+        return "ScatterMoE's kernels before Axolotl 0.19"
+    if config.integer("expert_parallel_size", 1) > 1:
+        return "ScatterMoE's kernels on experts that are spread over GPUs"
+    if config.own.get("moe_bnb_fast") is False:
+        return "packed experts that are unpacked in chunks"
+    return ""
+
+
 def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
     """Why the memory of packed experts is not modelled; "" where it is."""
     if not packs_experts(config):
@@ -39,10 +59,12 @@ def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
         return "experts in code of the model's own may be no stacks"
     if _divides_weights(config):
         return "how FSDP and DeepSpeed divide packed experts"
-    if config.own.get("lora_target_parameters"):
+    if config.own.get("lora_target_parameters") and not runs_scattermoe(config):
         return "what adapters on packed experts make whole"
     if config.versions["transformers"] < _IN_ORDER:
         return "before transformers 5.5 experts load in threads, faster than they are packed"
+    if runs_scattermoe(config):  # unpacks them itself, past the cache (libs/scattermoe_lora/experts.py:510)
+        return ""
     return _why_they_stay_unpacked(fields, config)
 
 

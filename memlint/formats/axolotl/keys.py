@@ -45,6 +45,7 @@ from memlint.formats.axolotl.unmodelled import (
     read_linear_experts,
     read_packed_experts,
     read_plugins,
+    read_scattermoe,
     read_tiled_mlp,
     unmodelled,
 )
@@ -649,7 +650,14 @@ FEATURES = (
     _uncounted("dpo_use_liger_kernel", "Liger's fused DPO loss"),
     _uncounted("relora", "ReLoRA merges and resets adapters while it trains"),
     _uncounted("relora_steps", "ReLoRA merges and resets adapters while it trains"),
-    _uncounted("use_scattermoe", "ScatterMoE's expert kernels"),
+    Key(
+        "use_scattermoe",
+        "flag",
+        "stack.expert_kernel",
+        read=read_scattermoe,
+        read_only=True,
+        about="Run stacked experts in ScatterMoE's kernels. Takes effect with the kernels plug-in.",
+    ),
     _uncounted("use_sonicmoe", "SonicMoE's expert kernels"),
     _uncounted("lisa_n_layers", "LISA picks other layers every few steps"),
     _uncounted("ebft", "energy-based fine-tuning generates and embeds beside the step"),

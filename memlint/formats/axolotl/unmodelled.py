@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import AxolotlConfig
-from memlint.formats.axolotl.experts import linearizes, unknown_of_packing
+from memlint.formats.axolotl.experts import linearizes, runs_scattermoe, unknown_of_packing, unknown_of_scattermoe
 from memlint.formats.axolotl.model import dequantizes
 from memlint.formats.axolotl.training import read_tiles
 from memlint.formats.fields import Fields, as_bool
@@ -59,6 +59,16 @@ def read_linear_experts(fields: Fields, config: AxolotlConfig) -> None:
     if config.own.flag("llama4_linearized_experts") and not linearizes(config):
         reason = "`llama4_linearized_experts`: experts become linear layers of their own"
         _name_feature(fields, config, "llama4_linearized_experts", reason)
+
+
+def read_scattermoe(fields: Fields, config: AxolotlConfig) -> None:
+    if not runs_scattermoe(config):
+        return
+    unknown = unknown_of_scattermoe(config)
+    if unknown:
+        _name_feature(fields, config, "use_scattermoe", f"`use_scattermoe`: {unknown}")
+    else:
+        fields.put("stack.expert_kernel", "scattermoe", config.own.origin("use_scattermoe"))
 
 
 def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:

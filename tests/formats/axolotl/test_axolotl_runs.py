@@ -701,7 +701,7 @@ def test_what_nobody_counted_is_said(extra: dict[str, Any], architecture: Archit
 
 
 def test_what_nobody_counted_has_no_floor() -> None:
-    run = run_of(parsed_of({**QLORA, "use_scattermoe": True}, MIXTURE, gpus=1))
+    run = run_of(parsed_of({**QLORA, "use_sonicmoe": True}, MIXTURE, gpus=1))
     found = estimate(run)
     assert (found.allocated_bytes, found.allocated_low_bytes) == (None, None)
 
