@@ -436,6 +436,7 @@ class Stack(NamedTuple):
     use_ktransformers: bool = False
     compile: bool = False
     unmodelled: str = ""  # a feature whose memory is not modelled, and what it does
+    unmodelled_adds: bool = False  # that feature takes nothing from weights, gradients and optimizer states
     expert_kernel: str = ""  # what multiplies stacked experts instead of transformers' own code: scattermoe
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 

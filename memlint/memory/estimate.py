@@ -290,9 +290,9 @@ def _without_activations(run: Run, placed: PlacedModel, missing: MissingValue) -
     state = placed.state
     bound = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
     field = UnknownField(missing.field, missing.reason)
-    # A feature that is not modelled may change the model state as well (experts quantised on load, layers that are
-    # swapped in): no lower bound then.
-    low = None if run.stack.unmodelled else bound
+    # A feature that is not modelled may change the model state as well (layers that are swapped in): no lower bound
+    # then.
+    low = None if run.stack.unmodelled and not run.stack.unmodelled_adds else bound
     return _counted(unknown(field, allocated_low_bytes=low), placed)._replace(trainable_parameters=None)
 
 
@@ -576,6 +576,8 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         towers.refuse_unmodelled(architecture, units)
     if architecture.unmodelled:
         raise MissingValue("model.architecture", architecture.unmodelled)
+    if run.stack.expert_kernel and families.of(architecture).experts.clamps_gate:
+        raise MissingValue("stack.expert_kernel", f"{run.stack.expert_kernel} runs {architecture.family} in other code")
     for layer in architecture.layer_types:
         if layer.attention.kind not in _MODELLED_MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"

@@ -46,6 +46,8 @@ def unknown_of_scattermoe(config: AxolotlConfig) -> str:
         return "ScatterMoE's kernels before Axolotl 0.19"
     if config.integer("expert_parallel_size", 1) > 1:
         return "ScatterMoE's kernels on experts that are spread over GPUs"
+    if packs_experts(config) and config.own.flag("load_in_8bit"):
+        return "ScatterMoE's kernels on experts of 8 bits"
     if config.own.get("moe_bnb_fast") is False:
         return "packed experts that are unpacked in chunks"
     return ""
@@ -57,8 +59,8 @@ def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
         return ""
     if config.own.flag("trust_remote_code"):
         return "experts in code of the model's own may be no stacks"
-    if _divides_weights(config):
-        return "how FSDP and DeepSpeed divide packed experts"
+    if _divides_unknown(fields):
+        return "how FSDP 1 and ZeRO-3 divide packed experts"
     if config.own.get("lora_target_parameters") and not runs_scattermoe(config):
         return "what adapters on packed experts make whole"
     if config.versions["transformers"] < _IN_ORDER:
@@ -66,6 +68,15 @@ def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
     if runs_scattermoe(config):  # unpacks them itself, past the cache (libs/scattermoe_lora/experts.py:510)
         return ""
     return _why_they_stay_unpacked(fields, config)
+
+
+def _divides_unknown(fields: Fields) -> bool:
+    """FSDP2 takes packed experts as they are (monkeypatch/fsdp2_qlora.py:261, apply_init_dtype_attrs_patch), and below
+    stage 3 ZeRO leaves weights whole."""
+    engine = fields.get("parallelism.engine")
+    if engine == "deepspeed":
+        return fields.get("parallelism.zero.stage") not in (0, 1, 2)
+    return engine == "fsdp" and fields.get("parallelism.fsdp.version") != 2
 
 
 def _divides_weights(config: AxolotlConfig) -> bool:
@@ -76,6 +87,7 @@ def _why_they_stay_unpacked(fields: Fields, config: AxolotlConfig) -> str:
     """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
     experts, their hook does not run, and the dequantised weights stay cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")
+    stops_early |= bool(fields.get("parallelism.fsdp.activation_checkpointing"))  # CheckpointImpl.NO_REENTRANT
     always = config.release >= _ALWAYS_CALLED and not config.own.flag("load_in_8bit")
     kinds = getattr(config.architecture, "layer_types", ())
     last = any(kind.mlp.kind == "moe" and not kind.mlp.shared_intermediate_size for kind in kinds)

@@ -635,19 +635,25 @@ PARALLEL = (
 )
 
 
-def _uncounted(name: str, reason: str, default: bool | None = None) -> Key:
-    """A key that turns on a feature whose memory is not modelled."""
+def _uncounted(name: str, reason: str, default: bool | None = None, adds: bool = False) -> Key:
+    """A key that turns on a feature whose memory is not modelled. `adds`: it leaves the model state as it is."""
     about = f"{reason[0].upper()}{reason[1:]}. Its memory has not been counted: memlint gives no figure with it."
     return Key(
-        name, "any", "stack.unmodelled", default=default, read=unmodelled(name, reason), read_only=True, about=about
+        name,
+        "any",
+        "stack.unmodelled",
+        default=default,
+        read=unmodelled(name, reason, adds),
+        read_only=True,
+        about=about,
     )
 
 
 FEATURES = (
     _uncounted("layer_offloading", "layers come and go between host and GPU", default=False),
-    _uncounted("qat", "fake quantisation keeps copies of weights and activations"),
+    _uncounted("qat", "fake quantisation keeps copies of weights and activations", adds=True),
     _uncounted("use_onebitllms", "BitNet's linear layers"),
-    _uncounted("dpo_use_liger_kernel", "Liger's fused DPO loss"),
+    _uncounted("dpo_use_liger_kernel", "Liger's fused DPO loss", adds=True),
     _uncounted("relora", "ReLoRA merges and resets adapters while it trains"),
     _uncounted("relora_steps", "ReLoRA merges and resets adapters while it trains"),
     Key(
@@ -658,13 +664,13 @@ FEATURES = (
         read_only=True,
         about="Run stacked experts in ScatterMoE's kernels. Takes effect with the kernels plug-in.",
     ),
-    _uncounted("use_sonicmoe", "SonicMoE's expert kernels"),
+    _uncounted("use_sonicmoe", "SonicMoE's expert kernels", adds=True),
     _uncounted("lisa_n_layers", "LISA picks other layers every few steps"),
-    _uncounted("ebft", "energy-based fine-tuning generates and embeds beside the step"),
+    _uncounted("ebft", "energy-based fine-tuning generates and embeds beside the step", adds=True),
     _uncounted("process_reward_model", "a head per token"),
-    _uncounted("peft_layer_replication", "layers are used more than once, each with adapters of its own"),
-    _uncounted("peft_trainable_token_indices", "rows of the embedding train beside the adapters"),
-    _uncounted("flash_optimum", "BetterTransformer's layers"),
+    _uncounted("peft_layer_replication", "layers are used more than once, each with adapters of its own", adds=True),
+    _uncounted("peft_trainable_token_indices", "rows of the embedding train beside the adapters", adds=True),
+    _uncounted("flash_optimum", "BetterTransformer's layers", adds=True),
     _uncounted("max_memory", "layers are spread over devices by hand"),
     _uncounted("gpu_memory_limit", "layers are spread over devices by hand"),
     Key(

@@ -19,32 +19,37 @@ _PLUGINS = {
     "DensemixerPlugin": "every expert runs on every token",
     "ExpertOffloadPlugin": "experts wait in host memory and come as they are chosen",
 }
+# Those that leave weights, gradients and optimizer states as they are.
+_PLUGINS_THAT_ADD = ("KDPlugin", "DiffusionPlugin", "DensemixerPlugin")
 
 
 _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
 
 
-def unmodelled(key: str, reason: str) -> Read:
-    """A reader of a key that turns a feature on."""
+def unmodelled(key: str, reason: str, adds: bool = False) -> Read:
+    """A reader of a key that turns a feature on. `adds`: it takes nothing from the model state."""
 
     def read(fields: Fields, config: AxolotlConfig) -> None:
         value = config.own.get(key)
         if value and as_bool(value) is not False:
-            _name_feature(fields, config, key, f"`{key}`: {reason}")
+            _name_feature(fields, config, key, f"`{key}`: {reason}", adds)
 
     return read
 
 
-def _name_feature(fields: Fields, config: AxolotlConfig, key: str, reason: str) -> None:
-    """The report names the first such feature."""
-    if "stack.unmodelled" not in fields.values:
+def _name_feature(fields: Fields, config: AxolotlConfig, key: str, reason: str, adds: bool = False) -> None:
+    """The report names the first such feature. The model state is known where none of them takes from it."""
+    first = "stack.unmodelled" not in fields.values
+    if first:
         fields.put("stack.unmodelled", reason, config.own.origin(key))
+    adds = adds and bool(first or fields.get("stack.unmodelled_adds"))
+    fields.put("stack.unmodelled_adds", adds, config.own.origin(key))
 
 
 def read_plugins(fields: Fields, config: AxolotlConfig) -> None:
     name = next((name for name in config.plugins if name in _PLUGINS), "")
     if name:
-        _name_feature(fields, config, "plugins", f"{name}: {_PLUGINS[name]}")
+        _name_feature(fields, config, "plugins", f"{name}: {_PLUGINS[name]}", name in _PLUGINS_THAT_ADD)
 
 
 def read_tiled_mlp(fields: Fields, config: AxolotlConfig) -> None:
@@ -52,7 +57,7 @@ def read_tiled_mlp(fields: Fields, config: AxolotlConfig) -> None:
     read_tiles(fields, config)
     if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
         reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, of adapters or under autocast"
-        _name_feature(fields, config, "tiled_mlp", reason)
+        _name_feature(fields, config, "tiled_mlp", reason, adds=True)
 
 
 def read_linear_experts(fields: Fields, config: AxolotlConfig) -> None:

@@ -6,10 +6,15 @@ import memlint.memory.card.deviations as deviations
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.step import training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run, replace
+
+# What Triton writes between two tries of a kernel that tunes itself, to empty the L2 cache (triton 3.9
+# backends/nvidia/driver.py, get_empty_cache_for_benchmark). It tunes in the first step.
+_TUNING_BUFFER = 256 * 2**20
 
 
 def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
@@ -24,7 +29,9 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
 
         return unsloth.peak_interval(run, units, state, found)
     if run.model.quantization.experts_on_load:  # a checkpoint with stacked experts loads without a second copy
-        low = min(low, max(_allocated(phase) for phase in found if phase.name != "load"))
+        low = min(low, max(_after_loading(run, units), *(_allocated(one) for one in found if one.name != "load")))
+    if run.stack.expert_kernel:
+        high += _TUNING_BUFFER
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
     traits = families.of(run.model.architecture).attention
@@ -37,6 +44,12 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         least_phases, _ = phases(training_step(least_run, units), units, state)
         low = min(low, max(map(_allocated, least_phases + found[len(least_phases) :])))
     return low, high
+
+
+def _after_loading(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes of weights that are whole on each card when loading ends, whatever divides them later. Axolotl 0.19.0 asks
+    for it with 4 bits (loaders/model.py:708); with 8 bits it leaves the device to transformers."""
+    return sum(weight_bytes(unit) * unit.repeat for unit in units) if run.model.quantization.bits <= 4 else 0
 
 
 def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:

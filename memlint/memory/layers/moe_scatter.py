@@ -98,12 +98,8 @@ def _gradient_of_frozen(weight: Parameter, width: int) -> tuple[tuple[str, int],
 
 def _factor_gradients(weight: Parameter) -> tuple[ParameterGradient, ...]:
     width = weight.width or ops.FP32_BYTES
-    return tuple(
-        ParameterGradient(weight.extent + branch, width, ops.FP32_BYTES) for branch in (".lora_A", ".lora_B")
-    )
+    return tuple(ParameterGradient(weight.extent + branch, width, ops.FP32_BYTES) for branch in (".lora_A", ".lora_B"))
 
 
 def _unpacked_again(context: LayerContext, weight: Parameter) -> tuple[tuple[str, int], ...]:
     return ((weight.extent, context.kernels.dequantized_width),) if weight.quantized else ()
-
-

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import memlint.memory.optimizers as optimizer
-from memlint.memory.storage import BYTES, dtype_name, rounded
+import memlint.memory.sharding.packed_experts as packed_experts
+from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 
@@ -40,7 +41,7 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
         gradients_at_step=(master or gradients) if accumulated_by_autograd else 0,
         step_temporaries=0 if layerwise else optimizer_memory.step_temporaries,
         communication_at_step=gradients if data_parallel else 0,
-        load_peak=max(weights, _kbit_preparation_peak(run, units), _expert_packing_peak(run, weights, units)),
+        load_peak=max(weights, _kbit_preparation_peak(run, units), packed_experts.loading_peak(run, weights, units)),
         host_bytes=optimizer_memory.managed + optimizer_memory.host,
         notes=MANAGED_NOTE if optimizer_memory.managed else (),
     )
@@ -57,19 +58,6 @@ def _kbit_preparation_peak(run: Run, units: tuple[Unit, ...]) -> int:
     halves = [tensor.numel for _, tensor in frozen if tensor.dtype in _FLOAT_DTYPES]
     wide = sum(rounded(4 * t.numel if t.dtype in _FLOAT_DTYPES else t.stored_bytes) * t.copies * n for n, t in frozen)
     return wide + rounded(2 * max(halves, default=0))
-
-
-def _expert_packing_peak(run: Run, weights: int, units: tuple[Unit, ...]) -> int:
-    """Bytes of weights while the last stack of experts is quantised on load and all else is there: its matrices are
-    concatenated into a second tensor (transformers 5.16.1 core_model_loading.py, MergeModulelist and
-    Concatenate), and 8 bits are made of a copy in fp16 (axolotl 0.19.0 monkeypatch/moe_quant.py:47)."""
-    quantization = run.model.quantization
-    if not quantization.experts_on_load:
-        return 0
-    name, width = dtype_name(quantization), BYTES[str(run.model.weights_dtype)]
-    each = max(2 * width, width + 2 + 1) if quantization.bits > 4 else 2 * width
-    stacks = (tensor for unit in units for tensor in unit.tensors if tensor.kind == "experts" and tensor.dtype == name)
-    return max((weights - stack.stored_bytes + each * stack.numel for stack in stacks), default=0)
 
 
 _FLOAT_DTYPES = ("float32", "bfloat16")

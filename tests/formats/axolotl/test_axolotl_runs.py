@@ -669,6 +669,8 @@ def test_a_bounded_pattern_ends(pattern: str) -> None:
 NOT_REENTRANT = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
 SCOUT = MIXTURE._replace(family="llama4")
 LINEARIZED = {"llama4_linearized_experts": True, "base_model": "some/Scout-Linearized", "lora_target_linear": False}
+KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
+SCATTERMOE = {**KERNELS, "use_scattermoe": True}
 EIGHT_BITS = {"adapter": "lora", "load_in_4bit": False, "load_in_8bit": True}
 
 
@@ -677,7 +679,20 @@ EIGHT_BITS = {"adapter": "lora", "load_in_4bit": False, "load_in_8bit": True}
     [
         ({}, LLAMA, ""),
         ({"quantize_moe_experts": True}, MIXTURE, ""),
-        ({"quantize_moe_experts": True, "fsdp_config": {"fsdp_version": 2}}, MIXTURE, "divide packed experts"),
+        ({"quantize_moe_experts": True, "fsdp_config": {"fsdp_version": 2}}, MIXTURE, ""),
+        ({"quantize_moe_experts": True, "fsdp_config": {"fsdp_version": 1}}, MIXTURE, "divide packed experts"),
+        ({"quantize_moe_experts": True, "deepspeed": "deepspeed_configs/zero2.json"}, MIXTURE, ""),
+        ({"quantize_moe_experts": True, "deepspeed": "deepspeed_configs/zero3.json"}, MIXTURE, "divide packed experts"),
+        (SCATTERMOE, MIXTURE, ""),
+        (
+            {**SCATTERMOE, "quantize_moe_experts": True, "lora_target_parameters": ["mlp.experts.down_proj"]},
+            MIXTURE,
+            "",
+        ),
+        ({**SCATTERMOE, "expert_parallel_size": 2}, MIXTURE, "spread over GPUs"),
+        ({**SCATTERMOE, **EIGHT_BITS, "quantize_moe_experts": True}, MIXTURE, "8 bits"),
+        ({**SCATTERMOE, "moe_bnb_fast": False}, MIXTURE, "unpacked in chunks"),
+        ({"use_scattermoe": True}, MIXTURE, ""),  # a key of a plug-in that is not listed
         ({"quantize_moe_experts": True, "trust_remote_code": True}, MIXTURE, "may be no stacks"),
         ({"quantize_moe_experts": True, "lora_target_parameters": ["mlp.experts.down_proj"]}, MIXTURE, "make whole"),
         ({"quantize_moe_experts": True, **NOT_REENTRANT}, MIXTURE, ""),
@@ -700,10 +715,34 @@ def test_what_nobody_counted_is_said(extra: dict[str, Any], architecture: Archit
     assert says in found if says else found == ""
 
 
-def test_what_nobody_counted_has_no_floor() -> None:
-    run = run_of(parsed_of({**QLORA, "use_sonicmoe": True}, MIXTURE, gpus=1))
-    found = estimate(run)
-    assert (found.allocated_bytes, found.allocated_low_bytes) == (None, None)
+@pytest.mark.parametrize(
+    ("extra", "kernel"),
+    [(SCATTERMOE, "scattermoe"), ({"use_scattermoe": True}, ""), ({**SCATTERMOE, "use_scattermoe": False}, "")],
+)
+def test_scattermoe_runs_the_experts_where_its_plug_in_is_listed(extra: dict[str, Any], kernel: str) -> None:
+    assert values({**QLORA, **extra}, "stack.expert_kernel", architecture=MIXTURE) == [kernel]
+
+
+def test_scattermoe_of_older_releases_has_no_figure() -> None:
+    parsed = parsed_of({**QLORA, **SCATTERMOE}, MIXTURE, gpus=1, versions={"axolotl": (0, 18)})
+    assert "before Axolotl 0.19" in run_of(parsed).stack.unmodelled
+
+
+@pytest.mark.parametrize(
+    ("extra", "known"),
+    [
+        ({"use_sonicmoe": True}, True),
+        ({"qat": {"weight_dtype": "int4"}}, True),
+        ({"lisa_n_layers": 2}, False),
+        ({"lisa_n_layers": 2, "use_sonicmoe": True}, False),  # whichever the report names
+        ({"layer_offloading": True, "use_sonicmoe": True}, False),
+        ({"plugins": ["axolotl.integrations.kd.KDPlugin"]}, True),
+    ],
+)
+def test_the_model_state_is_a_floor_where_nothing_takes_from_it(extra: dict[str, Any], known: bool) -> None:
+    found = estimate(run_of(parsed_of({**QLORA, **extra}, MIXTURE, gpus=1)))
+    assert found.allocated_bytes is None
+    assert bool(found.allocated_low_bytes) == known
 
 
 @pytest.mark.parametrize(

@@ -84,3 +84,27 @@ def test_only_stacks_with_experts_in_their_name_are_packed() -> None:
     assert not quantized_on_load(Weight("block_sparse_moe.input_linear.weight", (8, 4, 4), "experts"), on_load)
     assert not quantized_on_load(Weight("ffn.experts.mlp.w1", (32, 4), "experts"), on_load)
     assert not quantized_on_load(Weight("mlp.experts.down_proj", (8, 4, 4), "experts"), Quantization("bnb", 4))
+
+
+def fsdp2(bits: int, **more: Any) -> Run:
+    sharded = {"parallelism__engine": "fsdp", "parallelism__world_size": 4, "parallelism__data_parallel_size": 4}
+    return packed("qwen3_moe", bits, parallelism__fsdp__version=2, **sharded, **more)[0]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_fsdp2_divides_packed_experts_and_not_their_scales(bits: int) -> None:
+    stacks = TINY["num_hidden_layers"] * 32 * 3 * 512 * 384
+    scales = stacks * (1 / 64) if bits == 4 else 4 * stacks / 512
+    whole, divided = packed("qwen3_moe", bits)[0], fsdp2(bits)
+    unpacked = {"model__quantization": Quantization("bnb", bits, "nf4" if bits == 4 else "int8", bits == 4)}
+    one, others = (estimate(each).details["weights_bytes"] for each in (divided, fsdp2(bits, **unpacked)))
+    saved = others - one
+    assert saved == pytest.approx(stacks * (2 - bits / 8) / 4 - scales, rel=0.08)
+    assert estimate(whole).details["weights_bytes"] > one
+
+
+def test_each_rank_packs_the_whole_model_before_it_is_divided() -> None:
+    one, whole = fsdp2(4, sequence__length=8, checkpointing__mode="full"), packed("qwen3_moe", 4)[0]
+    found = estimate(one)
+    assert allocated(one)["load"] == pytest.approx(allocated(whole)["load"], rel=0.02)
+    assert (found.allocated_low_bytes or 0) >= 0.95 * estimate(whole).details["weights_bytes"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
 from memlint.memory.sharding.fsdp.state import accumulates, earlier_shards, reduce_element, sharded_state
+from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.sharding.zero.layout import tied_elements, tied_gradient_elements
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
@@ -14,8 +16,10 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     state = sharded_state(run, units, plan)
     walk = (_RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups)(run, units, plan)
     largest = max(group.numel for group in walk.groups)
+    constants = packed_experts.constants(run, units)
+    weights = state.shards + constants - (0 if run.parallelism.fsdp.cpu_offload else constants // plan.ranks)
     return ModelState(
-        weights=state.shards,
+        weights=weights,
         optimizer_states=state.states,
         gradients_resident=walk.unreduced() if walk.accumulates else earlier_shards(run, plan.master * state.trainable),
         communication=0,
@@ -23,11 +27,17 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
         gradients_at_step=0 if run.parallelism.fsdp.cpu_offload else plan.master * state.trainable,
         step_temporaries=state.step_temporaries,
         save_temporaries=_saving(run, units, plan),
-        load_peak=state.shards + plan.master * largest,
+        load_peak=max(weights + plan.master * largest, _whole_on_each_rank(run, units)),
         host_bytes=state.host,
         gathered_at_loss=walk.gathered_at_loss() + walk.all_gather_buffer_at_loss(),
         gathered_at_loss_backward=walk.gathered_at_loss(),
     )
+
+
+def _whole_on_each_rank(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes on a card while experts are quantised there, whole, before anything is divided (axolotl 0.19.0
+    loaders/model.py:708: each rank loads onto its own card); 0 where experts are not quantised on load."""
+    return packed_experts.loading_peak(run, sum(weight_bytes(unit) * unit.repeat for unit in units), units)
 
 
 _NO_SYNC_SINCE = (1, 11)

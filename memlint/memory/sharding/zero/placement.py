@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.sharding.zero import stage0 as zero_stage0
 from memlint.memory.sharding.zero import stage3 as zero_stage3
@@ -22,8 +23,7 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     if not isinstance(stage, int):
         raise MissingValue("parallelism.zero.stage", "the ZeRO stage is not known")
     layout = zero_layout(run, units)
-    if stage == 0:
-        return zero_stage0.place(run, units, layout)
-    if stage in (1, 2):
-        return zero_stages12.place(run, units, layout)
-    return zero_stage3.place(run, units, layout)
+    if stage not in (0, 1, 2):
+        return zero_stage3.place(run, units, layout)
+    found = (zero_stages12 if stage else zero_stage0).place(run, units, layout)
+    return found._replace(load_peak=max(found.load_peak, packed_experts.loading_peak(run, found.weights, units)))
