@@ -12,7 +12,7 @@ import transformers.models.llama.modeling_llama as llama
 
 import memlint.simulation.step as simulated
 from memlint.memory import estimate
-from memlint.run import Run, replace
+from memlint.run import Precision, Quantization, Run, replace
 from memlint.simulation import simulate
 from memlint.simulation.precision import run_backward
 from tests.comparisons.families import Step, run_of
@@ -63,7 +63,7 @@ def _one_slice(ctx: Any, part: Any, arriving: Any, sums: list[Any]) -> None:
 def tiled(tiles: int) -> Iterator[None]:
     original = llama.LlamaMLP.forward
     llama.LlamaMLP.forward = lambda self, x: Tiled.apply(
-        lambda part: original(self, part), x, tiles, list(self.parameters())
+        lambda part: original(self, part), x, tiles, [one for one in self.parameters() if one.requires_grad]
     )
     try:
         yield
@@ -94,6 +94,31 @@ def test_tiled_mlps_lie_between_one_tile_and_the_whole(length: int, tiles: int) 
     with tiled(tiles):
         step = simulate(run, SMALL)
     assert holds(replace(run, {"checkpointing.mlp_tiles": tiles}), step.peak)
+
+
+HALF_UNDER_AUTOCAST = Precision("bfloat16", True, "bfloat16", False)
+ADAPTED = {
+    "method.targets": ("q_proj", "gate_proj", "up_proj", "down_proj"),
+    "method.rank": 8,
+    "model.weights_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        (Step("pure", True, "sdpa"), {"precision": HALF_UNDER_AUTOCAST}),
+        (Step("lora", True, "sdpa"), {"model.weights_dtype": "bfloat16"}),
+        (Step("lora", True, "sdpa"), ADAPTED),
+        (Step("lora", True, "sdpa"), {**ADAPTED, "model.quantization": Quantization("bnb", 4, "nf4")}),
+    ],
+)
+@pytest.mark.parametrize("tiles", [1, 2, 8])
+def test_so_they_do_under_autocast_and_with_adapters(step: Step, changes: dict[str, Any], tiles: int) -> None:
+    run = replace(run_of(SMALL, step), {"sequence.length": 2048, **changes})
+    with tiled(tiles):
+        simulated_step = simulate(run, SMALL)
+    assert holds(replace(run, {"checkpointing.mlp_tiles": tiles}), simulated_step.peak)
 
 
 @pytest.mark.parametrize("step", [Step("pure", False, "sdpa"), Step("full", True, "sdpa"), Step("lora", True, "sdpa")])

@@ -159,9 +159,10 @@ def read_checkpointing(fields: Fields, config: AxolotlConfig) -> None:
 def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
     """`tiled_mlp`: the MLP goes through slices of the row, in the backward again (monkeypatch/tiled_mlp/patch.py:60):
     as many as it says, else a slice for 32,768 tokens, before for as many tokens as the model is wide. What it takes
-    is bounded where layers are checkpointed and nothing is cast in between."""
-    plain = fields.get("method.kind") == "full" and not fields.get("precision.autocast")
-    if not (config.own.flag("tiled_mlp") and plain and fields.get("checkpointing.mode") == "full"):
+    is bounded where layers are checkpointed and slices are computed in half precision. A kernel for adapted MLPs takes
+    its place."""
+    bounded = tiles_mlps(fields, config) and fields.get("checkpointing.mode") == "full"
+    if not (bounded and _computes_slices_in_half(fields)):
         return
     length, micro = fields.get("sequence.length"), fields.get("batch.micro_batch_size")
     wide = getattr(config.architecture, "hidden_size", 0)
@@ -172,6 +173,23 @@ def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
 
 
 _TILE = 32768
+
+
+def tiles_mlps(fields: Fields, config: AxolotlConfig) -> bool:
+    """Whether MLPs are tiled: the class is patched, and a kernel for adapters patches each module (monkeypatch/
+    tiled_mlp/patch.py:176, monkeypatch/lora_kernels.py:638)."""
+    return config.own.flag("tiled_mlp") and "mlp" not in (fields.get("method.fused_adapters") or ())
+
+
+def _computes_slices_in_half(fields: Fields) -> bool:
+    """The backward computes slices outside of autocast, in the dtype of the parameters that it finds."""
+    if fields.get("method.kind") not in ("full", "lora", "freeze"):
+        return False
+    half = ("bfloat16", "float16")
+    if fields.get("parallelism.engine") == "fsdp" and fields.get("parallelism.fsdp.param_dtype") in half:
+        return True
+    base = "precision.trainable_dtype" if fields.get("method.kind") == "full" else "model.weights_dtype"
+    return not fields.get("precision.autocast") or fields.get(base) in half
 
 
 def read_offloading(fields: Fields, config: AxolotlConfig) -> None:

@@ -6,7 +6,7 @@ import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.experts import linearizes, runs_scattermoe, unknown_of_packing, unknown_of_scattermoe
 from memlint.formats.axolotl.model import dequantizes
-from memlint.formats.axolotl.training import read_tiles
+from memlint.formats.axolotl.training import read_tiles, tiles_mlps
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import Read
 
@@ -53,10 +53,10 @@ def read_plugins(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_tiled_mlp(fields: Fields, config: AxolotlConfig) -> None:
-    """`tiled_mlp`: a number of tiles where layers are checkpointed and nothing is cast, else no figure."""
+    """`tiled_mlp`: a number of tiles where layers are checkpointed, else no figure."""
     read_tiles(fields, config)
-    if config.own.flag("tiled_mlp") and not fields.get("checkpointing.mlp_tiles", 0):
-        reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, of adapters or under autocast"
+    if tiles_mlps(fields, config) and not fields.get("checkpointing.mlp_tiles", 0):
+        reason = "`tiled_mlp`: tiled MLPs outside of checkpointed layers, or of weights in fp32 under autocast"
         _name_feature(fields, config, "tiled_mlp", reason, adds=True)
 
 

@@ -107,8 +107,10 @@ def _least_memory_variant(run: Run) -> Run | None:
         changes["loss.kind"] = "fused_ce"
     if run.model.architecture.encoder_only and run.loss.kind == "plain":  # a classifier builds no logits
         changes |= {"loss.kind": "chunked", "loss.chunk_tokens": 1}
-    if run.checkpointing.mlp_tiles > 1:
-        changes["model.architecture"] = _with_tiled_mlps(run.model.architecture, run.checkpointing.mlp_tiles)
+    # Tiles of adapted MLPs hold none of autocast's copies in the backward: half of a tile is a floor.
+    tiles = run.checkpointing.mlp_tiles * (2 if run.method.kind == "lora" else 1)
+    if tiles > 1:
+        changes["model.architecture"] = _with_tiled_mlps(run.model.architecture, tiles)
     return replace(run, changes) if changes else None
 
 
@@ -118,7 +120,19 @@ def _tiling_temporaries(run: Run, units: tuple[Unit, ...]) -> int:
     tokens = training_step(run, units).tokens.count
     sums = (sum(t.numel * BYTES.get(t.dtype, 0) for t in unit.tensors if t.trainable) for unit in units)
     architecture: Architecture = run.model.architecture
-    return 2 * 4 * tokens * architecture.hidden_size + max(sums, default=0)
+    return 2 * 4 * tokens * architecture.hidden_size + max(sums, default=0) + _adapters_in_fp32(run, tokens)
+
+
+def _adapters_in_fp32(run: Run, tokens: int) -> int:
+    """Bytes of what adapters of one tile take in fp32: the backward recomputes it outside of autocast, where PEFT casts
+    the input of an adapter to the adapter's dtype (peft 0.21.2 tuners/lora/layer.py, Linear.forward): inputs of gate
+    and up; input and product of down."""
+    if run.method.kind != "lora" or not run.precision.autocast or run.method.adapter_dtype != "float32":
+        return 0
+    architecture: Architecture = run.model.architecture
+    inner = max(kind.mlp.intermediate_size for kind in architecture.layer_types)
+    tile = -(-tokens // run.checkpointing.mlp_tiles)
+    return 2 * 4 * tile * (architecture.hidden_size + inner)
 
 
 def _with_tiled_mlps(architecture: Architecture, tiles: int) -> Architecture:

@@ -878,7 +878,31 @@ def test_tiled_mlps_are_bounded_in_checkpointed_full_fine_tuning(extra: dict[str
     assert (run.checkpointing.mlp_tiles, run.stack.unmodelled) == (tiles, "")
 
 
-@pytest.mark.parametrize("value", [PLAIN, {**PLAIN, **ZERO_BF16}, {**LORA, "gradient_checkpointing": True}])
+FSDP2_HALF = {"fsdp_version": 2, "fsdp_config": {"offload_params": False}, "bf16": True}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {**PLAIN, "bf16": True},
+        {**PLAIN, **FSDP2_HALF},
+        {**LORA, "lora_mlp_kernel": False, "lora_target_modules": ["q_proj", "up_proj"]},
+    ],
+)
+def test_tiled_mlps_are_bounded_under_autocast_and_with_adapters(value: dict[str, Any]) -> None:
+    run = run_of(parsed_of({**value, "gradient_checkpointing": True, "tiled_mlp": True, "sequence_len": 512}))
+    assert run.checkpointing.mlp_tiles > 0
+    assert run.stack.unmodelled == ""
+
+
+def test_a_kernel_of_adapted_mlps_takes_the_place_of_tiles() -> None:
+    adapted = {**LORA, "lora_mlp_kernel": True, "lora_target_modules": ["gate_proj", "up_proj", "down_proj"]}
+    run = run_of(parsed_of({**adapted, "gradient_checkpointing": True, "tiled_mlp": True}))
+    assert "mlp" in run.method.fused_adapters
+    assert (run.checkpointing.mlp_tiles, run.stack.unmodelled) == (0, "")
+
+
+@pytest.mark.parametrize("value", [PLAIN, {**PLAIN, **ZERO_BF16}])
 def test_other_tiled_mlps_are_unknown(value: dict[str, Any]) -> None:
     assert "tiled MLPs" in values({**value, "tiled_mlp": True}, "stack.unmodelled")[0]
 
