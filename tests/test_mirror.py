@@ -30,6 +30,7 @@ COVERED = {
         *("formats.axolotl.config", "formats.axolotl.format", "formats.axolotl.issues", "formats.axolotl.loss"),
         *("formats.axolotl.method", "formats.axolotl.model", "formats.axolotl.parallel", "formats.axolotl.releases"),
         *("formats.axolotl.recognise", "formats.axolotl.training", "formats.axolotl.unmodelled"),
+        "formats.axolotl.experts",
         *("memory.layers.fused_adapter", "memory.layers.moe_loop"),
     ),
     "tests/formats/llamafactory/test_semantics.py": (
@@ -88,6 +89,7 @@ COVERED = {
         *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
         "memory.families.experts",
     ),
+    "tests/memory/layers/test_moe_scatter.py": ("simulation.scattered_experts",),
     "tests/memory/test_parameters.py": ("memory.storage",),
     "tests/memory/card/test_device.py": ("memory.card.interval",),
     "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),

@@ -76,7 +76,7 @@ def _divides_unknown(fields: Fields) -> bool:
     engine = fields.get("parallelism.engine")
     if engine == "deepspeed":
         return fields.get("parallelism.zero.stage") not in (0, 1, 2)
-    return engine == "fsdp" and fields.get("parallelism.fsdp.version") != 2
+    return bool(engine == "fsdp" and fields.get("parallelism.fsdp.version") != 2)
 
 
 def _divides_weights(config: AxolotlConfig) -> bool:

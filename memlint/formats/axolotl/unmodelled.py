@@ -42,8 +42,9 @@ def _name_feature(fields: Fields, config: AxolotlConfig, key: str, reason: str, 
     first = "stack.unmodelled" not in fields.values
     if first:
         fields.put("stack.unmodelled", reason, config.own.origin(key))
-    adds = adds and bool(first or fields.get("stack.unmodelled_adds"))
-    fields.put("stack.unmodelled_adds", adds, config.own.origin(key))
+    known = bool(fields.get("stack.unmodelled_adds"))
+    if known or (adds and first):
+        fields.put("stack.unmodelled_adds", adds, config.own.origin(key))
 
 
 def read_plugins(fields: Fields, config: AxolotlConfig) -> None:

@@ -25,5 +25,5 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     layout = zero_layout(run, units)
     if stage not in (0, 1, 2):
         return zero_stage3.place(run, units, layout)
-    found = (zero_stages12 if stage else zero_stage0).place(run, units, layout)
+    found: ModelState = (zero_stages12 if stage else zero_stage0).place(run, units, layout)
     return found._replace(load_peak=max(found.load_peak, packed_experts.loading_peak(run, found.weights, units)))
