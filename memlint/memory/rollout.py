@@ -47,7 +47,7 @@ def critic(run: Run, place: Place) -> Critic | None:
     own = run._replace(
         model=value.model,
         rollout=Rollout(),
-        method=Method(kind="full", stage="rm", reward_head="score"),
+        method=_critic_method(run, value),
         batch=run.batch._replace(micro_batch_size=value.micro_batch_size),
         sequence=run.sequence._replace(length=value.length or run.sequence.length),
         checkpointing=Checkpointing("full" if value.checkpointed else "none", reentrant=run.checkpointing.reentrant),
@@ -59,6 +59,23 @@ def critic(run: Run, place: Place) -> Critic | None:
         name = value.model.name if isinstance(value.model.name, str) else "the critic"
         raise MissingValue("method.value_model", f"`{name}`, which trains as the critic: {missing.reason}") from missing
     return Critic(own, units, parallel.in_compute_dtype(own, units), place(own, units))
+
+
+def _critic_method(run: Run, value: ValueModel) -> Method:
+    """Its own head trains in full or with an adapter, as the policy does."""
+    if not value.trains_adapter:
+        return Method(kind="full", stage="rm", reward_head="score")
+    alone = {"stage": "rm", "reward_head": "score", "value_model": None, "extra_models": (), "reference_model": "none"}
+    return run.method._replace(**alone)
+
+
+def at_once(updated: Phase, found: Critic, peak: Phase, run: Run) -> int:
+    """Bytes that both updates may reach together, where they run at the same time; 0 where they do not."""
+    if not run.method.value_model.trains_at_once:
+        return 0
+    resting = found.state.weights + found.state.optimizer_states
+    policy = updated.components["weights"] + updated.components["optimizer_states"] - resting
+    return peak.allocated_bytes + updated.allocated_bytes - policy - resting
 
 
 def with_critic(state: ModelState, found: Critic | None, value: ValueModel | None) -> ModelState:
