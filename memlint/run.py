@@ -138,7 +138,7 @@ class Method(NamedTuple):
 
 
 class ValueModel(NamedTuple):
-    """PPO's critic: a model that gives one number for each token, and trains as the policy does, on the same cards.
+    """PPO's critic: a model that gives one number for each token, and trains as the policy does.
 
     `length`: tokens of each row of its micro-batch; 0: the run's sequence length.
     """
@@ -151,6 +151,7 @@ class ValueModel(NamedTuple):
     offloads_optimizer: bool = False
     trains_adapter: bool = False  # an adapter as the policy's, instead of the whole model
     trains_at_once: bool = False  # its update runs while the policy's does, each in a process of its own
+    gpus: int = 0  # of its own, where it is not on the policy's cards
 
 
 class Rollout(NamedTuple):

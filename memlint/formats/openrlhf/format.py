@@ -20,7 +20,7 @@ from memlint.formats.openrlhf.recognise import NAME, SCHEMA, recognise
 from memlint.run import Origin, Reading, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml12"
 _UNMODELLED = {"kd": "the teacher of knowledge distillation, and its logits", "prm": "a process reward model's loss"}
@@ -44,6 +44,12 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.openrlhf.edits import openrlhf_edits  # writes flags back: for fixes
 
     return openrlhf_edits(parsed, run, changes)
+
+
+def skips_rule(rule: str, document: Document) -> bool:
+    """No flag sets DeepSpeed's buckets (PAR002, PAR006), and the reference is a model of its own beside an adapter too
+    (PRF001)."""
+    return rule in ("PAR002", "PAR006", "PRF001")
 
 
 def _fill(fields: Fields, config: OpenRLHFConfig) -> None:

@@ -86,14 +86,18 @@ def _model(config: OpenRLHFConfig, name: str) -> Model:
 
 
 def read_estimator(fields: Fields, config: OpenRLHFConfig) -> None:
-    """`gae` is PPO with a critic; the others compare responses without one."""
+    """`gae` is PPO with a critic, on the policy's GPUs or on its own; the others compare responses without one."""
     key = "algo.advantage.estimator"
     if config.get(key) is UNKNOWN:
         fields.unknown("method.value_model", config.origin(key).detail)
     critic = placement.trains_critic(config)
     fields.put("method.stage", "ppo" if critic else "grpo", config.origin(key))
+    gpus = placement.gpus_of(config, "critic")
     if critic and placement.is_with_actor(config, "critic"):
         fields.put("method.value_model", critic_of(fields, config), config.origin(key))
+    elif critic and gpus is not None:
+        own = critic_of(fields, config)._replace(trains_at_once=False, gpus=gpus[0])
+        fields.put("method.value_model", own, config.origin("critic.num_gpus_per_node"))
 
 
 def critic_name(config: OpenRLHFConfig) -> str:
