@@ -156,7 +156,10 @@ def test_what_depends_on_the_release_and_the_placement(flags: str, fields: dict[
         (SFT, {"loss.keeps_logits": True, "attention.implementation": "flash_attention_2"}),
         (SFT.replace("train_sft", "train_dpo"), {"method.stage": "dpo", "method.reference_model": "copy"}),
         (SFT.replace("train_sft", "train_dpo") + " --ref.model_name_or_path c/d", {"method.reference_model": "named"}),
-        (SFT.replace("train_sft", "train_rm"), {"method.stage": "rm", "loss.kind": "plain", "batch.micro_batch_size": 1}),
+        (
+            SFT.replace("train_sft", "train_rm"),
+            {"method.stage": "rm", "loss.kind": "plain", "batch.micro_batch_size": 1},
+        ),
         (SFT.replace("--num_gpus 4 ", ""), {"parallelism.world_size": UNKNOWN}),
     ],
 )
