@@ -90,8 +90,8 @@ def _argument(config: SwiftConfig, key: str, value: Any) -> Iterator[tuple[str, 
 
 
 def _is_adapter(config: SwiftConfig) -> bool:
-    """Whether an adapter trains: `lora` unless said."""
-    return str(config.raw("tuner_type") or "lora").lower() != "full"
+    """Whether an adapter trains: `lora` unless said, and `full` with Megatron-SWIFT (megatron_args.py:469)."""
+    return str(config.raw("tuner_type") or ("full" if config.is_megatron else "lora")).lower() != "full"
 
 
 def _precision(config: SwiftConfig) -> Iterator[tuple[str, Any]]:

@@ -61,9 +61,9 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "llamafactory"
     if command.launcher == "trl":
         return "trainer"
-    if command.launcher == "swift" or _swift_module(command):
+    if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift"
-    if command.launcher in ("megatron", "axolotl"):
+    if command.launcher == "axolotl":
         return ""
     if _is_verl(command):
         return "verl"
@@ -121,7 +121,7 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
     """(framework, task): "trl", "transformers", "swift", "openrlhf", and which trainer; "" where only the keys tell."""
     if command.launcher == "trl":
         return "trl", _TRL_WORDS.get(command.task, command.task)
-    if command.launcher == "swift" or _swift_module(command):
+    if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift", _swift_module(command) or command.task
     if is_openrlhf(command):
         return "openrlhf", ""
