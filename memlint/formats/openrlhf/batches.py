@@ -77,7 +77,7 @@ def _put_whole(fields: Fields, config: OpenRLHFConfig, key: str, field: str) -> 
 
 
 def _accumulation(fields: Fields, config: OpenRLHFConfig) -> None:
-    """`accumulated_gradient` (utils/deepspeed/deepspeed.py:123)."""
+    """`accumulated_gradient` (utils/deepspeed/deepspeed.py:110)."""
     total, micro = config.whole("train.batch_size"), fields.get("batch.micro_batch_size")
     copies = fields.get("parallelism.data_parallel_size")
     name = "batch.gradient_accumulation_steps"

@@ -8,16 +8,16 @@ SOURCE = "OpenRLHF 0.11.2"
 _ACTOR = f"{SOURCE} models/actor.py"
 COMMON = (
     Behaviour("precision.outputs_to_fp32", False, f"{_ACTOR}: accelerate has no part in it"),
-    Behaviour("loss.upcast_logits", False, f"{_ACTOR}:270, its own conversion of the logits"),
+    Behaviour("loss.upcast_logits", False, f"{_ACTOR}:267, its own conversion of the logits"),
     Behaviour("evaluation.enabled", False, f"{SOURCE}: evaluation takes no more than a training step"),
-    Behaviour("saving.gathers_full_weights", True, f"{SOURCE} utils/deepspeed/deepspeed.py:537, save_model"),
+    Behaviour("saving.gathers_full_weights", True, f"{SOURCE} utils/deepspeed/deepspeed.py:533, save_model"),
     Behaviour("batch.auto_find", False, f"{SOURCE} has no such search"),
 )
 # `output["logits"].to(torch.float32)`, then FlashAttention's cross entropy, which allocates its gradient
-# (models/utils.py:186, `inplace_backward` is off by default); the training loop holds `output` until the backward ends.
+# (models/utils.py:182, `inplace_backward` is off by default); the training loop holds `output` until the backward ends.
 LOGITS = (
-    Behaviour("precision.upcast_lmhead_output", True, f"{_ACTOR}:270, logits to float32"),
-    Behaviour("loss.kind", "fused_ce", f"{SOURCE} models/utils.py:186, flash_attn's cross_entropy_loss"),
+    Behaviour("precision.upcast_lmhead_output", True, f"{_ACTOR}:267, logits to float32"),
+    Behaviour("loss.kind", "fused_ce", f"{SOURCE} models/utils.py:182, flash_attn's cross_entropy_loss"),
     Behaviour("loss.gradient_apart", True, "flash_attn cross_entropy.py, inplace_backward=False"),
     Behaviour("loss.prompt_logits", True, f"{_ACTOR}: log-probabilities of all tokens"),
 )

@@ -21,7 +21,7 @@ def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
 
 
 def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:
-    """What `train_ppo_ray` asserts before it starts (cli/train_ppo_ray.py:42 and :57; 0.5.9 the same). A repository
+    """What `train_ppo_ray` asserts before it starts (cli/train_ppo_ray.py:43 and :57; 0.5.9 the same). A repository
     with a copy of the program may have changed it."""
     start = config.section.document.start
     if not config.uses_ray or (start is not None and start.defined):

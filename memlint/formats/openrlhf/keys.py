@@ -134,6 +134,12 @@ _MODEL = (
         about="FlashAttention 2, before 0.8.10: eager attention without it.",
     ),
     Key(
+        *("actor.freeze_visual_encoder", "flag", "method.freeze_vision_tower", False),
+        also=("method.freeze_multi_modal_projector",),
+        when=model.is_multimodal,
+        about="Train the language model alone: the vision tower and the projector stay as they are.",
+    ),
+    Key(
         *("ds.use_liger_kernel", "flag", "loss.liger_kernels", False),
         older=("use_liger_kernel",),
         about="Liger's kernels for norms and MLPs; the loss does not use its fused one.",
@@ -443,6 +449,14 @@ _VLLM = (
         read=rollout.read_processes,
         read_only=True,
         about="Put all models and vLLM on the same GPUs.",
+    ),
+    Key(
+        *("vllm.sync_backend", "word", "rollout.sync_bucket_bytes", "nccl"),
+        older=("vllm_sync_backend",),
+        when=shares_cards,
+        read=rollout.read_sync,
+        read_only=True,
+        about="How weights reach vLLM: with nccl on the same cards each parameter is copied once more.",
     ),
     Key(
         *("train.colocate_actor_ref", "flag", "", False),

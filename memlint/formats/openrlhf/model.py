@@ -29,6 +29,10 @@ def read_model(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.put("model.architecture", architecture, origin)
 
 
+def is_multimodal(config: OpenRLHFConfig) -> bool:
+    return bool(getattr(config.architecture, "towers", ()))
+
+
 def param_dtype(config: OpenRLHFConfig) -> str:
     """`--param_dtype`, bf16 unless said; before 0.9.2 `--bf16` was a switch, and the model is fp32 without it."""
     if config.written("ds.param_dtype") is not None or config.has_sections:
@@ -48,7 +52,7 @@ def read_dtype(fields: Fields, config: OpenRLHFConfig) -> None:
 
 
 def read_attention(fields: Fields, config: OpenRLHFConfig) -> None:
-    """FlashAttention 2 unless said; packed samples need it (cli/train_sft.py:318)."""
+    """FlashAttention 2 unless said; packed samples need it (cli/train_sft.py:324)."""
     key = "ds.attn_implementation"
     value = config.get(key)
     if packs(config) and "flash_attention" not in str(value):
@@ -68,7 +72,7 @@ def may_be_eager(config: OpenRLHFConfig) -> bool:
 
 
 def packs(config: OpenRLHFConfig) -> bool:
-    """Whether samples are joined without padding. A ring and dynamic batches turn it on (cli/train_ppo_ray.py:684)."""
+    """Whether samples are joined without padding. A ring and dynamic batches turn it on (cli/train_ppo_ray.py:686)."""
     dynamic = config.trains_with_rewards and config.flag("train.dynamic_batch_enable")
     return config.flag("ds.packing_samples") or dynamic or (config.whole("ds.ring_attn_size") or 1) > 1
 
@@ -99,7 +103,7 @@ def read_targets(fields: Fields, config: OpenRLHFConfig) -> None:
 
 
 def read_quantization(fields: Fields, config: OpenRLHFConfig) -> None:
-    """NF4 with a second quantisation (models/actor.py:119)."""
+    """NF4 with a second quantisation (models/actor.py:117)."""
     key = "ds.load_in_4bit"
     if config.flag(key):
         found = Quantization("bnb", 4, "nf4", True)

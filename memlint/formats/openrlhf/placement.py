@@ -40,7 +40,7 @@ def scores_elsewhere(config: OpenRLHFConfig) -> bool:
 
 
 def trains_critic(config: OpenRLHFConfig) -> bool:
-    """PPO with `gae` has a critic (cli/train_ppo_ray.py:640)."""
+    """PPO with `gae` has a critic (cli/train_ppo_ray.py:644)."""
     return config.trains_with_rewards and config.text("algo.advantage.estimator").lower() == "gae"
 
 

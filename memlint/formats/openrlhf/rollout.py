@@ -11,6 +11,8 @@ from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.model import param_dtype, trains_adapter
 from memlint.run import UNKNOWN, Model, ValueModel
 
+_HALF_BYTES = 2
+
 
 def read_generator(fields: Fields, config: OpenRLHFConfig) -> None:
     """vLLM on cards of its own, or on the actor's. Without engines the model writes completions itself (before 0.9)."""
@@ -101,7 +103,7 @@ def read_estimator(fields: Fields, config: OpenRLHFConfig) -> None:
 
 
 def critic_name(config: OpenRLHFConfig) -> str:
-    """The critic's own model, else the reward model, else the policy's (cli/train_ppo_ray.py:642)."""
+    """The critic's own model, else the reward model, else the policy's (cli/train_ppo_ray.py:644)."""
     reward = "" if placement.scores_elsewhere(config) else config.text("reward.model_name_or_path").partition(",")[0]
     return config.text("critic.model_name_or_path") or reward or config.text("model.model_name_or_path")
 
@@ -143,6 +145,15 @@ def read_processes(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.infer("rollout.model_processes", sum(map(bool, roles)), "models of other Ray actors on these GPUs")
         own = placement.shares_cards_with_vllm(config)
         fields.infer("rollout.own_process", own, "vLLM on these GPUs")
+
+
+def read_sync(fields: Fields, config: OpenRLHFConfig) -> None:
+    """vLLM on the same cards gets a clone of each parameter (trainer/ray/ppo_actor.py:442); at stage 3 it is gathered
+    before, so that the largest is there twice."""
+    shape = config.architecture
+    twice = config.text("vllm.sync_backend") == "nccl" and config.whole("ds.zero_stage") == 3
+    largest = shape.vocab_size * shape.hidden_size * _HALF_BYTES if shape is not None and twice else 0
+    fields.put("rollout.sync_bucket_bytes", largest, config.origin("vllm.sync_backend"))
 
 
 def read_entropy(fields: Fields, config: OpenRLHFConfig) -> None:

@@ -188,6 +188,22 @@ def test_a_critic_on_cards_of_its_own_costs_the_policy_nothing() -> None:
     assert fewer["value_update"].allocated_bytes > phases["value_update"].allocated_bytes
 
 
+def test_weights_reach_vllm_through_a_copy() -> None:
+    """At stage 3 the largest parameter is gathered and cloned; a broadcast needs no clone."""
+    embedding = 2 * LLAMA.vocab_size * LLAMA.hidden_size
+    assert ppo(NEW).rollout.sync_bucket_bytes == embedding
+    assert ppo(NEW, "--vllm.sync_backend gloo").rollout.sync_bucket_bytes == 0
+    assert ppo(NEW, "--ds.zero_stage 2").rollout.sync_bucket_bytes == 0
+
+
+def test_a_vision_tower_trains_unless_it_is_frozen() -> None:
+    tower = LLAMA._replace(towers=(object(),))
+    found = context()._replace(find_model=lambda name, path: Resolution(name, "catalog", tower))
+    for flags, frozen in ((NEW, False), (f"{NEW} --actor.freeze_visual_encoder", True)):
+        run = run_of(openrlhf.parse(launch(f"python3 -m {PPO} {flags}\n"), found))
+        assert run.method.freeze_vision_tower is run.method.freeze_multi_modal_projector is frozen
+
+
 def test_updates_that_run_at_once_may_add_up() -> None:
     at_once, one_by_one = estimate(ppo(NEW)), estimate(ppo(NEW, "--ds.enable_sleep"))
     assert ppo(NEW).method.value_model.trains_at_once
