@@ -14,6 +14,8 @@ from memlint.run import UNKNOWN, Origin
 from memlint.source.document import Path
 
 _PROGRAM = re.compile(r"train_(ppo_ray|ppo|sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
+# A process reward model takes the logits of some tokens; the gradient of that choice is as large as all logits
+# (0.9.2 models/loss.py, PRMLoss), as it is with the cross entropy.
 _STAGES = {"ppo_ray": "ppo", "kd": "sft", "prm": "sft"}
 # Defaults that differ between programs, and between releases with and without sections in their flags
 # (0.11.2 and 0.9.10 openrlhf/cli/train_*.py).

@@ -18,7 +18,7 @@ _OTHERS = ("batch.micro_batch_size", "batch.gradient_accumulation_steps")
 
 def apply_engine(fields: Fields, config: OpenRLHFConfig) -> None:
     """Put what DeepSpeed does with that configuration. "auto" in it is no value: OpenRLHF has no Trainer that fills it,
-    and DeepSpeed takes its own default (0.19.8 runtime/config_utils.py:70)."""
+    and DeepSpeed takes its own default (0.19.8 runtime/config_utils.py:56)."""
     read = Fields()
     read.values.update(fields.values)
     section = Section(config.section.document, deepspeed_config(config))

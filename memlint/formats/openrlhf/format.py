@@ -23,7 +23,7 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml12"
-_UNMODELLED = {"kd": "the teacher of knowledge distillation, and its logits", "prm": "a process reward model's loss"}
+_UNMODELLED = {"kd": "the teacher of knowledge distillation, and its logits"}
 
 
 def parse(document: Document, context: Context) -> Parsed:

@@ -160,6 +160,7 @@ def test_what_depends_on_the_release_and_the_placement(flags: str, fields: dict[
             SFT.replace("train_sft", "train_rm"),
             {"method.stage": "rm", "loss.kind": "plain", "batch.micro_batch_size": 1},
         ),
+        (SFT.replace("train_sft", "train_prm"), {"method.stage": "sft", "stack.unmodelled": ""}),
         (SFT.replace("--num_gpus 4 ", ""), {"parallelism.world_size": UNKNOWN}),
     ],
 )
