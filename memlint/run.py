@@ -138,7 +138,7 @@ class Method(NamedTuple):
 
 
 class ValueModel(NamedTuple):
-    """PPO's critic: a model that gives one number for each token, and trains as the policy does, on the same cards.
+    """PPO's critic: a model that gives one number for each token, and trains as the policy does.
 
     `length`: tokens of each row of its micro-batch; 0: the run's sequence length.
     """
@@ -149,6 +149,9 @@ class ValueModel(NamedTuple):
     checkpointed: bool = True
     offloads_weights: bool = False  # on the card during its own phases alone
     offloads_optimizer: bool = False
+    trains_adapter: bool = False  # an adapter as the policy's, instead of the whole model
+    trains_at_once: bool = False  # its update runs while the policy's does, each in a process of its own
+    gpus: int = 0  # of its own, where it is not on the policy's cards
 
 
 class Rollout(NamedTuple):
@@ -176,6 +179,7 @@ class Rollout(NamedTuple):
     offloads_until_update: bool = False  # optimizer states come back for the update, not for log-probabilities
     offloads_reference: bool = False  # a copied reference model is on the card layer by layer alone
     own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
+    model_processes: int = 0  # frozen models and critics in processes of their own, each with a CUDA context
     sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine
 
 
@@ -282,6 +286,7 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
     scales_logits: bool = False  # by a temperature, into a copy
+    gradient_apart: bool = False  # fused_ce writes its gradient into a tensor of its own, not over the logits
 
 
 class Optimizer(NamedTuple):

@@ -120,6 +120,7 @@ ON_DEMAND = {
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.swift.format": ("formats.swift.edits",),  # fixes
+    "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),

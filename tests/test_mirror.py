@@ -54,6 +54,11 @@ COVERED = {
         *("formats.verl.keys", "formats.verl.keys_sft", "formats.verl.model", "formats.verl.parallel"),
         "formats.verl.rollout",
     ),
+    "tests/formats/openrlhf/test_openrlhf_runs.py": (
+        *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
+        *("formats.openrlhf.format", "formats.openrlhf.keys", "formats.openrlhf.model"),
+        *("formats.openrlhf.placement", "formats.openrlhf.rollout"),
+    ),
     "tests/formats/swift/test_swift_runs.py": (
         *("formats.swift.config", "formats.swift.edits", "formats.swift.format", "formats.swift.keys"),
         "formats.swift.translate",

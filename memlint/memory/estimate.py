@@ -131,10 +131,11 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     peak = max(found, key=_allocated)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, frozen, found)
     if learner is not None:
-        updated = rollout.value_update(learner, policy, run)
+        before, updated = peak, rollout.value_update(learner, policy, run)
         found += (updated,)
         peak = max(peak, updated, key=_allocated)
-        low, high = max(low, updated.allocated_bytes), max(high, updated.allocated_bytes)
+        low = max(low, updated.allocated_bytes)
+        high = max(high, updated.allocated_bytes, rollout.at_once(updated, learner, before, run))
     beside_engine = rollout.beside_engine(run, units, state) if run.rollout.sleep_level else ()
     details = {**_details(run, state, walk, peak), "other_models_bytes": state.weights - placed.state.weights}
     details |= _overhead_inputs(found, units, state) | _image_details(run, units)

@@ -41,6 +41,7 @@ class LossShape(NamedTuple):
     streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
+    gradient_apart: bool = False  # as `run.Loss.gradient_apart`
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +70,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
         found = compute(tape, loss, logits)
         tape.drop(normed)
-        return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
+        held = logits if loss.gradient_apart else Value.external("scalar", FP32_BYTES)
+        return _finish(tape, loss, held, found)
     found = _cross_entropy(context, loss, logits)
     tape.drop(normed)  # Python holds the base model's output until the forward returns
     return _finish(tape, loss, logits, found)
@@ -159,7 +161,7 @@ def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
 def _cross_entropy(context: LayerContext, loss: LossShape, logits: Value) -> Value:
     """`cross_entropy(logits.float())`: log-softmax saves its result, the rest is transient."""
     if loss.kind == "fused_ce" and not loss.copies_shifted:
-        return _gradient_over_logits(context.tape, logits)
+        return _fused_kernel(context.tape, loss, logits)
     if loss.in_logits_dtype:
         return _cross_entropy_in_logits_dtype(context, logits)
     tape = context.tape
@@ -207,13 +209,25 @@ def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Valu
     """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
     entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
     if loss.entropy == "none":
-        found = _gradient_over_logits(tape, logits)
+        found = _fused_kernel(tape, loss, logits)
     else:
         entropy = _entropy(tape, loss, logits)
         found = tape.new("scalar", FP32_BYTES)
         tape.node((found,), (logits, entropy), (logits,))
         tape.drop(entropy)
-    tape.drop(logits)
+    if loss.runs_reference and loss.upcasts_logits:  # its logits, and their fp32 copy
+        tape.spike(("logits", 2), ("logits", FP32_BYTES))
+    if not loss.gradient_apart:
+        tape.drop(logits)
+    return found
+
+
+def _fused_kernel(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """The cross entropy's gradient over the logits, or apart from them (flash_attn `inplace_backward`)."""
+    if not loss.gradient_apart:
+        return _gradient_over_logits(tape, logits)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (logits,), (logits,))
     return found
 
 

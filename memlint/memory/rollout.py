@@ -23,7 +23,7 @@ from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases
 from memlint.memory.step import required_count, training_step
 from memlint.memory.values import ModelState, Phase, Unit
-from memlint.run import Checkpointing, Loss, Method, Rollout, Run, ValueModel
+from memlint.run import Checkpointing, Loss, Method, Parallelism, Rollout, Run, ValueModel
 
 ENGINE = "engine"  # the component of a phase that an inference engine on the card takes
 Place = Callable[[Run, tuple[Unit, ...]], ModelState]
@@ -47,11 +47,12 @@ def critic(run: Run, place: Place) -> Critic | None:
     own = run._replace(
         model=value.model,
         rollout=Rollout(),
-        method=Method(kind="full", stage="rm", reward_head="score"),
+        method=_critic_method(run, value),
         batch=run.batch._replace(micro_batch_size=value.micro_batch_size),
         sequence=run.sequence._replace(length=value.length or run.sequence.length),
         checkpointing=Checkpointing("full" if value.checkpointed else "none", reentrant=run.checkpointing.reentrant),
         loss=Loss("plain"),
+        parallelism=_own_cards(run.parallelism, value.gpus) if value.gpus else run.parallelism,
     )
     try:
         units = parallel.shard_units(own, parameters.units(own))
@@ -61,9 +62,32 @@ def critic(run: Run, place: Place) -> Critic | None:
     return Critic(own, units, parallel.in_compute_dtype(own, units), place(own, units))
 
 
+def _own_cards(parallelism: Parallelism, gpus: int) -> Parallelism:
+    """The same degrees over other GPUs."""
+    shared = parallelism.sequence_parallel_size * parallelism.tensor_parallel_size
+    return parallelism._replace(world_size=gpus, data_parallel_size=max(1, gpus // shared))
+
+
+def _critic_method(run: Run, value: ValueModel) -> Method:
+    """Its own head trains in full or with an adapter, as the policy does."""
+    if not value.trains_adapter:
+        return Method(kind="full", stage="rm", reward_head="score")
+    own = run.method._replace(stage="rm", reward_head="score", reference_model="none")
+    return own._replace(value_model=None, extra_models=())
+
+
+def at_once(updated: Phase, found: Critic, peak: Phase, run: Run) -> int:
+    """Bytes that both updates may reach together, where they run at the same time; 0 where they do not."""
+    if not run.method.value_model.trains_at_once:
+        return 0
+    resting = found.state.weights + found.state.optimizer_states
+    policy = updated.components["weights"] + updated.components["optimizer_states"] - resting
+    return peak.allocated_bytes + updated.allocated_bytes - policy - resting
+
+
 def with_critic(state: ModelState, found: Critic | None, value: ValueModel | None) -> ModelState:
     """The policy's state beside what the value model leaves on the card."""
-    if found is None or value is None:
+    if found is None or value is None or value.gpus:
         return state
     weights = 0 if value.offloads_weights else found.state.weights
     states = 0 if value.offloads_optimizer else found.state.optimizer_states
@@ -71,12 +95,15 @@ def with_critic(state: ModelState, found: Critic | None, value: ValueModel | Non
 
 
 def value_update(found: Critic, policy: ModelState, run: Run) -> Phase:
-    """The highest moment of the value model's update, beside what the policy leaves on the card."""
+    """The highest moment of the value model's update, beside what the policy leaves on the card; alone on cards of its
+    own."""
     # A scalar per sample and no pairs: one sequence is one row.
     step = training_step(found.run, found.computed, sequences=_rows(found.run.batch.micro_batch_size, "critic"))
     own, _ = phases(step, found.computed, found.state)
     highest = max(own, key=lambda one: one.allocated_bytes)
     parts = dict(highest.components)
+    if run.method.value_model.gpus:
+        return phase("value_update", parts)
     parts["weights"] += 0 if run.rollout.offloads_weights else policy.weights
     parts["optimizer_states"] += 0 if run.rollout.offloads_optimizer else policy.optimizer_states
     return phase("value_update", parts)

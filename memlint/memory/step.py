@@ -435,7 +435,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
         return 0
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
     width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
-    wide = run.precision.outputs_to_fp32 or upcasts_logits(run)
+    wide = run.precision.outputs_to_fp32 or upcasts_logits(run) or run.precision.upcast_lmhead_output
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
@@ -457,6 +457,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
         entropy=run.loss.entropy,
+        gradient_apart=run.loss.gradient_apart,
         streams=max((kind.streams for kind in architecture.layer_types), default=1),
     )
 

@@ -63,8 +63,8 @@ def hints(count: Totals) -> Iterator[str]:
     """Hints about options that would let memlint find more."""
     if count.files and not count.recognised and not any(count.by_severity.values()):
         yield (
-            "no config that memlint knows: it reads LLaMA-Factory, Axolotl, ms-swift, verl, DeepSpeed, Trainer/TRL and "
-            "accelerate files, launches in shell scripts, and trainers in Python scripts and notebooks"
+            "no config that memlint knows: it reads LLaMA-Factory, Axolotl, ms-swift, verl, OpenRLHF, DeepSpeed, "
+            "Trainer/TRL and accelerate files, launches in shell scripts, and trainers in Python scripts and notebooks"
         )
     if count.cardless:
         whose = "the run" if count.cardless == 1 else f"{count.cardless} runs"

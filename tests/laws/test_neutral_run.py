@@ -13,7 +13,17 @@ MODULES = sorted(
     path.relative_to(PACKAGE) for room in ("memory", "fixes", "simulation") for path in (PACKAGE / room).rglob("*.py")
 )
 # Formats and frameworks. DeepSpeed is no such name here: it is an engine, which several frameworks run.
-FRAMEWORKS = {"llamafactory", "llama_factory", "axolotl", "trainer", "trl", "accelerate", "torchtune", "swift"}
+FRAMEWORKS = {
+    "llamafactory",
+    "llama_factory",
+    "axolotl",
+    "trainer",
+    "trl",
+    "accelerate",
+    "torchtune",
+    "swift",
+    "openrlhf",
+}
 
 
 def named(tree: ast.Module) -> Iterator[tuple[int, str]]:

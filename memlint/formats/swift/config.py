@@ -9,6 +9,7 @@ from memlint.formats.base import Context
 from memlint.formats.fields import Section, as_int, as_number, interpolated
 from memlint.formats.keys import Keys
 from memlint.formats.section_keys import SectionKeys
+from memlint.formats.swift.recognise import is_megatron
 from memlint.run import UNKNOWN, Origin
 
 SOURCE = "ms-swift 4.6.0"
@@ -66,6 +67,12 @@ class SwiftConfig(SectionKeys):
             return self.task
         kind = self.word("rlhf_type") if self.task == "rlhf" else self.task
         return _STAGES.get(kind or "dpo", kind or "dpo")
+
+    @property
+    def is_megatron(self) -> bool:
+        """Whether Megatron-LM trains: as the command says, else by the keys."""
+        start = self.section.document.start
+        return (start is not None and start.launcher == "megatron") or is_megatron(self.section.value)
 
     @property
     def generates(self) -> bool:

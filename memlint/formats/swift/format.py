@@ -14,7 +14,8 @@ from memlint.formats.swift.behaviour import LORA
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
-from memlint.formats.swift.recognise import NAME, SCHEMA, is_megatron, recognise
+from memlint.formats.swift.megatron import read_megatron
+from memlint.formats.swift.recognise import NAME, SCHEMA, recognise
 from memlint.formats.swift.translate import MODELLED_TUNERS, as_trainer, spreads_layers
 from memlint.run import Origin, Run
 from memlint.source.document import Document
@@ -36,7 +37,7 @@ def parse(document: Document, context: Context) -> Parsed:
     _own(fields, config)
     run = fields.run(NAME, document.path, read.related, "train")
     raw = {**read.raw, "config": document.value}
-    issues = () if is_megatron(document.value) else (*swift_issues(config), *read.fields.issues)
+    issues = () if config.is_megatron else (*swift_issues(config), *read.fields.issues)
     return Parsed(NAME, (run,), issues, (document, *read.companions), raw, read.places)
 
 
@@ -61,7 +62,7 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     if spreads_layers(config, fields.get("parallelism.world_size")):
         reason = "several visible cards and no NPROC_PER_NODE: one process spreads the layers over them"
         fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)
-    if is_megatron(config.section.value):
-        fields.infer("parallelism.engine", "megatron", "keys of Megatron-SWIFT")
+    if config.is_megatron:
+        read_megatron(fields, config)
     if as_bool(config.section.value.get("use_ray")):
         fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")

@@ -90,8 +90,11 @@ def _argument(config: SwiftConfig, key: str, value: Any) -> Iterator[tuple[str, 
 
 
 def _is_adapter(config: SwiftConfig) -> bool:
-    """Whether an adapter trains: `lora` unless said."""
-    return str(config.raw("tuner_type") or "lora").lower() != "full"
+    """Whether an adapter trains: `lora` unless said, and `full` of `megatron sft` (megatron_args.py:469). A file for
+    Ray says it in the section of a role, so that a file without it is bounded by an adapter."""
+    start = config.section.document.start
+    default = "full" if start is not None and start.launcher == "megatron" else "lora"
+    return str(config.raw("tuner_type") or default).lower() != "full"
 
 
 def _precision(config: SwiftConfig) -> Iterator[tuple[str, Any]]:

@@ -161,8 +161,9 @@ def supports(gpu: Gpu, run: Run) -> bool:
 
 
 def outside_allocator(run: Run, table: Mapping[str, Any] | None = None) -> int:
-    """Bytes on the card outside of PyTorch's allocator. An engine in a process of its own has a context as well."""
-    contexts = 2 if run.rollout.own_process else 1
+    """Bytes on the card outside of PyTorch's allocator. An engine or a model in a process of its own has a context as
+    well."""
+    contexts = 1 + run.rollout.own_process + run.rollout.model_processes
     return contexts * context_bytes(run, table) + nccl_bytes(run, table) + generator_bytes(run)
 
 

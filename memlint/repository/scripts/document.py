@@ -21,7 +21,10 @@ from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.shell.text import Where, Word, why_unknown
 
-SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "swift": "swift.json"}
+SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "swift": "swift.json"} | {
+    "openrlhf": "openrlhf.json",
+}
+PLAIN_ARGPARSE = ("openrlhf",)  # their true-or-false flags take no value
 MOST_DEPTH = 12  # of `a.b.c=value`
 
 
@@ -111,6 +114,13 @@ def keys_of(format_name: str) -> Mapping[str, Any]:
         return {}
     compiled = compiled_schema(SCHEMAS[format_name])
     return {key: _plain(one, compiled.root) for key, one in compiled.schema["properties"].items()}
+
+
+def switches_of(format_name: str) -> frozenset[str]:
+    """Flags of a format's own program that take no value."""
+    if format_name not in PLAIN_ARGPARSE:
+        return frozenset()
+    return frozenset(key for key, schema in keys_of(format_name).items() if types_of(schema) == {"boolean"})
 
 
 def _plain(schema: Any, root: Mapping[str, Any]) -> Any:

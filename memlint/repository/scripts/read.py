@@ -18,7 +18,7 @@ from memlint._record import NamedTuple
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command
 from memlint.repository.scripts.definitions import TrainingProgram, program
-from memlint.repository.scripts.document import Values, flags
+from memlint.repository.scripts.document import Values, flags, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.launch_file import launch_file
@@ -217,7 +217,8 @@ class _Reader:
             defined=frozenset(definitions.flags),
             is_closed=definitions.is_complete,
             is_own=definitions.parses == "argparse",
-            switches=frozenset(name for name, one in definitions.flags.items() if one.is_switch),
+            switches=switches_of(format_name)
+            | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
             refused=refused_flags(launched, definitions),
             unmodelled="" if format_name in WHOLE_PROGRAMS else definitions.unmodelled,
             names=flag_names(launched, definitions),

@@ -29,7 +29,7 @@ TRL_TASKS = {
 }
 _TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
 # Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
-WHOLE_PROGRAMS = ("verl",)
+WHOLE_PROGRAMS = ("verl", "openrlhf")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
@@ -61,18 +61,36 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "llamafactory"
     if command.launcher == "trl":
         return "trainer"
-    if command.launcher == "swift" or _swift_module(command):
+    if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift"
-    if command.launcher in ("megatron", "axolotl"):
+    if command.launcher == "axolotl":
         return ""
     if _is_verl(command):
         return "verl"
+    if is_openrlhf(command):
+        return "openrlhf"
     names = {one.name for one in options(command.arguments)[0]}
     if len(names & _LLAMAFACTORY) >= 2 and ("model_name_or_path" in names or "do_train" in names):
         return "llamafactory"
     if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
         return "trainer"
     return "" if _trains(names, command) else None
+
+
+_OPENRLHF_PROGRAM = re.compile(r"(?:^|[./])train_(?:ppo_ray|ppo|sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
+_OPENRLHF_FLAGS = frozenset(
+    ("micro_train_batch_size", "micro_rollout_batch_size", "zero_stage", "adam_offload", "actor_num_gpus_per_node")
+    + ("ds.zero_stage", "train.micro_batch_size", "train.batch_size", "actor.num_gpus_per_node", "pretrain")
+)
+
+
+def is_openrlhf(command: LaunchCommand) -> bool:
+    """Whether a program of OpenRLHF starts, or that of a fork: by its name, with two of the flags."""
+    text = command.program.text if command.program is not None else ""
+    if not _OPENRLHF_PROGRAM.search(text):
+        return False
+    names = {one.name for one in options(command.arguments)[0]}
+    return "openrlhf.cli." in text or len(names & _OPENRLHF_FLAGS) >= 2
 
 
 def _is_verl(command: LaunchCommand) -> bool:
@@ -100,11 +118,13 @@ def _trains(names: set[str], command: LaunchCommand) -> bool:
 
 
 def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]:
-    """(framework, task): "trl", "transformers" or "swift", and which trainer, each "" where only the keys can tell."""
+    """(framework, task): "trl", "transformers", "swift", "openrlhf", and which trainer; "" where only the keys tell."""
     if command.launcher == "trl":
         return "trl", _TRL_WORDS.get(command.task, command.task)
-    if command.launcher == "swift" or _swift_module(command):
+    if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift", _swift_module(command) or command.task
+    if is_openrlhf(command):
+        return "openrlhf", ""
     tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
     if tasks:
         return "trl", tasks.pop() if len(tasks) == 1 else ""

@@ -50,8 +50,20 @@ def world(
     return UNKNOWN
 
 
+_ACTOR = (
+    ("actor.num_gpus_per_node", "actor.num_nodes"),
+    ("actor_num_gpus_per_node", "actor_num_nodes"),
+)
+
+
 def _own_arguments(command: LaunchCommand) -> World | None:
-    """verl starts its own workers: `trainer.n_gpus_per_node=8 trainer.nnodes=2`."""
+    """verl and OpenRLHF start their own workers: `trainer.n_gpus_per_node=8 trainer.nnodes=2`,
+    `--actor_num_gpus_per_node 8 --actor_num_nodes 2`."""
+    own = {one.name: one for one in options(command.arguments)[0] if one.name.startswith("actor")}
+    for gpus, nodes in _ACTOR:
+        if gpus in own:
+            each, count = _number(own[gpus]) or 0, _number(own.get(nodes))
+            return World(each * (1 if count is None else count), each, _at(own[gpus]))
     given = {word.text.partition("=")[0]: word for word in command.arguments if word.text.startswith("trainer.n")}
     word = given.get("trainer.n_gpus_per_node")
     if word is None:

@@ -180,7 +180,7 @@ def _read(shell: Any, words: tuple[Word, ...], state: State) -> None:
         index += 1
     state.status = Truth(None)
     given = trimmed(state.input) if state.input is not None else None
-    if given is None or known(given) is None:
+    if given is None or (known(given) is None and not (_is_partly_known(given) and len(names) == 1 and not is_array)):
         for name in names:
             state.set(name, unknown(f"${{{name}}}", f"`{name}` is read from input"))
         return
@@ -195,6 +195,11 @@ def _read(shell: Any, words: tuple[Word, ...], state: State) -> None:
             part for number, field in enumerate(fields[position:]) for part in (literal(" ") if number else (), field)
         ]
         state.set(name, joined(rest) if last else fields[position] if position < len(fields) else ())
+
+
+def _is_partly_known(given: Text) -> bool:
+    """Whether a here-document has words of its own beside what nobody can know."""
+    return any(piece.text.strip() and not piece.unknown for piece in given)
 
 
 def _let(shell: Any, words: tuple[Word, ...], state: State) -> None:

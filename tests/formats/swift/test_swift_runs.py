@@ -12,6 +12,7 @@ from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
+from memlint.memory.estimate import estimate
 from memlint.repository.scripts.read import Repository, documents
 from memlint.run import UNKNOWN, Run, get
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
@@ -143,6 +144,23 @@ def test_what_is_written_is_read_back(value: dict[str, Any], changes: dict[str, 
     assert edits
     after = read(applied(value, edits, "train.json"))
     assert {field: get(after, field) for field in changes} == changes
+
+
+MEGATRON = (
+    "NPROC_PER_NODE=8 megatron sft --model some/model --dataset d --tensor_model_parallel_size {} "
+    "--pipeline_model_parallel_size 2 --micro_batch_size 2 --global_batch_size 16 --max_length 2048 {}\n"
+)
+
+
+def test_a_megatron_command_is_bounded_by_what_its_degrees_leave() -> None:
+    one, two = (launched(MEGATRON.format(degree, "")) for degree in (1, 2))
+    assert (one.parallelism.engine, one.method.kind, one.batch.micro_batch_size) == ("megatron", "full", 2)
+    assert (one.batch.gradient_accumulation_steps, two.batch.gradient_accumulation_steps) == (2, 4)
+    least = [estimate(run).allocated_low_bytes for run in (one, two)]
+    assert least[0] is not None and least[1] is not None and least[1] < least[0]
+    unknown = estimate(launched(MEGATRON.format("$TP", "")))
+    assert unknown.allocated_low_bytes is None and "tensor_model_parallel_size" in unknown.unknown[0].reason
+    assert launched(MEGATRON.format(1, "--tuner_type lora")).method.kind == "lora"
 
 
 def test_files_of_megatron_are_named_and_not_judged() -> None:

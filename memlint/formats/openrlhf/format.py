@@ -1,0 +1,91 @@
+"""The OpenRLHF format: commands of `openrlhf.cli.train_*`, read in OpenRLHF 0.11.2 and, for flags without sections,
+in 0.5.9 to 0.9.10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Context, Parsed
+from memlint.formats.fields import Fields, root
+from memlint.formats.hardware import apply_hardware
+from memlint.formats.keys import read_start
+from memlint.formats.openrlhf import behaviour, model
+from memlint.formats.openrlhf.config import OpenRLHFConfig
+from memlint.formats.openrlhf.engine import apply_engine
+from memlint.formats.openrlhf.issues import openrlhf_issues
+from memlint.formats.openrlhf.keys import KEYS
+from memlint.formats.openrlhf.recognise import NAME, SCHEMA, recognise
+from memlint.run import Origin, Reading, Run
+from memlint.source.document import Document
+
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+
+DIALECT = "yaml12"
+_UNMODELLED = {"kd": "the teacher of knowledge distillation, and its logits"}
+
+
+def parse(document: Document, context: Context) -> Parsed:
+    """The command as one run: that of the policy's GPUs. Never raises on any value."""
+    if not isinstance(document.value, dict):
+        return Parsed(NAME, (), (), (document,))
+    config = OpenRLHFConfig(root(document), KEYS, context)
+    fields = Fields()
+    _fill(fields, config)
+    run = fields.run(NAME, document.path)
+    run = run._replace(readings=_readings(config, run))
+    issues = (*openrlhf_issues(config), *fields.issues)
+    return Parsed(NAME, (run,), issues, (document,), {"config": document.value}, {"config": (document.path, ())})
+
+
+def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` as edits of the command's flags; None where OpenRLHF has no flag for one of them."""
+    from memlint.formats.openrlhf.edits import openrlhf_edits  # writes flags back: for fixes
+
+    return openrlhf_edits(parsed, run, changes)
+
+
+def skips_rule(rule: str, document: Document) -> bool:
+    """No flag sets DeepSpeed's buckets (PAR002, PAR006), and the reference is a model of its own beside an adapter too
+    (PRF001)."""
+    return rule in ("PAR002", "PAR006", "PRF001")
+
+
+def _fill(fields: Fields, config: OpenRLHFConfig) -> None:
+    """DeepSpeed's own first, then what the command says, in the order of the table."""
+    fields.put("stack.framework", NAME, Origin("inferred", detail="by its flags"))
+    apply_hardware(fields, config.context)
+    model.read_model(fields, config)
+    model.read_dtype(fields, config)
+    apply_engine(fields, config)
+    fields.behave(*behaviour.COMMON)
+    fields.put("method.stage", config.stage, Origin("inferred", detail=f"the program train_{config.program}"))
+    if config.stage == "rm":
+        fields.behave(*behaviour.REWARD)
+    else:
+        fields.behave(*behaviour.LOGITS)
+    if config.stage in ("sft", "ppo"):
+        fields.behave(behaviour.HELD)
+    if config.trains_with_rewards:
+        fields.behave(*behaviour.BETWEEN_UPDATES)
+    KEYS.read(fields, config, config)
+    read_start(fields, config.section.document, KEYS)
+    if config.program in _UNMODELLED:
+        fields.infer("stack.unmodelled", _UNMODELLED[config.program], f"train_{config.program}")
+
+
+def _readings(config: OpenRLHFConfig, run: Run) -> tuple[Reading, ...]:
+    """A command without sections in its flags may be of a release that computed attention otherwise."""
+    field = "attention.implementation"
+    if not model.may_be_eager(config):
+        return ()
+    return (
+        Reading(
+            f"nobody says which release runs: {model.OLD_ATTENTION}",
+            "with eager attention",
+            "with FlashAttention 2",
+            ((field, "eager"),),
+            ((field, run.attention.implementation),),
+        ),
+    )

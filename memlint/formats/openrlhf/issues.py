@@ -1,0 +1,55 @@
+"""Issues of a command of OpenRLHF: values that its argparse refuses. Releases and forks differ in their flags, so an
+unknown one is reported where it is a slip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import interpolated, value_at
+from memlint.formats.openrlhf import placement
+from memlint.formats.openrlhf.config import OpenRLHFConfig
+from memlint.formats.openrlhf.keys import KEYS
+from memlint.formats.openrlhf.recognise import SCHEMA
+from memlint.formats.schema.validate import schema_issues
+
+
+def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
+    section = config.section
+    found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    return (*(issue for issue in found if _is_reported(issue, config)), *_refused_placements(config))
+
+
+def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:
+    """What `train_ppo_ray` asserts before it starts (cli/train_ppo_ray.py:43 and :57; 0.5.9 the same). A repository
+    with a copy of the program may have changed it."""
+    start = config.section.document.start
+    if not config.uses_ray or (start is not None and start.defined):
+        return
+    actor, reference = placement.gpus_of(config, "actor"), placement.gpus_of(config, "ref")
+    shared = placement.has_reference(config) and placement.is_with_actor(config, "ref")
+    if shared and actor and reference and actor != reference:
+        message = (
+            f"the reference model has {reference[0]} GPUs and the policy {actor[0]}: on the same ones both need as many"
+        )
+        yield _conflict(config, "ref.num_gpus_per_node", message)
+    engines, ranks = config.whole("vllm.num_engines"), config.whole("vllm.tensor_parallel_size")
+    if placement.shares_cards_with_vllm(config) and actor and engines and ranks and actor[0] != engines * ranks:
+        message = f"{engines} engines on {ranks} GPUs each are not the {actor[0]} GPUs that they share with the policy"
+        yield _conflict(config, "vllm.num_engines", message)
+
+
+def _conflict(config: OpenRLHFConfig, key: str, message: str) -> Issue:
+    written = config.written(key) or config.written("train.colocate_all") or config.written("train.colocate_actor_ref")
+    return config.section.issue("conflict", f"{message}; OpenRLHF refuses to start", written or key)
+
+
+def _is_reported(issue: Issue, config: OpenRLHFConfig) -> bool:
+    if issue.code == "unknown-key":
+        start = config.section.document.start
+        own = start is not None and bool(issue.pointer) and issue.pointer[0] in start.defined
+        return "did you mean" in issue.message and not own
+    value = value_at(config.section.value, issue.pointer)
+    key = str(issue.pointer[0]) if issue.pointer else ""
+    typed = key in KEYS and KEYS[key].kind in ("whole", "number")
+    return typed and isinstance(value, str) and not interpolated(value) and KEYS[key].parsed(value) is None

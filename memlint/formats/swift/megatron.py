@@ -1,0 +1,40 @@
+"""Megatron-SWIFT (`megatron sft`, `pt`, `rlhf`): what bounds its memory.
+
+Read in ms-swift 4.6.0 megatron/arguments/megatron_args.py.
+"""
+
+from __future__ import annotations
+
+from memlint.formats.fields import Fields, as_int
+from memlint.formats.swift.config import SwiftConfig
+from memlint.run import UNKNOWN
+
+_TOTAL = "global_batch_size"
+# Degree -> field; each is 1 unless said.
+_DEGREES = {
+    "tensor_model_parallel_size": "parallelism.tensor_parallel_size",
+    "pipeline_model_parallel_size": "parallelism.pipeline_parallel_size",
+    "context_parallel_size": "parallelism.context_parallel_size",
+    "expert_model_parallel_size": "parallelism.expert_parallel_size",
+}
+
+
+def read_megatron(fields: Fields, config: SwiftConfig) -> None:
+    """Engine, degrees and batch. A degree that nobody can know leaves the bound unknown."""
+    fields.infer("parallelism.engine", "megatron", "Megatron-SWIFT")
+    section = config.section
+    copies = fields.get("parallelism.world_size")
+    for key, field in _DEGREES.items():
+        degree = as_int(section.value.get(key, 1))
+        if degree is None or degree < 1:
+            fields.unknown("model.architecture", f"the model is divided over `{key}` GPUs, which are not known")
+            return
+        fields.put(field, degree, section.origin(key))
+        copies = max(1, copies // degree) if isinstance(copies, int) and "expert" not in key else copies
+    micro, total = (as_int(section.value.get(key, least)) for key, least in (("micro_batch_size", 1), (_TOTAL, 16)))
+    if micro is None or micro < 1:
+        fields.unknown("batch.micro_batch_size", "`micro_batch_size` is not known")
+        return
+    fields.put("batch.micro_batch_size", micro, section.origin("micro_batch_size"))
+    steps = max(1, total // micro // copies) if total and isinstance(copies, int) else UNKNOWN
+    fields.put("batch.gradient_accumulation_steps", steps, section.origin(_TOTAL))
