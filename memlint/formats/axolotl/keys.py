@@ -42,6 +42,7 @@ from memlint.formats.axolotl.training import (
     write_reference,
 )
 from memlint.formats.axolotl.unmodelled import (
+    read_expert_forward,
     read_linear_experts,
     read_packed_experts,
     read_plugins,
@@ -663,6 +664,14 @@ FEATURES = (
         read=read_scattermoe,
         read_only=True,
         about="Run stacked experts in ScatterMoE's kernels. Takes effect with the kernels plug-in.",
+    ),
+    Key(
+        "experts_implementation",
+        "word",
+        "stack.unmodelled",
+        read=read_expert_forward,
+        read_only=True,
+        about="How transformers runs stacked experts: `grouped_mm` by default. With `eager` and `batched_mm` no figure.",
     ),
     _uncounted("use_sonicmoe", "SonicMoE's expert kernels", adds=True),
     _uncounted("lisa_n_layers", "LISA picks other layers every few steps"),

@@ -83,6 +83,18 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
         _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
 
 
+# transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager` runs
+# one expert after the other. Figures are those of `grouped_mm`, the default.
+_OTHER_EXPERT_FORWARDS = ("eager", "batched_mm")
+
+
+def read_expert_forward(fields: Fields, config: AxolotlConfig) -> None:
+    name = config.own.get("experts_implementation")
+    if name in _OTHER_EXPERT_FORWARDS:
+        reason = f"`experts_implementation: {name}`: figures are those of `grouped_mm`"
+        _name_feature(fields, config, "experts_implementation", reason, adds=True)
+
+
 def apply_unmodelled_model(fields: Fields, config: AxolotlConfig) -> None:
     """Features of the model itself, whatever the keys say."""
     if config.family in families.OWN_CODE_FOR_EXPERTS and config.quantizes:
