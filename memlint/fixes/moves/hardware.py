@@ -109,9 +109,12 @@ def smallest_number(
     estimate: Callable[[int], Estimate], least: int, most: int = MOST_GPUS
 ) -> tuple[int, Estimate] | None:
     """The smallest number of cards from `least` to `most` on which the run fits, with its estimate; None where it does
-    not fit on `most`. More cards never need more memory each, so that bisection finds it."""
+    not fit on the most. More cards never need more memory each, so that bisection finds it."""
     counts = [least, *(count for count in _COUNTS if least < count <= most)]
-    low, high, best = 0, len(counts), None
+    after = estimate(counts[-1])
+    if after.verdict != "fits":
+        return None
+    low, high, best = 0, len(counts) - 1, (counts[-1], after)
     while low < high:
         middle = (low + high) // 2
         after = estimate(counts[middle])
