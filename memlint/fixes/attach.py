@@ -25,7 +25,6 @@ from memlint.run import Run, get
 Estimator = Callable[[Run], Estimate]
 MAX_PLANS = 3
 _SEARCHES = 3  # a plan that fails when it is written is replaced by that of another search
-_OVERESTIMATED = 0.25  # a plan may need so much less as written than as planned, as a share of the budget
 _NO_KEY = "not written: no key of these files says it"
 
 
@@ -198,14 +197,13 @@ def _without_unneeded_changes(
     hooks: planner.SearchHooks,
 ) -> WrittenPlan:
     """The plan without changes that it turns out not to need, the dearest tried first: the written files may need less
-    memory than was planned. What is planned at far more than the card has is not written."""
+    memory than was planned."""
     if option.plan.estimate == planned.estimate:
         return option
     search = planner.PlanSearch(analysis.runs[index], analysis.estimates[index], hooks)
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
         fewer = search.plan(tuple(other for other in option.plan.steps if other is not step))
-        may_fit = fewer.steps and planner.excess(fewer.estimate) <= _OVERESTIMATED * fewer.estimate.budget_bytes
-        rest = written(analysis, index, fewer, reanalyse) if may_fit else None
+        rest = written(analysis, index, fewer, reanalyse) if fewer.steps else None
         if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest
     return option
