@@ -126,8 +126,9 @@ def digest(data: bytes) -> str:
 
 
 def _file_key(item: FoundFile) -> str:
-    """The file's absolute path, and before it whether the user named it."""
-    return f"{int(item.named)}{os.path.abspath(item.path)}"
+    """The file's absolute path, and before it whether the user named it (1), and as a link (2): versions that hold for
+    a link are those of the repository that it leads to."""
+    return f"{int(item.named) + int(item.named and os.path.islink(item.path))}{os.path.abspath(item.path)}"
 
 
 def _key(request: LintRequest, paths: Sequence[str]) -> str:

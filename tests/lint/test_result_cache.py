@@ -49,7 +49,7 @@ def make(folder: Path) -> None:
     (folder / "ds.json").write_text(DEEPSPEED % 3)
 
 
-def asked(folder: Path, *options: str, program: Callable[[], None] = lambda: None) -> tuple[int, str]:
+def asked(folder: Path, *options: str, path: str = ".", program: Callable[[], None] = lambda: None) -> tuple[int, str]:
     """Exit code and output of a check in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -60,7 +60,7 @@ def asked(folder: Path, *options: str, program: Callable[[], None] = lambda: Non
             file_access._has_read = False  # caches of this process know other folders alone
             program()
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
-                code = main(["check", ".", "--format", "json", "--gpu", "A100-80GB", *options])
+                code = main(["check", path, "--format", "json", "--gpu", "A100-80GB", *options])
             with os.fdopen(writing, "w") as stream:
                 stream.write(out.getvalue() + errors.getvalue())
         finally:
@@ -190,6 +190,23 @@ def test_a_changed_config_is_the_only_one_that_is_checked_again(tmp_path: Path) 
 
     assert asked(folder, "--cache-dir", str(cache), program=counting) == fresh(folder)
     assert checked.read_text() == "run3.yaml\n"
+
+
+def test_a_config_that_becomes_a_link_is_checked_again(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "tree", tmp_path / "cache"
+    folder.mkdir()
+    make(folder)
+    for name in (".here", ".there"):  # hidden: reached by name alone
+        (folder / name).mkdir()
+        (folder / name / "run.yaml").write_text(config("Qwen/Qwen2.5-7B", 1))
+    (folder / ".there" / ".git").mkdir()  # a repository of its own
+    (folder / "requirements.txt").write_text("transformers==4.40.0\n")
+    named = ".here/run.yaml"
+    first = asked(folder, "--cache-dir", str(cache), path=named)
+    (folder / ".here" / "run.yaml").unlink()
+    (folder / ".here" / "run.yaml").symlink_to(folder / ".there" / "run.yaml")
+    again = asked(folder, "--no-cache", path=named)
+    assert asked(folder, "--cache-dir", str(cache), path=named) == again != first
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "foreign", "head", "folder"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from memlint.source import load
@@ -102,7 +103,9 @@ def _reads_back(text: str, value: Any, dialect: str, flow: bool) -> bool:
     return read is not None and same(read, {"k": wanted})
 
 
+@lru_cache(maxsize=1024)
 def _read(text: str, dialect: str) -> Any:
+    """The value of one line; what is returned is compared, never changed."""
     documents = load(text.encode("utf-8", "surrogatepass"), "snippet.yaml", syntax="yaml", dialect=dialect)
     if len(documents) != 1 or any(problem.fatal for problem in documents[0].problems):
         return None

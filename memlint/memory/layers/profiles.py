@@ -13,28 +13,26 @@ from memlint.memory.layers.structure import kernels_in_use, structure
 from memlint.memory.parameter_roles import Roles
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def layer_profile(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
     """The profile of one decoder layer; the same object for layers that differ in sizes alone."""
     return _profile((structure(shape), roles, kernels_in_use(shape, roles, kernels), mode))
 
 
-# By structure. Emptied when it is full: a run has a few of them, and all runs of a large corpus some hundreds.
+# By structure, the one that was asked for last at the end. A profile takes 20 KB; a run and its plans have some tens of
+# them, and the models of a large corpus 1,200.
 _BY_STRUCTURE: dict[Key, Profile] = {}
-_MOST = 2048
+_MOST = 512
 
 
 def _profile(key: Key) -> Profile:
-    known = _BY_STRUCTURE.get(key)
-    if known is not None:
-        return known
-    found = find(*key)
+    found = _BY_STRUCTURE.pop(key, None) or find(*key)
     if found is None:
         from memlint.memory.layers.activations import record  # the code of every kind of layer
 
         found = record(*key)
     if len(_BY_STRUCTURE) >= _MOST:
-        _BY_STRUCTURE.clear()
+        del _BY_STRUCTURE[next(iter(_BY_STRUCTURE))]
     _BY_STRUCTURE[key] = found
     return found
 

@@ -15,7 +15,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
@@ -55,7 +55,8 @@ def _text(part: tuple[Any, ...]) -> str:
     return json.dumps(part, separators=(",", ":"))
 
 
-@cache
+# A few classes: one takes 150 KB, and what is found in it is kept elsewhere (profiles.py).
+@lru_cache(maxsize=4)
 def _stored(class_name: str) -> _StoredClass | None:
     if not class_name.isidentifier() or not _is_current():
         return None

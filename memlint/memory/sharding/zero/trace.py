@@ -223,17 +223,20 @@ class _Coordinator:
 
     def _prefetch(self) -> None:
         room = min(self.settings.max_live_parameters - self.live, self.settings.prefetch_bucket_size)
-        queue, fetched_for = self.queue, self.fetched_for
+        queue, following = self.queue, self.next_in_queue
+        if room <= 0 or following == len(queue):
+            return
+        fetched_for, available, gather_of = self.fetched_for, self.available, self.gather_of
         wanted: dict[int, None] = {}
-        count = 0
-        while count < room and self.next_in_queue < len(queue):
-            parameter, use = queue[self.next_in_queue]
-            self.next_in_queue += 1
+        while room > 0 and following < len(queue):
+            parameter, use = queue[following]
+            following += 1
             if fetched_for[parameter] < use:
                 fetched_for[parameter] = use
-            if not self.available[parameter] and self.gather_of[parameter] < 0 and parameter not in wanted:
+            if not available[parameter] and gather_of[parameter] < 0 and parameter not in wanted:
                 wanted[parameter] = None
-                count += self.sizes[parameter]
+                room -= self.sizes[parameter]
+        self.next_in_queue = following
         self._gather(list(wanted))
 
     def _release(self, index: int, parameters: tuple[int, ...]) -> None:
