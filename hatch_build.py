@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -43,7 +44,6 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
         from memlint import __version__
-        from memlint.memory.record_profiles import write
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
 
@@ -51,10 +51,18 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
         shipped = Path(SNAPSHOT).parent
         shipped.mkdir(exist_ok=True)
         Path(SNAPSHOT).write_text(text, encoding="utf-8", newline="\n")
-        write(stamped=version == "editable")
-        build_data["artifacts"] += ["memlint/_shipped/rules.jsonl", "memlint/_shipped/profiles"]
+        build_data["artifacts"].append("memlint/_shipped/rules.jsonl")
+        if version == "editable" or os.environ.get("MEMLINT_PROFILES"):
+            self._record_layers(version == "editable", build_data)
         between_tags = shipped / "version.txt"
         between_tags.unlink(missing_ok=True)
         if version != "editable" and self.metadata.version != __version__:
             between_tags.write_text(self.metadata.version, encoding="utf-8")
             build_data["artifacts"].append("memlint/_shipped/version.txt")
+
+    def _record_layers(self, is_stamped: bool, build_data: dict[str, Any]) -> None:
+        """Takes half a minute: for releases and contributors. From a clone, layers are recorded as they come."""
+        from memlint.memory.record_profiles import write
+
+        write(stamped=is_stamped)
+        build_data["artifacts"].append("memlint/_shipped/profiles")

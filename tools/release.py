@@ -60,7 +60,7 @@ def _built(folder: Path, commit: str) -> tuple[Path, Path]:
     with tempfile.TemporaryDirectory() as clone:
         _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), clone])
         _run(["git", "-C", clone, "checkout", "--quiet", "--detach", commit])
-        _run([sys.executable, "-m", "build", "--outdir", str(folder), clone])
+        _run([sys.executable, "-m", "build", "--outdir", str(folder), clone], MEMLINT_PROFILES="1")
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -164,8 +164,9 @@ def notes(version: str) -> str:
     return str(sections.get(version) or sections["Unreleased"]).strip() + "\n"
 
 
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def _run(command: list[str], **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

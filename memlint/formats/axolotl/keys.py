@@ -671,7 +671,7 @@ FEATURES = (
         "stack.unmodelled",
         read=read_expert_forward,
         read_only=True,
-        about="How transformers runs stacked experts: `grouped_mm` by default. With `eager` and `batched_mm` no figure.",
+        about="How stacked experts run: `grouped_mm` by default. `eager` and `batched_mm` have no figure.",
     ),
     _uncounted("use_sonicmoe", "SonicMoE's expert kernels", adds=True),
     _uncounted("lisa_n_layers", "LISA picks other layers every few steps"),

@@ -83,8 +83,8 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
         _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
 
 
-# transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager` runs
-# one expert after the other. Figures are those of `grouped_mm`, the default.
+# transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager`
+# runs one expert after the other. Figures are those of `grouped_mm`, the default.
 _OTHER_EXPERT_FORWARDS = ("eager", "batched_mm")
 
 
