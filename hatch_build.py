@@ -12,6 +12,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
+# Structures of layers that a build from a clone records. All of them, for releases and contributors, take 25 s.
+COMMONEST = 24
 
 
 def version() -> str:
@@ -44,6 +46,7 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
         from memlint import __version__
+        from memlint.memory.record_profiles import write
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
 
@@ -51,18 +54,11 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
         shipped = Path(SNAPSHOT).parent
         shipped.mkdir(exist_ok=True)
         Path(SNAPSHOT).write_text(text, encoding="utf-8", newline="\n")
-        build_data["artifacts"].append("memlint/_shipped/rules.jsonl")
-        if version == "editable" or os.environ.get("MEMLINT_PROFILES"):
-            self._record_layers(version == "editable", build_data)
+        is_whole = version == "editable" or bool(os.environ.get("MEMLINT_PROFILES"))
+        write(stamped=version == "editable", most=None if is_whole else COMMONEST)
+        build_data["artifacts"] += ["memlint/_shipped/rules.jsonl", "memlint/_shipped/profiles"]
         between_tags = shipped / "version.txt"
         between_tags.unlink(missing_ok=True)
         if version != "editable" and self.metadata.version != __version__:
             between_tags.write_text(self.metadata.version, encoding="utf-8")
             build_data["artifacts"].append("memlint/_shipped/version.txt")
-
-    def _record_layers(self, is_stamped: bool, build_data: dict[str, Any]) -> None:
-        """Takes half a minute: for releases and contributors. From a clone, layers are recorded as they come."""
-        from memlint.memory.record_profiles import write
-
-        write(stamped=is_stamped)
-        build_data["artifacts"].append("memlint/_shipped/profiles")

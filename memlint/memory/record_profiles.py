@@ -16,10 +16,13 @@ from memlint.memory.layers.stored_profiles import FOLDER, STAMPS, files
 from memlint.memory.typical_layers import typical_profiles
 
 
-def write(stamped: bool) -> str:
-    """Records the layers of typical runs of the catalog's models and returns the folder that holds them."""
+def write(stamped: bool, most: int | None = None) -> str:
+    """Records the layers of typical runs of the catalog's models and returns the folder that holds them.
+
+    `most`: of so many structures only, the commonest: all take half a minute.
+    """
     shutil.rmtree(FOLDER, ignore_errors=True)  # so that nothing is read back that another state of the code wrote
-    found = files(typical_profiles(_architectures()).items())
+    found = files(typical_profiles(_architectures(), most).items())
     os.makedirs(FOLDER)
     for name, data in {**found, STAMPS: json.dumps(stamps() if stamped else {}).encode()}.items():
         with open(os.path.join(FOLDER, name), "wb") as stream:

@@ -36,14 +36,18 @@ from memlint.run import (
 _Changes = Mapping[str, Any]
 
 
-def typical_profiles(architectures: Iterable[Architecture]) -> Mapping[Key, Profile]:
-    """The profiles of typical runs of these models, one model of each structure."""
-    first: dict[Any, Architecture] = {}
+def typical_profiles(architectures: Iterable[Architecture], most: int | None = None) -> Mapping[Key, Profile]:
+    """The profiles of typical runs of these models, one model of each structure.
+
+    `most`: only so many structures, those that most of the models have.
+    """
+    alike: dict[Any, list[Architecture]] = {}
     for one in architectures:
         if not one.unmodelled and not one.encoder_decoder:
-            first.setdefault(frozenset(map(structure, one.layer_types)), one)
+            alike.setdefault(frozenset(map(structure, one.layer_types)), []).append(one)
+    common = sorted(alike.values(), key=len, reverse=True)[:most] if most else alike.values()
     found: dict[Key, Profile] = {}
-    for architecture in first.values():
+    for architecture, *_ in common:
         for run in _runs(architecture):
             estimate_uncached(run)
         found.update(in_use())
