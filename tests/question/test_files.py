@@ -114,6 +114,32 @@ def test_an_optimizer_for_whole_models_trains_the_whole_model() -> None:
     assert taken["method"] == "full"
 
 
+@pytest.mark.parametrize(
+    ("asked", "states"),
+    [
+        ({"optimizer": "sgd_momentum"}, 1),
+        ({"optimizer": "sgd_momentum", "framework": "trl"}, 1),
+        ({"optimizer": "nadam", "zero": 2}, 3),
+        ({"optimizer": "amsgrad", "zero": 2}, 4),
+        ({"optimizer": "nadam", "zero": 3, "framework": "trl"}, 3),
+    ],
+)
+def test_a_framework_starts_pytorchs_optimizers(asked: dict[str, object], states: int) -> None:
+    """States in fp32 of each of Qwen2.5-0.5B's parameters; under ZeRO its fp32 copy is one more."""
+    found = answer(question_of({"model": "Qwen2.5-0.5B", "method": "full", "gpu": "A100-80GB", **asked}))
+
+    assert [one.message for one in found.refused] == []
+    kept = found.run.estimate.phases[1].components["optimizer_states"]
+    assert kept == pytest.approx(4 * 494_032_768 * states, rel=0.01)
+
+
+def test_an_optimizer_that_no_file_names_is_refused_with_its_figures() -> None:
+    found = answer(question_of({"model": "Qwen2.5-0.5B", "method": "full", "optimizer": "adabelief"}))
+
+    assert "got the string 'adabelief'" in found.refused[0].message
+    assert found.run.estimate.phases[1].components["optimizer_states"] >= 8 * 494_032_768
+
+
 def test_a_folder_and_its_config_are_a_model(tmp_path: Path) -> None:
     config = files_of(question_of({"layers": 4, "hidden": 512, "vocab": 1000})).contents["custom-model/config.json"]
     (tmp_path / "config.json").write_text(config, encoding="utf-8")
