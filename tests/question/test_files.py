@@ -100,6 +100,17 @@ def test_a_default_is_told_with_its_reason_and_a_given_value_is_not() -> None:
     assert taken["model"].value == "meta-llama/Meta-Llama-3-8B"
 
 
+@pytest.mark.parametrize(("model", "length"), [("bert-base-uncased", 512), ("t5-base", 2048), ("llama-3-8b", 2048)])
+def test_a_default_length_is_one_that_the_model_takes(model: str, length: int) -> None:
+    """BERT has a table of 512 positions; T5's are relative."""
+    found = answer(question_of({"model": model, "method": "full", "gpu": "A100-80GB"}))
+
+    assert found.neutral.sequence.length == length
+    estimate = found.run.estimate
+    assert estimate.phases and estimate.device_low_bytes and estimate.device_high_bytes
+    assert estimate.device_low_bytes < (estimate.device_bytes or 0) < estimate.device_high_bytes
+
+
 def test_a_machine_names_the_number_of_its_cards() -> None:
     found = answer(question_of({"model": "phi-2", "gpu": "p4d.24xlarge"}))
     assert (found.run.hardware.gpu, found.run.hardware.gpus) == ("A100-40GB", 8)
