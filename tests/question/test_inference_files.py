@@ -12,13 +12,25 @@ import memlint
 LLAMA = "meta-llama/Meta-Llama-3-8B"
 CACHE_A_TOKEN = 2 * 32 * 8 * 128 * 2  # keys and values, layers, KV heads, their width, bytes of bf16
 AXOLOTL = {
-    **{"base_model": LLAMA, "inference": True, "sequence_len": 4096, "bf16": True, "micro_batch_size": 1},
-    **{"datasets": [{"path": "x", "type": "alpaca"}], "output_dir": "out"},
+    "base_model": LLAMA,
+    "inference": True,
+    "sequence_len": 4096,
+    "bf16": True,
+    "micro_batch_size": 1,
+    "datasets": [{"path": "x", "type": "alpaca"}],
+    "output_dir": "out",
 }
 TRAINER = {
-    **{"model_name_or_path": LLAMA, "output_dir": "out", "bf16": True, "bf16_full_eval": True, "do_eval": True},
+    "model_name_or_path": LLAMA,
+    "output_dir": "out",
+    "bf16": True,
+    "bf16_full_eval": True,
+    "do_eval": True,
     "max_seq_length": 2048,
-    **{"per_device_eval_batch_size": 4, "do_train": False, "per_device_train_batch_size": 1, "learning_rate": 1e-5},
+    "per_device_eval_batch_size": 4,
+    "do_train": False,
+    "per_device_train_batch_size": 1,
+    "learning_rate": 1e-5,
 }
 
 
