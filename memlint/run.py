@@ -446,12 +446,34 @@ class Stack(NamedTuple):
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
 
+class Amount(NamedTuple):
+    """Memory that somebody states: bytes, or a share of what it is about."""
+
+    size: int = 0
+    share: float = 0.0
+
+    def of(self, whole: int) -> int:
+        """Bytes, where the share is one of `whole`."""
+        return self.size + int(self.share * whole)
+
+    def __str__(self) -> str:
+        if self.share:
+            return f"{100 * self.share:g} %"
+        return f"{self.size / 2**30:g} GiB" if self.size >= 2**30 else f"{self.size / 2**20:g} MiB"
+
+
 class Hardware(NamedTuple):
-    """The card that the run is estimated for. `gpu` is a hardware.Gpu, None where no card is known."""
+    """The card that the run is estimated for. `gpu` is a hardware.Gpu, None where no card is known.
+
+    `context`, `communication`, `fragmentation`: what is stated in place of memlint's own figures; None = those.
+    """
 
     gpu: Any = None
     memory_budget_bytes: int = 0  # 0 = the card's usable memory
     host_bytes: int = 0  # 0 = unknown
+    context: Amount | None = None  # CUDA context with its kernels; a share is of the card's memory
+    communication: Amount | None = None  # buffers of NCCL where there are several ranks; a share as above
+    fragmentation: Amount | None = None  # what the allocator holds beyond tensors; a share is of the tensors
 
 
 class Planning(NamedTuple):

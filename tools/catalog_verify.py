@@ -33,6 +33,9 @@ def real_count(config: dict[str, Any]) -> int | None:
     values = {key: value for key, value in config.items() if key not in ("model_type", "quantization_config")}
     if family == "qwen2_5_omni":
         family, values = "qwen2_5_omni_thinker", values["thinker_config"]
+    architecture = from_config(config)
+    if architecture.encoder_only or architecture.encoder_decoder:  # another mapping, or several, have them
+        names[family] = architecture.class_name
     if family not in names:
         return None
     with torch.device("meta"):

@@ -4,8 +4,8 @@
 
 Needs torch 2.13, transformers 5.23, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3, schedulefree 1.4.1,
 grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1 LLaMA-Factory's muon.py on the path as `muon`, came-pytorch 0.1.3,
-lion-pytorch 0.2.5, axolotl-contribs-mit 0.0.6 and torchao, and adopt.py, adamc.py and sinkgd.py of axolotl 0.19.0 on
-the path. TORCHDYNAMO_DISABLE=1, since dion and sinkgd compile their steps. Prints each
+lion-pytorch 0.2.5, adabelief-pytorch 0.2.1, axolotl-contribs-mit 0.0.6 and torchao, and adopt.py, adamc.py and
+sinkgd.py of axolotl 0.19.0 on the path. TORCHDYNAMO_DISABLE=1, since dion and sinkgd compile their steps. Prints each
 count beside the closed form; --write keeps them in benchmarks/data/optimizers.jsonl, which tests/memory compares with.
 """
 
@@ -33,6 +33,7 @@ _RUN = {"optimizer.rank": 64}
 
 def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]]]:
     """(the table's name, the class as frameworks build it, the run's fields)."""
+    import adabelief_pytorch
     import adam_mini
     import adamc
     import adopt
@@ -53,6 +54,14 @@ def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]
     fixed = {"scale_parameter": False, "relative_step": False, "lr": 1e-3}
     yield "adamw_torch", lambda p: optim.AdamW(p, foreach=True), {}
     yield "adamw_torch", lambda p: optim.AdamW(p, foreach=False), {"optimizer.foreach": False}
+    for foreach, field in ((True, {}), (False, {"optimizer.foreach": False})):
+        yield "nadam", lambda p, foreach=foreach: optim.NAdam(p, foreach=foreach), field
+        yield "adamw_torch_amsgrad", lambda p, each=foreach: optim.AdamW(p, amsgrad=True, foreach=each), field
+    yield "nadam", lambda p: optim.NAdam(p, foreach=True, weight_decay=0.1), {"optimizer.weight_decay": 0.1}
+    yield "sgd", lambda p: optim.SGD(p, lr=0.1, foreach=True, momentum=0.9), {"optimizer.momentum": 0.9}
+    yield "sgd_momentum", lambda p: optim.SGD(p, lr=0.1, foreach=True, momentum=0.9), {}
+    yield "sparse_adam", lambda p: optim.SparseAdam(p), {}
+    yield "adabelief", lambda p: adabelief_pytorch.AdaBelief(p, print_change_log=False), {}
     yield "adagrad", lambda p: optim.Adagrad(p, foreach=True), {}
     yield "rmsprop", lambda p: optim.RMSprop(p, foreach=True), {}
     both = {"optimizer.momentum": 0.9, "optimizer.weight_decay": 0.1}
@@ -138,6 +147,27 @@ def count(make: Callable[[list[Any]], Any], shapes: list[list[int]], dtype: str,
         return live.now - base, highest
 
 
+def count_sparse(make: Callable[[list[Any]], Any], shapes: list[list[int]], dtype: str) -> tuple[int, int]:
+    """As `count`, with sparse gradients of every row. Their tensors are made below the dispatcher, so that PyTorch's
+    own record of memory is read."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    parameters = [torch.nn.Parameter(torch.randn(shape).to(getattr(torch, dtype))) for shape in shapes]
+    optimizer, highest = make(parameters), 0
+    for _ in range(2):
+        for one in parameters:
+            one.grad = torch.randn_like(one).to_sparse(1)
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+            optimizer.step()
+        now = highest = 0
+        for event in record.profiler.kineto_results.events():
+            now += event.nbytes() if event.name() == "[memory]" else 0
+            highest = max(highest, now)
+    states = (each for one in parameters for each in optimizer.state[one].values() if isinstance(each, torch.Tensor))
+    return sum(rounded(each.nbytes) for each in states if each.nbytes > 8), highest
+
+
 def _mode() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -180,7 +210,8 @@ def main() -> int:
     for shapes in SHAPES:
         for dtype in ("float32", "bfloat16"):
             for name, make, fields in cases():
-                states, step = count(make, shapes, dtype)
+                counting = count_sparse if name == "sparse_adam" else count
+                states, step = counting(make, shapes, dtype)
                 rows.append(
                     {"name": name, "fields": fields, "dtype": dtype, "shapes": shapes, "states": states, "step": step}
                 )

@@ -13,12 +13,12 @@ from mcp.types import ToolAnnotations
 
 import memlint.api.calls as api
 from memlint.agents.roots import MAX_TEXT, confined
-from memlint.api.sources import CallFacts, GivenFiles, one_file, request
+from memlint.api.sources import CallFacts, GivenFiles, request
 from memlint.errors import Error
 from memlint.fixes.goals import GOALS
 from memlint.lint.plans import PlanRequest
 from memlint.repository.discovery import FoundFile, discover
-from memlint.repository.workspace import on_disk
+from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.shipped import shipped
 
 INSTRUCTIONS = (
@@ -43,7 +43,8 @@ def _told(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
 
 
 class Tools:
-    """The tools, for one root. Nothing outside of it is read: no companion, no settings, no repository around it."""
+    """The tools, for one root. Nothing outside of it is read: no companion, no settings, no repository around it, no
+    model's folder, no cache of downloaded models."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -91,7 +92,7 @@ class Tools:
         if text:
             return self._text(text, name or "config.yaml")
         below = confined(path, self._root)
-        workspace = on_disk(self._root, self._root)
+        workspace = on_disk(self._root, self._root, models_within=self._root)
         if os.path.isfile(os.path.join(self._root, below)):
             return GivenFiles((FoundFile(below, named=True),), workspace)
         found = (item for item in discover((os.path.join(self._root, below),)) if not item.note and not item.error)
@@ -102,7 +103,7 @@ class Tools:
             raise Error(f"a text of more than {MAX_TEXT} characters is no config")
         if os.path.isabs(name) or ".." in name.split("/"):
             raise Error(f"{name}: a text's name is a file name")
-        return one_file(text, name, None)
+        return GivenFiles((FoundFile(name, named=True),), in_memory({name: text}, models_within=self._root))
 
 
 def _facts(gpu: str, gpus: int) -> CallFacts:

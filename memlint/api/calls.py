@@ -28,6 +28,8 @@ from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.lint.summary import run_report
 from memlint.memory.estimate import estimate as closed_form
+from memlint.question.answer import answer_with
+from memlint.question.check import question_of
 from memlint.report.model import FileReport, Report
 from memlint.run import Run
 from memlint.settings import forget_changed
@@ -37,7 +39,7 @@ _kept: list[Linter] = []  # the last linter, whose rules the next one uses
 
 
 def estimate(
-    source: Source | Run,
+    source: Source | Run | None = None,
     /,
     *,
     path: str | None = None,
@@ -50,28 +52,26 @@ def estimate(
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
+    **question: object,
 ) -> RunEstimate:
     """The GPU memory of one run.
 
     `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the name that a text goes by
     (its ending says what it is). `files`: other files that the text names, by name. The rest is what a config cannot
-    say, as on the command line. Raises Error, with a place where there is one.
+    say, as on the command line. Without a source: a run that no file describes, by `model` and `question`, the fields
+    of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with a place where there is one.
     """
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    if source is None:
+        sources.refuse_beside_question(path, files, images)
+        return _of_question(facts, question)
+    if question:
+        raise UsageError(f"{next(iter(question))}=: asks about a run without a file, and a source was given")
     if isinstance(source, Run):
         return _of_run(source)
-    found = estimates(
-        source,
-        path=path,
-        files=files,
-        gpu=gpu,
-        gpus=gpus,
-        gpus_per_node=gpus_per_node,
-        model=model,
-        images=images,
-        versions=versions,
-        settings=settings,
-        isolated=isolated,
-    )
+    with _turn:
+        given = sources.one_file(source, path, files)
+        found = estimates_of(sources.request(facts, given), given)
     if len(found) > 1:
         raise Error(f"{found[0].path}: {len(found)} runs; `memlint.estimates` returns all of them", found[0].path)
     return found[0]
@@ -272,6 +272,17 @@ def _lint(linter: Linter, path: str, named: bool) -> tuple[LintedFile, tuple[Run
 def _estimates(analysed: FileAnalysis, told: FileReport) -> tuple[RunEstimate, ...]:
     runs = [run for analysis in analysed.analyses for run in analysis.runs]
     return tuple(map(RunEstimate, runs, told.runs))
+
+
+def _of_question(facts: CallFacts, fields: Mapping[str, object]) -> RunEstimate:
+    """The run that keywords describe, as `memlint estimate --model ...` answers."""
+    named = {field: getattr(facts, field) for field in ("model", "gpu", "gpus", "gpus_per_node")}
+    others = CallFacts(versions=facts.versions, settings=facts.settings, isolated=facts.isolated)
+    with _turn:
+        _forget()
+        found, linter = answer_with(question_of({**named, **fields}), sources.stated(others), _last())
+        _kept[:] = [linter]
+        return RunEstimate(found.neutral, found.run)
 
 
 def _of_run(run: Run) -> RunEstimate:

@@ -49,11 +49,12 @@ def request(facts: CallFacts, files: GivenFiles, fixes: bool = False) -> LintReq
     """How to lint `files`. GivenFiles in memory have no settings and no repository around them. Raises Error."""
     isolated = facts.isolated or files.workspace is not None
     return LintRequest(
-        _stated(facts, isolated), fixes=fixes, cwd="" if files.workspace else os.getcwd(), assumptions=True
+        stated(facts, isolated), fixes=fixes, cwd="" if files.workspace else os.getcwd(), assumptions=True
     )
 
 
-def _stated(facts: CallFacts, isolated: bool) -> StatedFacts:
+def stated(facts: CallFacts, isolated: bool = False) -> StatedFacts:
+    """The keywords of a call, checked. Raises UsageError."""
     card, count = named_gpu(facts.gpu)
     for name, number in (("gpus", facts.gpus), ("gpus_per_node", facts.gpus_per_node)):
         if number is not None and (not isinstance(number, int) or number < 1):
@@ -77,6 +78,13 @@ def _versions(stated: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
         if not is_version(str(text)):
             raise UsageError(f"versions: {name}={text!r} is no version: write '4.48'")
     return {name: version(str(text)) for name, text in stated.items()}
+
+
+def refuse_beside_question(path: str | None, files: Mapping[str, Contents] | None, images: int | None) -> None:
+    """Raises UsageError for a keyword that says something about a file, where no source was given."""
+    for name, value in (("path", path), ("files", files), ("images", images)):
+        if value is not None:
+            raise UsageError(f"{name}=: is about a file, and no source was given")
 
 
 def is_text(source: object) -> bool:

@@ -23,13 +23,21 @@ def read_json(path: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def folder(name: str, base_dirs: Sequence[str]) -> str | None:
-    """The directory that `name` points to, as it stands or below one of `base_dirs`."""
+def folder(name: str, base_dirs: Sequence[str], within: str = "") -> str | None:
+    """The directory that `name` points to, as it stands or below one of `base_dirs`; see `is_within`."""
     if "\0" in name or not name.strip():
         return None
     name = os.path.expanduser(name)
     candidates = [name] if os.path.isabs(name) else [os.path.join(base, name) for base in base_dirs]
-    return next((path for path in candidates if _is_folder(path)), None)
+    return next((path for path in candidates if is_within(path, within) and _is_folder(path)), None)
+
+
+def is_within(path: str, root: str) -> bool:
+    """Whether a path leads into the folder `root` (a real path) once links are followed; always with no root."""
+    if not root:
+        return True
+    real = file_access.realpath(path)
+    return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
 
 
 def _is_folder(path: str) -> bool:
@@ -39,16 +47,17 @@ def _is_folder(path: str) -> bool:
         return False
 
 
-def config_of(directory: str) -> tuple[str, Mapping[str, Any]] | None:
+def config_of(directory: str, within: str = "") -> tuple[str, Mapping[str, Any]] | None:
     """`config.json` of a folder: its path and content."""
     path = os.path.join(directory, "config.json")
-    config = read_json(path)
+    config = read_json(path) if is_within(path, within) else None
     return None if config is None else (path, config)
 
 
-def adapter_base(directory: str) -> str | None:
+def adapter_base(directory: str, within: str = "") -> str | None:
     """The base model that the folder's `adapter_config.json` names."""
-    config = read_json(os.path.join(directory, "adapter_config.json"))
+    path = os.path.join(directory, "adapter_config.json")
+    config = read_json(path) if is_within(path, within) else None
     base = config.get("base_model_name_or_path") if config else None
     return base if isinstance(base, str) and base else None
 

@@ -25,28 +25,40 @@ def resolve(
     models: Mapping[str, str | dict[str, Any]] | None = None,
     hub: bool = False,
     exact: bool = False,
+    within: str = "",
 ) -> Resolution:
     """The model that `name` means: a repository id, a local folder, or a key of `models`.
 
     `base_dirs` are the folders that relative paths start from. `models` maps names to other names, to
     folders or to configurations. `hub` allows one download of a config.json. `exact` allows counting an unknown family
-    with PyTorch and transformers (seconds). Never raises.
+    with PyTorch and transformers (seconds). `within` (a real path): no folder outside of it is read, the cache of
+    downloaded models included. Never raises.
     """
-    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub, exact), MOST_HOPS)
+    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub, exact, within), MOST_HOPS)
 
 
 class _Ways:
     """What `resolve` may look at."""
 
-    __slots__ = ("base_dirs", "exact", "hub", "models")
+    __slots__ = ("base_dirs", "exact", "hub", "models", "within")
 
     def __init__(
-        self, base_dirs: tuple[str, ...], models: Mapping[str, str | dict[str, Any]], may_use_hub: bool, may_count: bool
+        self,
+        base_dirs: tuple[str, ...],
+        models: Mapping[str, str | dict[str, Any]],
+        may_use_hub: bool,
+        may_count: bool,
+        within: str,
     ) -> None:
         self.base_dirs = base_dirs
         self.models = models
         self.hub = may_use_hub
         self.exact = may_count
+        self.within = within
+
+    def cached(self, name: str) -> tuple[str, Mapping[str, Any]] | None:
+        """The config of a model that huggingface_hub has downloaded, where its cache may be read."""
+        return None if self.within else local.cached(name)
 
 
 def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
@@ -60,13 +72,13 @@ def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
 
 
 def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
-    directory = local.folder(name, ways.base_dirs)
+    directory = local.folder(name, ways.base_dirs, ways.within)
     if directory is None:
         return None
-    found = local.config_of(directory)
+    found = local.config_of(directory, ways.within)
     if found:
         return _built(name, "config", found[1], found[0], ways)
-    base = local.adapter_base(directory)
+    base = local.adapter_base(directory, ways.within)
     if base:
         below = _resolve(base, ways, hops - 1)
         return below._replace(inferred=_joined(f"{name} holds an adapter of {base}", below.inferred))
@@ -89,7 +101,7 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
     entry = catalog.find(name)
     if entry is None:
         return None
-    if entry.inferred and local.cached(name):
+    if entry.inferred and ways.cached(name):
         return None  # the cache knows this very name
     try:
         architecture = catalog.architecture(entry)
@@ -101,7 +113,7 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
 
 
 def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
-    found = local.cached(name)
+    found = ways.cached(name)
     return _built(name, "cache", found[1], found[0], ways) if found else None
 
 

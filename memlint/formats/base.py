@@ -13,7 +13,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Resolution
 from memlint.findings import Edit
 from memlint.hardware.model import Gpu
-from memlint.run import UNKNOWN, Origin, Run, Unknown
+from memlint.run import UNKNOWN, Amount, Origin, Run, Unknown
 from memlint.source.document import Document, Path
 
 
@@ -107,6 +107,13 @@ def no_launches(path: str) -> tuple[Any, ...]:
     return ()
 
 
+class Stated(NamedTuple):
+    """A figure that somebody states in place of memlint's own, and where."""
+
+    amount: Amount
+    origin: Origin
+
+
 class Context(NamedTuple):
     """What a config file cannot say, and the functions through which a format looks outside of the file.
 
@@ -137,6 +144,7 @@ class Context(NamedTuple):
     host_bytes: int = 0
     images: int | Unknown = UNKNOWN  # in each sample, as the command line says
     memory_budget_bytes: int = 0
+    overhead: Mapping[str, Stated] = {}  # of the card, by the names of `memory:` in settings, which are run fields
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset

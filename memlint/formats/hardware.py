@@ -19,6 +19,9 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         fields.put("hardware.memory_budget_bytes", context.memory_budget_bytes, setting)
     if context.host_bytes:
         fields.put("hardware.host_bytes", context.host_bytes, setting)
+    for name in ("hardware.context", "hardware.communication", "hardware.fragmentation"):
+        if stated := context.overhead.get(name.partition(".")[2]):
+            fields.put(name, stated.amount, stated.origin)
     if isinstance(context.gpus, int):
         fields.put("parallelism.world_size", context.gpus, context.gpus_origin)
     if isinstance(context.gpus_per_node, int):

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.memory.card.interval import may_have_kernels
 from memlint.memory.values import Assumption
-from memlint.run import UNKNOWN, Origin, Run
+from memlint.run import UNKNOWN, Amount, Origin, Run
 
 _VERSIONS = ("framework_version", "transformers", "trl", "peft", "torch", "deepspeed", "accelerate", "unsloth")
 
@@ -83,6 +83,8 @@ def _plain_value(field: str, value: Any) -> Any:
         return [model.name for model in value]
     if field == "hardware.gpu":
         return getattr(value, "name", None)
+    if isinstance(value, Amount):
+        return str(value)
     if field.startswith("stack.") and isinstance(value, tuple):
         return _dotted(value)
     return value if isinstance(value, (str, int, float, bool, list, dict, tuple, type(None))) else str(value)

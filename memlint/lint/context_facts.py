@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from memlint.errors import UsageError
-from memlint.formats.base import Context, MissingFile, no_launches
+from memlint.formats.base import Context, MissingFile, Stated, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
@@ -47,6 +47,8 @@ def context_facts(
         **_from_directives(directives, document.path),
         **_from_command_line(stated),
     }
+    if budget := _budget(facts.get("gpu"), settings):
+        facts["memory_budget_bytes"] = budget
     facts |= _versions(document, workspace, stated, settings, directives)
     commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
@@ -59,19 +61,33 @@ def context_facts(
 
 
 def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, Any]:
-    facts: dict[str, Any] = {"host_bytes": settings.host_memory}
+    facts: dict[str, Any] = {"host_bytes": settings.host_memory, "overhead": _overhead(settings)}
     gpu, count = _known_gpu(settings.gpu)
     if gpu is not None:
         facts |= {"gpu": gpu, "gpu_origin": settings.origins.get("gpu", Origin("setting"))}
-        share = settings.budgets.get("max_device_share")
-        if share:
-            facts["memory_budget_bytes"] = int(gpu.usable_bytes * share)
     facts |= _counts(settings.gpus or count, settings.gpus_per_node or count, settings.origins.get("gpus"))
     if settings.model:
         facts["model_name"] = settings.model
     if settings.models:
         facts["find_model"] = partial(workspace.find_model, models=settings.models)
     return facts
+
+
+def _overhead(settings: FileSettings) -> dict[str, Stated]:
+    """What `memory:` says of the card, with the origin of each entry."""
+    origins = {name: settings.origins.get(f"memory.{name}", Origin("setting")) for name in settings.memory}
+    return {name: Stated(amount, origins[name]) for name, amount in settings.memory.items()}
+
+
+def _budget(gpu: Gpu | None, settings: FileSettings) -> int:
+    """Bytes that a run may use of its card by the settings, whoever names the card; 0 where they do not say."""
+    if gpu is None:
+        return 0
+    usable, budgets = gpu.usable_bytes, settings.budgets
+    limits = [int(usable * budgets["max_device_share"])] if "max_device_share" in budgets else []
+    limits += [int(budgets["max_device_memory"])] if "max_device_memory" in budgets else []
+    limits += [max(1, usable - settings.memory["safety"].of(usable))] if "safety" in settings.memory else []
+    return min((usable, *limits)) if limits else 0
 
 
 def _from_directives(directives: Directives, path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from memlint.lint.request import COMMAND_LINE, LintRequest
 from memlint.lint.settings_lookup import read_settings
 from memlint.report.terminal import one_line
 from memlint.repository.workspace import on_disk
-from memlint.run import Origin
+from memlint.run import Amount, Origin
 from memlint.settings import FileSettings, SettingRow, changed_by, show, with_profile
 from memlint.source import load
 from memlint.source.encoding import MAX_BYTES
@@ -94,6 +94,8 @@ def value_text(value: Any) -> str:
     """A value as settings would write it; "-" for nothing."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Amount):
+        return str(value)
     if isinstance(value, tuple):
         if value and all(isinstance(item, int) for item in value):
             return ".".join(map(str, value))

@@ -43,11 +43,16 @@ def answer(question: Question, facts: StatedFacts = StatedFacts(isolated=True)) 
     `facts`: versions, the hub and the settings file to use. Settings of the working directory say nothing about a
     question: they are read where `facts.settings_file` names them.
     """
+    return answer_with(question, facts, None)[0]
+
+
+def answer_with(question: Question, facts: StatedFacts, like: Linter | None) -> tuple[Answer, Linter]:
+    """The answer, and the linter that gave it. `like`: an earlier linter, whose rules are used again."""
     files = files_of(question, facts.hub, facts.exact)
     request = LintRequest(facts._replace(isolated=facts.settings_file is None), fixes=False, cwd="/", assumptions=True)
-    linter = Linter(request, in_memory(files.contents, _models(files)))
+    linter = Linter(request, in_memory(files.contents, _models(files)), like=like)
     analysed = linter.analyse(files.main)
-    return Answer(question, files, linter.report(analysed).report, analysed.analyses[0].runs[0])
+    return Answer(question, files, linter.report(analysed).report, analysed.analyses[0].runs[0]), linter
 
 
 def _models(files: QuestionFiles) -> dict[str, Any]:

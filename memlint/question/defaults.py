@@ -25,11 +25,15 @@ WHOLE_MODEL = (
 MOST_NEW_TOKENS = 256
 
 
-def with_defaults(question: Question, family: str = "") -> tuple[Question, tuple[Default, ...]]:
-    """The question with a value for each field that its files need, and the defaults that were taken. `family`: of the
-    model."""
+def with_defaults(question: Question, family: str = "", positions: int = 0) -> tuple[Question, tuple[Default, ...]]:
+    """The question with a value for each field that its files need, and the defaults that were taken. `family`,
+    `positions`: of the model."""
     taken: list[Default] = []
-    for rules in (_general, _inference if question.inference else _training, partial(_of_family, family)):
+    for rules in (
+        _general,
+        _inference if question.inference else partial(_training, positions),
+        partial(_of_family, family),
+    ):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
         found = tuple(reversed({one.field: one for one in open_}.values()))  # of several for a field the first
         values: dict[str, Any] = {one.field: one.value for one in found}
@@ -52,12 +56,15 @@ def _general(question: Question) -> Iterator[Default]:
     yield Default("dtype", "bf16", "mixed precision: what trains is kept in fp32")
 
 
-def _training(question: Question) -> Iterator[Default]:
+def _training(positions: int, question: Question) -> Iterator[Default]:
     if question.optimizer in WHOLE_MODEL:
         yield Default("method", "full", f"{question.optimizer} is for training every weight")
     yield Default("method", "lora", "LLaMA-Factory's `finetuning_type`")
     yield Default("stage", "sft", "supervised fine-tuning")
-    yield Default("length", *LENGTH[question.framework])
+    length, why = LENGTH[question.framework]
+    if 0 < positions < length:
+        length, why = positions, "the positions that the model has"
+    yield Default("length", length, why)
     yield Default("batch", 1, "the smallest")
     yield Default("accumulation", 1, "both frameworks' default")
     yield Default("optimizer", "adamw_torch", "AdamW in PyTorch")

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.errors import UsageError
 from memlint.question.model import Question
-from memlint.question.optimizers import SWITCHES
+from memlint.question.optimizers import optimizer_keys
 from memlint.question.sharding import deepspeed_name
 
 ATTENTION = {"eager": "disabled", "sdpa": "sdpa", "flash_attention_2": "fa2", "flash_attention_3": "fa3"}
@@ -29,7 +29,7 @@ def training_keys(question: Question, model: str) -> dict[str, Any]:
         found["packing"] = question.packing
     found |= {"output_dir": "saves/run", "per_device_train_batch_size": question.batch}
     found["gradient_accumulation_steps"] = question.accumulation
-    found |= _precision(question) | _optimizer(question)
+    found |= _precision(question) | optimizer_keys(question)
     if question.checkpointing is False:
         found["disable_gradient_checkpointing"] = True
     if question.liger is not None:
@@ -63,10 +63,6 @@ def _precision(question: Question) -> dict[str, Any]:
     if question.dtype == "pure_bf16":
         return {"pure_bf16": True}
     return {question.dtype: True} if question.dtype != "fp32" else {"bf16": False, "fp16": False}
-
-
-def _optimizer(question: Question) -> dict[str, Any]:
-    return {SWITCHES[question.optimizer]: True} if question.optimizer in SWITCHES else {"optim": question.optimizer}
 
 
 def inference_keys(question: Question, model: str) -> dict[str, Any]:

@@ -35,13 +35,14 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 class ModelChoice(NamedTuple):
     """`name`: what the config says. `config`: the config.json of a model that is none of the catalog's, or None.
 
-    `family`: the transformers model type.
+    `family`: the transformers model type. `positions`: the most tokens of a sequence, 0 where nothing says it.
     """
 
     name: str
     config: Mapping[str, Any] | None = None
     taken: tuple[Default, ...] = ()
     family: str = ""
+    positions: int = 0
 
 
 def model_of(question: Question, hub: bool = False, exact: bool = False) -> ModelChoice:
@@ -61,15 +62,15 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
         place = os.path.abspath(os.path.expanduser(folder))
         found = resolve(place, (), hub=hub, exact=exact)
         _refuse_unknown(name, found)
-        return ModelChoice(place, None, (), _family(found))
+        return _choice(place, found)
     found = resolve(name, (os.getcwd(),), hub=hub, exact=exact)
     _refuse_unknown(name, found)
     entry = catalog.find(name)
     if "/" in name or entry is None or entry.stored is not None:
-        return ModelChoice(name, None, (), _family(found))
+        return _choice(name, found)
     owned = _as_its_owner_writes(name, entry)
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
-    return ModelChoice(owned, None, taken, _family(found))
+    return _choice(owned, found, taken)
 
 
 # Endings of the copy of a model that transformers reads, and of its first release.
@@ -96,8 +97,11 @@ def _parameters(identifier: str) -> int:
         return 0
 
 
-def _family(found: Resolution) -> str:
-    return found.architecture.family if found.architecture is not None else ""
+def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> ModelChoice:
+    architecture = found.architecture
+    if architecture is None:
+        return ModelChoice(name, None, taken)
+    return ModelChoice(name, None, taken, architecture.family, architecture.max_positions)
 
 
 def _refuse_unknown(name: str, found: Resolution) -> None:

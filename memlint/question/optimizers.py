@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
 from memlint.memory.optimizers import table
+from memlint.question.model import Question
 
 # Short names, and those that LLaMA-Factory has a switch for.
 SHORT = {
     "adam": "adamw_torch",
     "adamw": "adamw_torch",
     "adam8bit": "adamw_8bit",
+    "amsgrad": "adamw_torch_amsgrad",
     "lion": "lion_32bit",
     "paged_adamw": "paged_adamw_32bit",
 }
@@ -21,6 +26,25 @@ SWITCHES = {
     "adam_mini": "use_adam_mini",
     "muon": "use_muon",
 }
+
+# Optimizers that no training argument names, as the `optimizer` section of a DeepSpeed JSON.
+_FROM_ARGUMENTS = {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}
+DEEPSPEED: Mapping[str, Mapping[str, Any]] = {
+    "nadam": {"type": "NAdam", "params": _FROM_ARGUMENTS},
+    "adamw_torch_amsgrad": {"type": "AdamW", "params": {**_FROM_ARGUMENTS, "torch_adam": True, "amsgrad": True}},
+}
+
+
+def optimizer_keys(question: Question) -> dict[str, Any]:
+    """The training arguments that say the optimizer; none where the DeepSpeed file does."""
+    name = question.optimizer
+    if name in SWITCHES:
+        return {SWITCHES[name]: True}
+    if name == "sgd_momentum":
+        return {"optim": "sgd", "optim_args": "momentum=0.9"}
+    if question.zero and name in DEEPSPEED:
+        return {}
+    return {"optim": name}
 
 
 def optimizer_name(name: str) -> str:

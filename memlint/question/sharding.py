@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint.formats.llamafactory.shipped_deepspeed import shipped_deepspeed
 from memlint.question.model import Question
+from memlint.question.optimizers import DEEPSPEED
 
 
 def deepspeed_name(question: Question) -> str:
@@ -24,7 +25,8 @@ def deepspeed_settings(question: Question) -> dict[str, Any]:
     zero: Mapping[str, Any] = shipped["zero_optimization"]
     if question.offload == "optimizer":
         zero = {key: value for key, value in zero.items() if key != "offload_param"}
-    return {**shipped, "zero_optimization": {**zero, "stage": stage}}
+    own = {"optimizer": DEEPSPEED[question.optimizer]} if question.optimizer in DEEPSPEED else {}
+    return {**shipped, **own, "zero_optimization": {**zero, "stage": stage}}
 
 
 def fsdp_settings(question: Question) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from memlint.errors import UsageError
 from memlint.question.model import Question
-from memlint.question.optimizers import SWITCHES
+from memlint.question.optimizers import SWITCHES, optimizer_keys
 from memlint.question.sharding import deepspeed_name
 
 DTYPES = {"bf16": "float32", "fp16": "float32", "fp32": "float32", "pure_bf16": "bfloat16"}
@@ -30,7 +30,7 @@ def training_keys(question: Question, model: str) -> dict[str, Any]:
     if question.packing is not None:
         found["packing"] = question.packing
     found |= {"output_dir": "runs/sft", "per_device_train_batch_size": question.batch}
-    found |= {"gradient_accumulation_steps": question.accumulation, "optim": question.optimizer}
+    found |= {"gradient_accumulation_steps": question.accumulation, **optimizer_keys(question)}
     found |= {"bf16": question.dtype in ("bf16", "pure_bf16"), "fp16": question.dtype == "fp16"}
     found["gradient_checkpointing"] = question.checkpointing
     if question.liger is not None:

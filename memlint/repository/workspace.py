@@ -51,6 +51,7 @@ class Workspace:
 
     `root`: no reference is followed out of this folder. `models`, `hub`, `exact`: as in architectures.resolve.
     `python` lists the Python files below the root, `tracked` the names of the repository's files there.
+    `models_within` (a real path): no model's folder outside of it is read; "" for any folder.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Workspace:
         exact: bool = False,
         python: Callable[[], Iterable[str]] = tuple,
         tracked: Callable[[], Iterable[str]] = tuple,
+        models_within: str = "",
     ) -> None:
         self.root = root
         self.cwd = cwd
@@ -76,6 +78,7 @@ class Workspace:
         self._surveyed: list[Python] = []  # one at most, shared with every overlay
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._tracked = tracked
+        self._models_within = models_within
         self._launch_indexes: list[LaunchIndex] = []  # one at most
         self._config_indexes: list[ConfigIndex] = []  # one at most
         self._modules: list[ParsedModules] = []  # one at most, shared with every overlay: it goes by the text
@@ -207,7 +210,7 @@ class Workspace:
 
         other = Workspace(
             *(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact),
-            *(self._python, self._tracked),
+            *(self._python, self._tracked, self._models_within),
         )
         other._resolutions, other._surveyed, other._modules = self._resolutions, self._surveyed, self._modules
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
@@ -261,9 +264,9 @@ class Workspace:
         """
         folder = posixpath.dirname(self._absolute(from_path))
         if models:
-            return resolve(name, (self.cwd, folder), models, self._hub, self._exact)
+            return resolve(name, (self.cwd, folder), models, self._hub, self._exact, self._models_within)
         if (name, folder) not in self._resolutions:
-            found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact)
+            found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact, self._models_within)
             self._resolutions[name, folder] = found
         return self._resolutions[name, folder]
 
@@ -389,11 +392,16 @@ class Workspace:
 
 
 def on_disk(
-    root: str, cwd: str, models: Mapping[str, Any] | None = None, hub: bool = False, exact: bool = False
+    root: str,
+    cwd: str,
+    models: Mapping[str, Any] | None = None,
+    hub: bool = False,
+    exact: bool = False,
+    models_within: str = "",
 ) -> Workspace:
     """A workspace over the real file system; `root` and `cwd` are absolute."""
     files = Files(file_access.is_file, file_access.exists, _realpath, _unset)
-    return _over(files, read_bytes, root, cwd, models, hub, exact)
+    return _over(files, read_bytes, root, cwd, models, hub, exact, models_within)
 
 
 def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = False, exact: bool = False) -> Workspace:
@@ -412,11 +420,18 @@ def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = Fal
 
 
 def _over(
-    files: Files, read: ReadBytes, root: str, cwd: str, models: Mapping[str, Any] | None, hub: bool, exact: bool
+    files: Files,
+    read: ReadBytes,
+    root: str,
+    cwd: str,
+    models: Mapping[str, Any] | None,
+    hub: bool,
+    exact: bool,
+    models_within: str = "",
 ) -> Workspace:
     inside = _realpath(root)
     functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
-    return Workspace(inside, _realpath(cwd), files, read, models, hub, exact, *functions)
+    return Workspace(inside, _realpath(cwd), files, read, models, hub, exact, *functions, models_within)
 
 
 def _any_may_hold_commands(names: Iterable[str]) -> bool:
@@ -450,7 +465,9 @@ def _tracked_files(root: str, cwd: str) -> Iterable[str]:
     return [path[len(root.rstrip("/")) + 1 :] for path in found]
 
 
-def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Workspace:
+def in_memory(
+    contents: Mapping[str, str], models: Mapping[str, Any] | None = None, models_within: str = ""
+) -> Workspace:
     """A workspace over files in memory, by name, for examples and tests. They are in the folder `/`."""
     names = {f"/{name.lstrip('/')}": text for name, text in contents.items()}
 
@@ -463,7 +480,9 @@ def in_memory(contents: Mapping[str, str], models: Mapping[str, Any] | None = No
     files = Files(names.__contains__, {*names, *folders}.__contains__, posixpath.normpath, _unset)
     python = [name for name in names if name.endswith(".py")]
     tracked = [name[1:] for name in names]
-    return Workspace("/", "/", files, read, models, python=python.copy, tracked=tracked.copy)
+    return Workspace(
+        "/", "/", files, read, models, python=python.copy, tracked=tracked.copy, models_within=models_within
+    )
 
 
 def _realpath(path: str) -> str:

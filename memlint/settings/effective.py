@@ -10,14 +10,14 @@ from memlint._record import NamedTuple
 from memlint.repository.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
-from memlint.settings.meaning import size, strings, version
+from memlint.settings.meaning import amount, size, strings, version
 from memlint.settings.model import PROFILES, FileSettings, Settings, SettingsFile, origin
 from memlint.source.document import Path
 from memlint.suppressions.waiver import Waiver
 
 _REPLACED = ("profile", "preview", "fail_on", "gpu", "gpus", "gpus_per_node", "model")
 _ADDED = ("ignore",)  # a nearer file's entries are appended to those of the files that it extends
-_MERGED = ("severity", "models", "versions", "budgets")
+_MERGED = ("severity", "models", "versions", "budgets", "memory")
 
 
 class SettingRow(NamedTuple):
@@ -172,6 +172,8 @@ def _entries(file: SettingsFile, key: str, value: dict[str, Any]) -> dict[str, A
         return {name: version(text) for name, text in value.items()}
     if key == "budgets":
         return {name: size(item) if name == "max_device_memory" else item for name, item in value.items()}
+    if key == "memory":
+        return {name: amount(item) for name, item in value.items()}
     if key == "models":
         return {name: _model(file, item) for name, item in value.items()}
     return value

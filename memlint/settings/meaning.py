@@ -10,6 +10,7 @@ from typing import Any
 import memlint.file_access as file_access
 from memlint.hardware import find, instance, suggestions
 from memlint.rule_selectors import is_selector
+from memlint.run import Amount
 from memlint.settings.model import Mistake, SettingsFile, mistake
 from memlint.source.document import Path
 from memlint.suppressions.dates import is_date
@@ -44,6 +45,29 @@ def size(value: str | int) -> int | None:
     return int(float(match[1]) * base ** _EXPONENTS[unit[:1]])
 
 
+_PERCENT = r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%"
+
+
+def amount(value: str | int) -> Amount | None:
+    """ "600MiB" or "8 %"; None where it is neither."""
+    match = re.fullmatch(_PERCENT, value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        return Amount(share=float(match[1]) / 100) if float(match[1]) <= 100 else None
+    found = size(value)
+    return None if found is None else Amount(found)
+
+
+def _amount_mistake(value: str | int) -> str:
+    """The message for an amount of the card's memory that cannot be meant; "" for a good one."""
+    found = amount(value)
+    if found is None:
+        return f"{value!r} is neither a size nor a percentage up to 100; write it like 600MiB or 8%"
+    if 0 < found.size < _LEAST_AMOUNT:
+        return f"{found.size} bytes are less than 1 MiB; write it with its unit, like 2GiB"
+    return ""
+
+
+_LEAST_AMOUNT = 1 << 20
 _LEAST_HOST = 1 << 28  # bytes; whoever writes a bare 512 means GiB
 
 
@@ -70,7 +94,7 @@ def _wrong_values(file: SettingsFile, part: dict[str, Any]) -> Iterator[tuple[Pa
     """(pointer, message, at the key) for each mistake in one section."""
     for key, value in part.items():
         check = _CHECKS.get(key)
-        if key in ("severity", "versions", "budgets"):
+        if key in ("severity", "versions", "budgets", "memory"):
             yield from _wrong_entries(key, value)
         elif check and isinstance(value, list):
             found = ((index, check(file, item)) for index, item in enumerate(value))
@@ -85,6 +109,8 @@ def _wrong_entries(key: str, entries: dict[str, Any]) -> Iterator[tuple[Path, st
             yield (key, name), wrong, True
         elif key == "versions" and not re.fullmatch(_VERSION, value):
             yield (key, name), f'{value!r} is no version; write it like "4.57" or "5.23.0"', False
+        elif key == "memory" and (wrong := _amount_mistake(value)):
+            yield (key, name), wrong, False
         elif name == "max_device_memory" and size(value) is None:
             yield (key, name), _no_size(value), False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Location
-from memlint.run import Origin
+from memlint.run import Amount, Origin
 from memlint.source.document import Document, Path, Span, place
 from memlint.suppressions.waiver import Waiver
 
@@ -86,6 +86,7 @@ class FileSettings(NamedTuple):
     models: Mapping[str, Any] = {}
     versions: Mapping[str, tuple[int, ...]] = {}
     budgets: Mapping[str, float] = {}
+    memory: Mapping[str, Amount] = {}
     companions: tuple[str, ...] = ()
     require_reason: bool = False
     waivers: tuple[Waiver, ...] = ()

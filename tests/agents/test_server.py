@@ -30,9 +30,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def asked(root: Path, ask: Callable[[ClientSession], Coroutine[Any, Any, Any]]) -> Any:
+def asked(root: Path, ask: Callable[[ClientSession], Coroutine[Any, Any, Any]], **environ: str) -> Any:
     async def main() -> Any:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
         server = StdioServerParameters(
             command=sys.executable, args=["-m", "memlint", "mcp", "--root", str(root)], env=environment
         )
@@ -99,6 +99,37 @@ def test_a_companion_outside_of_the_root_is_not_read(root: Path) -> None:
     told = asked(root, ask)
 
     assert "ZeRO-3" not in told.content[0].text
+
+
+def test_a_model_outside_of_the_root_is_not_read(root: Path) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 1536, "num_attention_heads": 12}
+    config |= {"num_key_value_heads": 12, "vocab_size": 777, "intermediate_size": 4096}
+    own = json.dumps(config)
+    cache = "home/hub/models--who--secret"
+    write(root.parent, {"model/config.json": own, f"{cache}/snapshots/1/config.json": own, f"{cache}/refs/main": "1"})
+    write(root, {"own/config.json": own})
+    (root / "linked").symlink_to(root.parent / "model")
+    (root / "half").mkdir()
+    (root / "half/config.json").symlink_to(root.parent / "model/config.json")
+    outside = ("../model", str(root.parent / "model"), str(root / "linked"), "linked", "half", "who/secret")
+
+    def text(name: str) -> str:
+        return LLAMA.replace("meta-llama/Meta-Llama-3-8B", name)
+
+    for number, name in enumerate(outside):
+        write(root, {f"train{number}.yaml": text(name)})
+    write(root, {"own.yaml": text("own")})
+
+    async def ask(session: ClientSession) -> Any:
+        calls = [{"text": text(name)} for name in outside]
+        calls += [{"path": f"train{number}.yaml"} for number in range(len(outside))]
+        told = [await session.call_tool("estimate", {**words, **CARD}) for words in calls]
+        return told, await session.call_tool("estimate", {"path": "own.yaml", **CARD})
+
+    told, read = asked(root, ask, HF_HOME=str(root.parent / "home"))
+
+    assert content(read)["runs"][0]["model"]["parameters"], "a model below the root is read"
+    assert [content(one)["runs"][0]["model"]["parameters"] for one in told] == [None] * len(told)
 
 
 @pytest.mark.parametrize("path", ["..", "../secret.yaml", "out", "link.yaml", "/etc/passwd", "more/../../secret.yaml"])

@@ -26,7 +26,7 @@ FACTS = "gpu gpus gpus_per_node model images versions settings isolated"
 
 # What is public, and cannot change without a word to those who call it.
 SIGNATURES = {
-    "estimate": f"source path files {FACTS}",
+    "estimate": f"source path files {FACTS} question",
     "estimates": f"source path files {FACTS}",
     "check": f"source path files {FACTS} select ignore fixes",
     "plan": f"source path files {FACTS} goal keep most_cards",
@@ -59,8 +59,10 @@ def test_a_functions_parameters_are_these(name: str) -> None:
     assert " ".join(signature.parameters) == SIGNATURES[name]
     first, *rest = signature.parameters.values()
     assert first.kind is inspect.Parameter.POSITIONAL_ONLY
-    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in rest)
-    assert all(one.default is not inspect.Parameter.empty for one in rest)
+    named = [one for one in rest if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    assert len(rest) - len(named) == (name == "estimate"), "the fields of a question"
+    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in named)
+    assert all(one.default is not inspect.Parameter.empty for one in named)
 
 
 @pytest.mark.parametrize("name", MEMBERS)
@@ -228,3 +230,39 @@ def test_html_escapes_what_a_config_says() -> None:
         assert "<script" not in html
         assert html.startswith(("<div", "<pre"))
     assert "&lt;script" in memlint.estimate(hostile)._repr_html_()
+
+
+def test_keywords_alone_ask_what_the_command_line_asks(tmp_path: Path) -> None:
+    asked = ["--model", "llama-3-8b", "--method", "qlora", "--length", "4096", "--gpu", "RTX4090", "--zero", "2"]
+    told = json.loads(command(tmp_path, "estimate", *asked, "--gpus", "2", "--format", "json").out)["runs"][0]
+
+    found = memlint.estimate(model="llama-3-8b", method="qlora", length=4096, gpu="RTX4090", gpus=2, zero=2)
+
+    assert found.to_dict() == told
+    assert (found.run.sequence.length, found.run.parallelism.world_size) == (4096, 2)
+    assert memlint.estimate(layers=32, hidden=4096, method="full", gpu="24GiB").parameters == 6_738_415_616
+
+
+@pytest.mark.parametrize(
+    ("keywords", "reason"),
+    [
+        ({}, "no model: name one"),
+        ({"model": "phi-2", "lenght": 4096}, "did you mean --length"),
+        ({"model": "llama-3-8bb"}, "did you mean meta-llama"),
+        ({"model": "phi-2", "zero": 5}, "one of 0, 1, 2, 3"),
+        ({"model": "phi-2", "length": "4096"}, "wants a whole number"),
+        ({"model": "phi-2", "gpu": "A100-80TB"}, "unknown GPU"),
+        ({"model": "phi-2", "gpus": 0}, "--gpus 0"),
+        ({"model": "phi-2", "images": 3}, "images=: is about a file"),
+        ({"model": "phi-2", "files": {}}, "files=: is about a file"),
+        ({"model": "phi-2", "versions": {"trll": "1.0"}}, "unknown package"),
+    ],
+)
+def test_keywords_that_ask_nothing_are_errors(keywords: dict[str, Any], reason: str) -> None:
+    with pytest.raises(memlint.Error, match=reason):
+        memlint.estimate(**keywords)
+
+
+def test_a_source_answers_for_itself() -> None:
+    with pytest.raises(memlint.Error, match="method=: asks about a run without a file"):
+        memlint.estimate(TEXT, method="qlora")

@@ -19,6 +19,7 @@ from memlint.run import UNKNOWN, Hardware, Model, Run, get
 
 # Fields whose values are no plain ones: rules read facts about them (readers.py) instead.
 NOT_PLAIN = {"model.architecture", "method.extra_models", "method.value_model", "hardware.gpu", "origins", "readings"}
+NOT_PLAIN |= {"hardware.context", "hardware.communication", "hardware.fragmentation"}
 KINDS = {int: "int", float: "float", bool: "bool", str: "str", type(None): "null", tuple: "list", list: "list"}
 
 

@@ -74,6 +74,8 @@ def test_short_names(name: str, identifier: str) -> None:
         ("fa2", "attention", "flash_attention_2"),
         ("hf", "engine", "transformers"),
         ("Adam", "optimizer", "adamw_torch"),
+        ("AMSGrad", "optimizer", "adamw_torch_amsgrad"),
+        ("NAdam", "optimizer", "nadam"),
         ("paged-adamw-8bit", "optimizer", "paged_adamw_8bit"),
     ],
 )

@@ -100,6 +100,17 @@ def test_a_default_is_told_with_its_reason_and_a_given_value_is_not() -> None:
     assert taken["model"].value == "meta-llama/Meta-Llama-3-8B"
 
 
+@pytest.mark.parametrize(("model", "length"), [("bert-base-uncased", 512), ("t5-base", 2048), ("llama-3-8b", 2048)])
+def test_a_default_length_is_one_that_the_model_takes(model: str, length: int) -> None:
+    """BERT has a table of 512 positions; T5's are relative."""
+    found = answer(question_of({"model": model, "method": "full", "gpu": "A100-80GB"}))
+
+    assert found.neutral.sequence.length == length
+    estimate = found.run.estimate
+    assert estimate.phases and estimate.device_low_bytes and estimate.device_high_bytes
+    assert estimate.device_low_bytes < (estimate.device_bytes or 0) < estimate.device_high_bytes
+
+
 def test_a_machine_names_the_number_of_its_cards() -> None:
     found = answer(question_of({"model": "phi-2", "gpu": "p4d.24xlarge"}))
     assert (found.run.hardware.gpu, found.run.hardware.gpus) == ("A100-40GB", 8)
@@ -112,6 +123,32 @@ def test_a_card_without_bf16_gets_fp16() -> None:
 def test_an_optimizer_for_whole_models_trains_the_whole_model() -> None:
     taken = {one.field: one.value for one in files_of(question_of({"model": "phi-2", "optimizer": "galore"})).taken}
     assert taken["method"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("asked", "states"),
+    [
+        ({"optimizer": "sgd_momentum"}, 1),
+        ({"optimizer": "sgd_momentum", "framework": "trl"}, 1),
+        ({"optimizer": "nadam", "zero": 2}, 3),
+        ({"optimizer": "amsgrad", "zero": 2}, 4),
+        ({"optimizer": "nadam", "zero": 3, "framework": "trl"}, 3),
+    ],
+)
+def test_a_framework_starts_pytorchs_optimizers(asked: dict[str, object], states: int) -> None:
+    """States in fp32 of each of Qwen2.5-0.5B's parameters; under ZeRO its fp32 copy is one more."""
+    found = answer(question_of({"model": "Qwen2.5-0.5B", "method": "full", "gpu": "A100-80GB", **asked}))
+
+    assert [one.message for one in found.refused] == []
+    kept = found.run.estimate.phases[1].components["optimizer_states"]
+    assert kept == pytest.approx(4 * 494_032_768 * states, rel=0.01)
+
+
+def test_an_optimizer_that_no_file_names_is_refused_with_its_figures() -> None:
+    found = answer(question_of({"model": "Qwen2.5-0.5B", "method": "full", "optimizer": "adabelief"}))
+
+    assert "got the string 'adabelief'" in found.refused[0].message
+    assert found.run.estimate.phases[1].components["optimizer_states"] >= 8 * 494_032_768
 
 
 def test_a_folder_and_its_config_are_a_model(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memlint.run import Amount
 from memlint.settings import (
     FileSettings,
     SettingsError,
@@ -101,6 +102,7 @@ def test_every_value_reaches_the_file_with_its_origin(repository: Path) -> None:
                 "rules_dirs: [rules]\nplugins: [mine]\ngpu: A100-80GB\ngpus: 16\ngpus_per_node: 8\n"
                 "host_memory: 512GiB\nmodel: org/name\nmodels: {mine: ./models/mine, other: {hidden_size: 8}}\n"
                 'versions: {transformers: "4.57"}\nbudgets: {max_device_share: 0.9, max_device_memory: 70 GB}\n'
+                "memory: {context: 600MiB, safety: 5%}\n"
                 "with: accelerate.yaml\nbaseline: .memlint-baseline.json\nsuppressions: {require_reason: true}\n"
             )
         }
@@ -125,6 +127,7 @@ def test_every_value_reaches_the_file_with_its_origin(repository: Path) -> None:
         models={"mine": str(repository / "models/mine"), "other": {"hidden_size": 8}},
         versions={"transformers": (4, 57)},
         budgets={"max_device_share": 0.9, "max_device_memory": 70 * 10**9},
+        memory={"context": Amount(600 << 20), "safety": Amount(share=0.05)},
         companions=(str(repository / "accelerate.yaml"),),
         require_reason=True,
         baseline=str(repository / ".memlint-baseline.json"),
@@ -186,6 +189,12 @@ def test_extends_comes_first_and_counts_from_its_own_folder(repository: Path) ->
         ("host_memory: lots", "1:14", "no size"),
         ("host_memory: 512", "1:14", "write it with its unit"),
         ("budgets: {max_device_share: 1.5}", "1:29", "at most 1"),
+        ("memory: {contxt: 1GiB}", "1:10", "did you mean `context`"),
+        ("memory: {context: much}", "1:19", "neither a size nor a percentage"),
+        ("memory: {safety: 101%}", "1:18", "up to 100"),
+        ("memory: {fragmentation: -1}", "1:25", "wants a string or an integer"),
+        ("memory: {context: 2}", "1:19", "write it with its unit"),
+        ("overrides: [{files: x, memory: {safety: 1}}]", "1:41", "write it with its unit"),
         ("rules_dirs: [ok, ../../x]", "1:18", "outside"),
         ("exclude: [../x]", "1:11", "folder"),
         ("overrides: [{files: x, gpu: none}]", "1:29", "unknown GPU"),

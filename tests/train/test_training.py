@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 import memlint
 import memlint.train
+from memlint.memory.card.calibration import stack_of
 from memlint.train.meters import MeasuredPeak
 from memlint.train.predict import Training
 from memlint.train.session import Session
@@ -187,26 +188,56 @@ def record(tmp_path: Path) -> dict[str, Any]:
     return callback.record.to_dict()
 
 
-def test_calibrate_learns_from_the_callbacks_files(tmp_path: Path, record: dict[str, Any]) -> None:
-    assert record["predicted"]["reserved_bytes"]
+# The files of other stacks than the recorded one: keys, GPU, number of GPUs.
+OTHERS: dict[str, tuple[dict[str, Any], str, int]] = {
+    "adapter": ({"use_peft": True, "lora_r": 8}, "A100-80GB", 1),
+    "card": ({}, "H100-80GB", 1),
+    "ranks": ({}, "A100-80GB", 2),
+}
+LONG = 4096  # of the files that are estimated, so that PyTorch's part outweighs the context's
+
+
+def intervals(folder: Path) -> dict[str, memlint.Estimate]:
+    """The estimates of the recorded stack and of others, with what `calibrate` keeps in the folder."""
+    found = {}
+    for name, (more, gpu, gpus) in {"same": ({}, "A100-80GB", 1), **OTHERS}.items():
+        keys = {"model_name_or_path": "./model", "output_dir": "out", "optim": "adamw_torch", "learning_rate": 1e-5}
+        keys |= {"per_device_train_batch_size": 8, "max_length": LONG, "bf16": False, **more}
+        (folder / f"{name}.json").write_text(json.dumps(keys), encoding="utf-8")
+        found[name] = memlint.estimate(folder / f"{name}.json", gpu=gpu, gpus=gpus)
+    return found
+
+
+def width(one: memlint.Estimate) -> int:
+    assert one.device_low_bytes is not None and one.device_high_bytes is not None
+    return one.device_high_bytes - one.device_low_bytes
+
+
+def test_a_record_narrows_the_interval_of_what_was_measured(tmp_path: Path, record: dict[str, Any]) -> None:
+    tiny().save_pretrained(tmp_path / "model")
+    (tmp_path / "memlint.yaml").write_text(f'versions: {{torch: "{torch.__version__.partition("+")[0]}"}}\n')
+    before = intervals(tmp_path)
+    assert record["stack"] == stack_of(before["same"].run)
     for number, share in enumerate((1.02, 1.03, 1.04)):
         name = f"run{number}.json"
         (tmp_path / name).write_text(json.dumps(on_a_card(record, share)), encoding="utf-8")
+        assert intervals(tmp_path) == before, "fewer than three change nothing"
         done = command(tmp_path, "calibrate", name)
         assert done.code == 0, done.err
     assert "its interval rests on them" in done.out.splitlines()[-1]
 
-    from memlint.memory.card.calibration import measured_interval
-    from memlint.memory.card.measurements import load
+    after = intervals(tmp_path)
 
-    model = tiny()
-    training = Training(model, torch.optim.AdamW(model.parameters()), {}, (2, LENGTH), "A100-80GB")
-    found = memlint.train.predict.predicted(training)
-    before = found.device_bytes or 0, found.device_low_bytes or 0, found.device_high_bytes or 0
-    run = found.run
-    after = measured_interval(*before, run, load(str(tmp_path)))
-    assert record["stack"] == after.basis.partition(" measurements of ")[2] or after.basis == ""
-    assert after.high - after.low <= before[2] - before[1]
+    told, same = before["same"], after["same"]
+    assert same.allocated_bytes == told.allocated_bytes, "the tensors' figure stays"
+    assert width(same) < 0.5 * width(told)
+    assert f"3 measurements of {record['stack']}" in str(same.to_dict()["assumptions"])
+    outside = (told.device_bytes or 0) - (told.reserved_bytes or 0)
+    for share in (1.02, 1.03, 1.04):
+        seen = outside + share * (told.reserved_bytes or 0)
+        assert (same.device_low_bytes or 0) <= seen <= (same.device_high_bytes or 0)
+    for name in OTHERS:
+        assert after[name] == before[name], name
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,7 @@ _OPTIMIZER = (
         about="The optimizer's name: Adam and AdamW are DeepSpeed's fused ones, on the CPU where they are offloaded.",
     ),
     Key("optimizer.params.torch_adam", "flag", default=False, about="PyTorch's AdamW instead of the fused one."),
+    Key("optimizer.params.amsgrad", "flag", default=False, about="A third state; with `torch_adam` alone."),
     Key("optimizer.params.max_grad_norm", "number", about="Refused: `gradient_clipping` is the key."),
     Key("optimizer.params.lr", "number", about="The learning rate. `auto` follows `learning_rate`."),
     Key("optimizer.params.eps", "number", about="Adam's epsilon. `auto` follows `adam_epsilon`."),

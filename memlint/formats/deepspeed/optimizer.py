@@ -57,12 +57,27 @@ def _own(fields: Fields, view: DeepSpeedConfig, kind: str) -> None:
     name = _OWN.get(word, (word, word))[_offloaded(fields)]
     engine = "deepspeed" if name.startswith(("fused_", "cpu_", "muon")) else "torch"
     if word in ("adam", "adamw") and view.flag("optimizer.params.torch_adam"):
-        name, engine = "adamw_torch", "torch"
+        name, engine = "adamw_torch_amsgrad" if view.flag(_AMSGRAD) else "adamw_torch", "torch"
     fields.put("optimizer.name", name, origin)
     fields.put("optimizer.engine", engine, origin)
+    _refuse_variants(fields, view, name)
     if view.raw("optimizer.params.max_grad_norm") is not None:
         message = "`max_grad_norm` is no optimizer parameter (DeepSpeed raises ValueError): use `gradient_clipping`"
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "params", "max_grad_norm"))
+
+
+_AMSGRAD = "optimizer.params.amsgrad"
+
+
+def _refuse_variants(fields: Fields, view: DeepSpeedConfig, name: str) -> None:
+    """What the optimizer's class raises an error for (deepspeed 0.19.8 ops/adam/fused_adam.py:66, torch 2.13
+    optim/sparse_adam.py: sparse gradients alone)."""
+    if name == "fused_adam" and view.flag(_AMSGRAD):
+        message = "FusedAdam does not support AMSGrad (RuntimeError): add `torch_adam: true`"
+        fields.issues.append(view.section.issue("bad-value", message, "optimizer", "params", "amsgrad"))
+    if name == "sparseadam":
+        message = "SparseAdam takes sparse gradients alone, and those of linear layers are dense (RuntimeError)"
+        fields.issues.append(view.section.issue("bad-value", message, "optimizer", "type"))
 
 
 def _from_arguments(fields: Fields, view: DeepSpeedConfig) -> None:

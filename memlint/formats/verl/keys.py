@@ -17,7 +17,7 @@ def read_optimizer(fields: Fields, config: VerlConfig) -> None:
     """torch.optim.AdamW unless the file names another class (workers/config/optimizer.py, build_optimizer)."""
     section = "optim" if config.is_sft else f"{ACTOR}.optim"
     name, library = config.word(f"{section}.optimizer"), config.word(f"{section}.optimizer_impl")
-    known = {"adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd", "adamw8bit": "adamw_8bit"}
+    known = {"adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd", "nadam": "nadam", "adamw8bit": "adamw_8bit"}
     if name in known and (library in ("", "torch.optim") or "bitsandbytes" in library):
         fields.put("optimizer.name", known[name], config.origin(f"{section}.optimizer"))
     else:

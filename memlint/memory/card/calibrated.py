@@ -27,7 +27,7 @@ def with_measurements(estimated: Estimate, run: Run, measurements: tuple[Measure
     low, middle, high = estimated.device_low_bytes, estimated.device_bytes, estimated.device_high_bytes
     if low is None or middle is None or high is None:
         return estimated
-    measured = measured_interval(middle, low, high, run, measurements)
+    measured = measured_interval(middle, low, high, run, measurements, estimated.reserved_bytes or middle)
     if not measured.basis:
         return estimated
     assumption = Assumption("device_bytes", f"{measured.low >> 20} to {measured.high >> 20} MiB", measured.basis)

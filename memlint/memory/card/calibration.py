@@ -58,18 +58,20 @@ def record(folder: str, measurement: Measurement) -> None:
 
 
 def measured_interval(
-    device: int, low: int, high: int, run: Run, measurements: Iterable[Measurement]
+    device: int, low: int, high: int, run: Run, measurements: Iterable[Measurement], reserved: int
 ) -> MeasuredInterval:
-    """The card's interval with what was measured on the same stack.
+    """The card's interval with what was measured on the same stack. `reserved`: what of `device` PyTorch reserves.
 
     With fewer than three measurements nothing moves. The new interval is the measured ratio's range,
-    widened by a quarter, and never wider than the one it replaces.
+    widened by a quarter, and never wider than the one it replaces. What was measured as `max_reserved` says nothing of
+    the rest: that stays.
     """
     stack = stack_of(run)
+    shares = {"nvidia-smi": 1.0, "max_reserved": reserved / device if device else 1.0}
     ratios = sorted(
-        measurement.measured / measurement.predicted
+        1 + shares[measurement.metric] * (measurement.measured / measurement.predicted - 1)
         for measurement in measurements
-        if measurement.stack == stack and measurement.metric in ("nvidia-smi", "max_reserved")
+        if measurement.stack == stack and measurement.metric in shares
     )
     if len(ratios) < MIN_MEASUREMENTS:
         return MeasuredInterval(device, low, high)

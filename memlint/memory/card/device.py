@@ -120,6 +120,8 @@ def steady_state(
     if run.stack.expandable_segments:
         margins = table["expandable_segments"]
         reserved = allocated + int((reserved - allocated) * margins["slack_share"])
+    if run.hardware.fragmentation is not None:
+        reserved = allocated + run.hardware.fragmentation.of(allocated)
     least_allocated = details.get("allocated_low_bytes", allocated)
     uncertain = max(0, details.get("allocated_high_bytes", allocated) - allocated)
     uncertain += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
@@ -138,14 +140,19 @@ def steady_state(
 def cards_that_fit(steady_state: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """Names of those `gpus` that support the run's dtypes and kernels and on which its verdict is `fits`."""
     table = constants()
-    on_any_card = steady_state.reserved + nccl_bytes(run, table)
+    on_any_card = steady_state.reserved
     return tuple(
         gpu.name
         for gpu in gpus
         if steady_state.allocated <= gpu.usable_bytes
-        and steady_state.fits(on_any_card + _context_of(gpu, run, table) + _generator_of(gpu, run), gpu.usable_bytes)
+        and steady_state.fits(on_any_card + _outside_of(gpu, run, table), gpu.usable_bytes)
         and supports(gpu, run)
     )
+
+
+def _outside_of(gpu: Gpu, run: Run, table: Mapping[str, Any]) -> int:
+    """Bytes outside of the allocator on such a card."""
+    return _context_of(gpu, run, table) + _nccl_of(gpu, run, table) + _generator_of(gpu, run)
 
 
 _AMPERE = (8, 0)  # transformers 5.23 training_args.py: "--tf32 requires Ampere or a newer GPU arch"
@@ -189,6 +196,9 @@ def context_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
 
 
 def _context_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
+    stated = run.hardware.context
+    if stated is not None and (gpu or not stated.share):
+        return stated.of(gpu.nominal_bytes if gpu else 0)
     figures = table["context"]
     if () < run.stack.torch < (1, 13):
         return int(figures["eager_mib"] * MIB)
@@ -198,10 +208,17 @@ def _context_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
 
 def nccl_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
     """Bytes of communication buffers; 0 on one GPU."""
+    return _nccl_of(run.hardware.gpu, run, table or constants())
+
+
+def _nccl_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
     world = run.parallelism.world_size
     if run.parallelism.engine in ("single", "device_map") or world == 1:
         return 0
-    figures = (table or constants())["nccl"]
+    stated = run.hardware.communication
+    if stated is not None and (gpu or not stated.share):
+        return stated.of(gpu.nominal_bytes if gpu else 0)
+    figures = table["nccl"]
     return int(figures["two_ranks_mib" if world == 2 else "more_ranks_mib"] * MIB)
 
 

@@ -14,6 +14,8 @@ from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.deepspeed.zero import stage_of
 from memlint.formats.fields import Fields, root
 from memlint.formats.training_arguments import apply, arguments
+from memlint.memory.optimizers import entry_of, memory
+from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run, get
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
 
@@ -249,6 +251,35 @@ def test_momentum_of_its_own_optimizer_is_read() -> None:
     params = {"lr": 1e-3, "momentum": 0.9}
     run, _ = behind({"zero_optimization": {"stage": 2}, "optimizer": {"type": "SGD", "params": params}}, {})
     assert (run.optimizer.name, run.optimizer.momentum) == ("sgd", 0.9)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "name", "wrong"),
+    [
+        ({"type": "NAdam"}, "nadam", ""),
+        ({"type": "AdamW", "params": {"torch_adam": True, "amsgrad": True}}, "adamw_torch_amsgrad", ""),
+        ({"type": "AdamW", "params": {"torch_adam": True}}, "adamw_torch", ""),
+        ({"type": "AdamW", "params": {"amsgrad": True}}, "fused_adam", "does not support AMSGrad"),
+        ({"type": "SparseAdam"}, "sparseadam", "sparse gradients alone"),
+        ({"type": "SGD", "params": {"momentum": 0.9}}, "sgd", ""),
+    ],
+)
+def test_pytorchs_optimizers_by_their_class(optimizer: dict[str, Any], name: str, wrong: str) -> None:
+    run, messages = behind({**ZERO3, "optimizer": optimizer}, {"optim": "adamw_torch"})
+
+    assert run.optimizer.name == name
+    assert [wrong in message for message in messages] == [True] * bool(wrong)
+    assert entry_of(run.optimizer)["states"] is not None
+
+
+def test_sgds_momentum_is_a_state() -> None:
+    def states(params: dict[str, Any]) -> int:
+        config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}, "bf16": {"enabled": False}}
+        run, _ = behind({**config, "optimizer": {"type": "SGD", "params": params}}, {"optim": "adamw_torch"}, 1)
+        tensor = Tensor("weight", 4096, (64, 64), "linear", True, "float32", 16384)
+        return memory(run, (Unit("layer", (tensor,)),)).states
+
+    assert (states({}), states({"momentum": 0}), states({"momentum": 0.9})) == (0, 0, 16384)
 
 
 def test_activation_checkpointing_of_deepspeed_has_no_effect_behind_a_trainer() -> None:
