@@ -1,4 +1,4 @@
-"""Inference of the Trainer's and Axolotl's files: the same figures as the same question without a file."""
+"""Inference of the Trainer's and Axolotl's files: no gradients, and a KV cache where there is one."""
 
 from __future__ import annotations
 
