@@ -470,6 +470,7 @@ class Hardware(NamedTuple):
 
     gpu: Any = None
     memory_budget_bytes: int = 0  # 0 = the card's usable memory
+    optimizer_budget_bytes: int = 0  # what optimizer states may take of it; 0 = nobody says
     host_bytes: int = 0  # 0 = unknown
     context: Amount | None = None  # CUDA context with its kernels; a share is of the card's memory
     communication: Amount | None = None  # buffers of NCCL where there are several ranks; a share as above

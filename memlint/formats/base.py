@@ -144,6 +144,7 @@ class Context(NamedTuple):
     host_bytes: int = 0
     images: int | Unknown = UNKNOWN  # in each sample, as the command line says
     memory_budget_bytes: int = 0
+    optimizer_budget_bytes: int = 0
     overhead: Mapping[str, Stated] = {}  # of the card, by the names of `memory:` in settings, which are run fields
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     field_annotations: Callable[..., str] = _no_annotations

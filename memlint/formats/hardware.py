@@ -17,6 +17,8 @@ def apply_hardware(fields: Fields, context: Context) -> None:
     setting = Origin("setting")
     if context.memory_budget_bytes:
         fields.put("hardware.memory_budget_bytes", context.memory_budget_bytes, setting)
+    if context.optimizer_budget_bytes:
+        fields.put("hardware.optimizer_budget_bytes", context.optimizer_budget_bytes, setting)
     if context.host_bytes:
         fields.put("hardware.host_bytes", context.host_bytes, setting)
     for name in ("hardware.context", "hardware.communication", "hardware.fragmentation"):

@@ -49,6 +49,7 @@ def context_facts(
     }
     if budget := _budget(facts.get("gpu"), settings):
         facts["memory_budget_bytes"] = budget
+    facts |= _shares(facts.get("gpu"), facts.get("host_bytes", 0), settings.budgets)
     facts |= _versions(document, workspace, stated, settings, directives)
     commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
@@ -88,6 +89,16 @@ def _budget(gpu: Gpu | None, settings: FileSettings) -> int:
     limits += [int(budgets["max_device_memory"])] if "max_device_memory" in budgets else []
     limits += [max(1, usable - settings.memory["safety"].of(usable))] if "safety" in settings.memory else []
     return min((usable, *limits)) if limits else 0
+
+
+def _shares(gpu: Gpu | None, host_bytes: int, budgets: Mapping[str, float]) -> dict[str, int]:
+    """What a run may use of the host's memory, and its optimizer states of the card's, where the settings say."""
+    shares = {}
+    if host_bytes and "max_host_share" in budgets:
+        shares["host_bytes"] = int(host_bytes * budgets["max_host_share"])
+    if gpu is not None and "max_optimizer_share" in budgets:
+        shares["optimizer_budget_bytes"] = int(gpu.usable_bytes * budgets["max_optimizer_share"])
+    return shares
 
 
 def _from_directives(directives: Directives, path: str) -> dict[str, Any]:
