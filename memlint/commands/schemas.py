@@ -15,6 +15,7 @@ ABOUT = {
     "axolotl": "Axolotl's YAML",
     "swift": "ms-swift's YAML",
     "verl": "verl's YAML (Hydra)",
+    "openrlhf": "OpenRLHF's flags",
     "trainer": "arguments of Trainer and TRL in a YAML or JSON file",
     "deepspeed": "DeepSpeed's JSON",
     "accelerate": "accelerate's launch files",
