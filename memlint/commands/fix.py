@@ -6,9 +6,8 @@ import sys
 
 from memlint.commands import options
 from memlint.commands.check import exit_code
-from memlint.commands.fixing import BUG_NOTE, FixBug, fix_files, with_contents
+from memlint.commands.fixing import BUG_NOTE, FixBug, fix_files
 from memlint.errors import UsageError
-from memlint.lint.linter import Linter
 from memlint.report.card_figures import HOW_TO_READ
 
 
@@ -23,7 +22,7 @@ def run(program: str, arguments: list[str]) -> int:
     except FixBug as bug:
         sys.stderr.write(f"{bug}memlint: {BUG_NOTE}\n")
         return 2
-    linter = Linter(with_contents(options.lint_request(given), fixed.contents)._replace(fixes=False))
+    linter = fixed.linter()
     reports = tuple(linter.report_file(path) for path in fixed.paths)
     remaining = exit_code(reports, given.fail_on or "", linter, given.exit_zero)
     return max(remaining, int(given.diff and fixed.files > 0 and not given.exit_zero))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 
 from memlint._record import NamedTuple
@@ -16,7 +17,7 @@ from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.lint import fix_files as fixing
 from memlint.lint.fix_files import FixedFiles, FixRequest, MakeLinter, linter_maker, new_errors, parser_disagreements
-from memlint.lint.request import LintRequest
+from memlint.lint.linter import Linter
 from memlint.report.progress import watched
 
 BUG_NOTE = "This is a bug in memlint, not in your config: nothing was written. Please report it."
@@ -27,11 +28,11 @@ class FixBug(Exception):
 
 
 class WrittenFiles(NamedTuple):
-    """`files`: how many files were changed; `contents`: what they hold now."""
+    """`files`: how many files were changed. `linter`: makes a linter of what they hold now, with the same rules."""
 
     paths: tuple[str, ...]
     files: int
-    contents: Mapping[str, bytes]
+    linter: Callable[[], Linter]
 
 
 def fix_files(given: options.Options) -> WrittenFiles:
@@ -49,7 +50,7 @@ def fix_files(given: options.Options) -> WrittenFiles:
         _refuse_harm(paths, fixed, make)
     files = _print_patch(fixed) if given.diff else _write_files(fixed, paths)
     sys.stderr.write(f"memlint: {len(fixed.applied)} fixed in {files} file{'s' * (files != 1)}\n")
-    return WrittenFiles(paths, files, fixed.contents)
+    return WrittenFiles(paths, files, partial(make, fixed.contents, False))
 
 
 def _fixed(
@@ -69,10 +70,6 @@ def _refuse_harm(paths: tuple[str, ...], fixed: FixedFiles, make: MakeLinter) ->
     disputed = tuple(parser_disagreements(fixed.before, fixed.contents))
     if disputed:
         raise FixBug("".join(f"{line}\n" for line in disputed))
-
-
-def with_contents(request: LintRequest, contents: Mapping[str, bytes]) -> LintRequest:
-    return request._replace(contents=(*request.contents, *contents.items()))
 
 
 def _print_patch(fixed: FixedFiles) -> int:
