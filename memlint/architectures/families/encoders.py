@@ -37,6 +37,11 @@ def _encoder(
     )
 
 
+def _attention(heads: int, head_dim: int, dropout: float) -> TokenMixer:
+    """Attention with as many keys and values as queries, and without rotary embeddings."""
+    return TokenMixer(heads=heads, kv_heads=heads, head_dim=head_dim, rotary_fraction=0.0, dropout=dropout)
+
+
 def _bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: str) -> DecoderLayer:
     """Attention and a plain MLP, each with a LayerNorm over its sum with the residual stream."""
     hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
@@ -48,13 +53,7 @@ def _bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: st
         *linear("output.dense", hidden, inner, True),
         *norm("output.LayerNorm", hidden, True),
     )
-    mixer = TokenMixer(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary_fraction=0.0,
-        dropout=c.number("attention_probs_dropout_prob", 0.1),
-    )
+    mixer = _attention(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
     mlp = Mlp("plain", inner, activation(c), dropout=c.number("hidden_dropout_prob", 0.1))
     return DecoderLayer(mixer, mlp, norm="layer", class_name=class_name, weights=weights)
 
@@ -148,13 +147,7 @@ def distilbert(c: ModelConfig) -> Architecture:
         *linear("ffn.lin1", inner, hidden, True),
         *linear("ffn.lin2", hidden, inner, True),
     )
-    mixer = TokenMixer(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary_fraction=0.0,
-        dropout=c.number("attention_dropout", 0.1),
-    )
+    mixer = _attention(heads, hidden // heads, c.number("attention_dropout", 0.1))
     mlp = Mlp("plain", inner, c.text("activation", "gelu"), dropout=dropout)
     one = DecoderLayer(mixer, mlp, norm="layer", class_name="TransformerBlock", weights=weights)
     outside = (
@@ -253,7 +246,7 @@ def _t5_attention(c: ModelConfig, prefix: str) -> tuple[TokenMixer, Weights]:
         *linear(f"{prefix}.o", hidden, heads * dim),
     )
     dropout = c.number("dropout_rate", 0.1)
-    return TokenMixer(heads=heads, kv_heads=heads, head_dim=dim, rotary_fraction=0.0, dropout=dropout), weights
+    return _attention(heads, dim, dropout), weights
 
 
 def _t5_mlp(c: ModelConfig, prefix: str) -> tuple[Mlp, Weights]:
@@ -283,13 +276,7 @@ def bart(c: ModelConfig) -> Architecture:
             weights += _bart_attention("encoder_attn", hidden)
         weights += linear("fc1", inner, hidden, True) + linear("fc2", hidden, inner, True)
         weights += norm("final_layer_norm", hidden, True)
-        mixer = TokenMixer(
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            rotary_fraction=0.0,
-            dropout=c.number("attention_dropout"),
-        )
+        mixer = _attention(heads, hidden // heads, c.number("attention_dropout"))
         mlp = Mlp("plain", inner, activation(c), dropout=c.number("dropout", 0.1))
         return DecoderLayer(
             mixer,

@@ -9,7 +9,7 @@ from memlint.formats.base import named_model
 from memlint.formats.engine_files import fsdp
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import FieldChange, Written
-from memlint.run import Origin, Quantization
+from memlint.run import UNKNOWN, Origin, Quantization
 
 # utils/schemas/enums.py: LEGACY_ATTN_FLAG_TO_IMPL, the most particular first.
 FLAGS = (
@@ -50,10 +50,8 @@ def read_model(fields: Fields, config: AxolotlConfig) -> None:
         fields.put("model.name", config.model_name, origin)
     else:
         fields.unknown("model.name", "the file names no model (`base_model`); give --model")
-    if config.architecture is None:
-        fields.unknown("model.architecture", config.model_origin.detail)
-    else:
-        fields.put("model.architecture", config.architecture, config.model_origin)
+    architecture = config.architecture
+    fields.put("model.architecture", UNKNOWN if architecture is None else architecture, config.model_origin)
 
 
 def read_dtypes(fields: Fields, config: AxolotlConfig) -> None:

@@ -38,10 +38,7 @@ def read_model(fields: Fields, config: VerlConfig) -> None:
         return
     fields.put("model.name", name, config.origin(key))
     architecture, origin = named_model(config.context, name, config.own.document.path)
-    if architecture is None:
-        fields.unknown("model.architecture", origin.detail)
-    else:
-        fields.put("model.architecture", architecture, origin)
+    fields.put("model.architecture", UNKNOWN if architecture is None else architecture, origin)
 
 
 def read_adapter(fields: Fields, config: VerlConfig) -> None:
