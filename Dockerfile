@@ -3,7 +3,7 @@
 FROM python:3.13-slim
 
 COPY dist/*.whl /tmp/wheel/
-RUN pip install --no-cache-dir /tmp/wheel/*.whl \
+RUN pip install --no-cache-dir --root-user-action ignore /tmp/wheel/*.whl \
     && rm -r /tmp/wheel \
     && useradd --no-log-init --create-home memlint
 USER memlint

@@ -62,6 +62,12 @@ def release_dry_run(session: nox.Session) -> None:
 
 
 @nox.session
+def image(session: nox.Session) -> None:
+    """Builds and runs the container image without a Docker daemon; needs buildah and debootstrap, as root."""
+    session.run("bash", "tools/image.sh", *session.posargs, external=True)
+
+
+@nox.session
 def snapshot(session: nox.Session) -> None:
     """The rules as one file that a start reads fast: memlint/_shipped/rules.jsonl, as an editable install has it."""
     session.run("python", "tools/rule_snapshot.py")

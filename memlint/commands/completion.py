@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import shtab
 
 from memlint.commands import load, options
+from memlint.commands.completion_scripts import scripts
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.hardware.catalog import every
@@ -24,15 +25,19 @@ How to install it:
   bash        memlint completion bash > ~/.local/share/bash-completion/completions/memlint
   zsh         memlint completion zsh > ~/.zfunc/_memlint   (with `fpath+=~/.zfunc` before `compinit`)
   fish        memlint completion fish > ~/.config/fish/completions/memlint.fish
-  powershell  memlint completion powershell >> $PROFILE"""
+  powershell  memlint completion powershell >> $PROFILE
+  elvish      memlint completion elvish >> ~/.config/elvish/rc.elv
+  nushell     memlint completion nushell > ~/.config/nushell/memlint.nu   (and `source memlint.nu` in config.nu)"""
 
 
 def run(program: str, arguments: list[str], verbs: Verbs) -> int:
     parser = options.parser(program, "Prints a shell's completion script.", HOW)
-    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+    ours = scripts()
+    parser.add_argument("shell", choices=[*shtab.SUPPORTED_SHELLS, *ours])
     given = parser.parse_args(arguments)
-    script = shtab.complete(_completed(whole_parser(verbs)), given.shell)
-    to_stdout(_with_files(script) + "\n")
+    whole = _completed(whole_parser(verbs))
+    script = ours[given.shell](whole) if given.shell in ours else _with_files(shtab.complete(whole, given.shell))
+    to_stdout(script + "\n")
     return 0
 
 

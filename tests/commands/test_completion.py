@@ -47,7 +47,7 @@ def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
     assert "-o default -F" in (tmp_path / "memlint.bash").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish", "powershell", "tcsh"])
+@pytest.mark.parametrize("shell", ["zsh", "fish", "powershell", "tcsh", "elvish", "nushell"])
 def test_other_shells_have_a_script(tmp_path: Path, shell: str) -> None:
     done = memlint(tmp_path, "completion", shell)
 
