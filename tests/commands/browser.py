@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 from functools import cache
 from importlib.util import find_spec
@@ -13,12 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.programs import needed
+
 CODES = {"Enter": 13, "Tab": 9, " ": 32, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40}
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-def find() -> str | None:
-    return next((path for path in map(shutil.which, NAMES) if path), None)
+def program() -> str:
+    return needed(*NAMES)
 
 
 @cache

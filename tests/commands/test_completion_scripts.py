@@ -10,6 +10,7 @@ import pytest
 
 from memlint.cli import VERBS
 from tests.commands.running import memlint, write
+from tests.programs import needed
 
 ELVISH_EDITOR = """\
 var edit: = (ns [&completion:=(ns [&arg-completer=[&]]) &complete-filename~={|@words| put train.yaml }])
@@ -31,7 +32,9 @@ def test_elvish_completes(tmp_path: Path, words: str, expected: set[str]) -> Non
     script = memlint(tmp_path, "completion", "elvish").out
     asked = f"\n$edit:completion:arg-completer[memlint] memlint {words} | each {{|word| echo $word }}"
     write(tmp_path, {"asked.elv": ELVISH_EDITOR + script + asked})
-    done = subprocess.run(["elvish", "-norc", "asked.elv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [needed("elvish"), "-norc", "asked.elv"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
 
     assert not done.stderr
     assert expected <= set(done.stdout.split())

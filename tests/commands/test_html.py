@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,11 +52,7 @@ ROWS = "document.querySelectorAll('.row')"
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
-    program = browser.find()
-    if program is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on this machine (.ci/run installs one)")
-    assert program is not None, "CI has to have a Chromium: see .ci/run"
-    with browser.Browser(program, tmp_path_factory.mktemp("profile")) as opened:
+    with browser.Browser(browser.program(), tmp_path_factory.mktemp("profile")) as opened:
         yield opened
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.lsp.test_handlers import FULL
+from tests.programs import needed
 
 ROOT = Path(__file__).parents[2]
 # Waits for the server, asks what a person would ask, and writes what Neovim has.
@@ -35,6 +36,7 @@ vim.cmd('qall!')
 
 
 def test_the_configuration_of_the_page(tmp_path: Path) -> None:
+    neovim = needed("nvim")
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "memlint"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memlint "$@"\n')
@@ -46,7 +48,7 @@ def test_the_configuration_of_the_page(tmp_path: Path) -> None:
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
     subprocess.run(
-        ["nvim", "--headless", "-u", "init.lua", "train.yaml", "-c", "luafile ask.lua"],
+        [neovim, "--headless", "-u", "init.lua", "train.yaml", "-c", "luafile ask.lua"],
         cwd=tmp_path,
         env={**os.environ, **folders, "PATH": path, "PYTHONPATH": str(ROOT)},
         timeout=120,
