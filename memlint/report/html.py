@@ -124,7 +124,7 @@ def _run(run: RunReport, is_part: bool) -> dict[str, Any]:
 
 
 def _verdict(run: RunReport, is_part: bool) -> dict[str, str]:
-    if is_part and not will_not_start(run):
+    if is_part:
         return {"verdict": "part", "words": "part of a run"}
     return {"verdict": "stopped" if will_not_start(run) else run.estimate.verdict, "words": verdict_of(run)}
 

@@ -158,7 +158,7 @@ def totals(report: Report) -> Totals:
     launched: list[str] = []
     unlaunched = ""
     parts: set[str] = set()  # files that take part in a run
-    alone: list[str] = []  # files that describe a part of a run
+    described: list[RunReport] = []  # what files describe that are a part of a run
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
@@ -167,7 +167,7 @@ def totals(report: Report) -> Totals:
             unlaunched = unlaunched or str(finding.data.get(LAUNCH_FILE, ""))
         for run in file.runs:
             if run.purpose == PART:
-                alone.append(run.path)
+                described.append(run)
                 continue
             parts.update(run.related)
             stopped += will_not_start(run)
@@ -177,7 +177,9 @@ def totals(report: Report) -> Totals:
         recognised += bool(file.format)
         suppressed += file.suppressed
         baselined += file.baselined
-    verdicts["unknown"] += sum(path not in parts for path in alone)
+    alone = [run for run in described if run.path not in parts]
+    stopped_alone = sum(map(will_not_start, alone))
+    stopped, verdicts["unknown"] = stopped + stopped_alone, verdicts["unknown"] + len(alone) - stopped_alone
     counts = recognised, severities, suppressed, baselined, verdicts, cardless
     return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped, safe, unsafe - safe)
 

@@ -140,3 +140,15 @@ def test_a_run_that_its_framework_refuses_is_not_said_to_fit() -> None:
     assert sum(report["summary"]["verdicts"].values()) == 0
     (run,) = (run for run in report["runs"] if run["purpose"] == "train")
     assert run["verdict_words"] == "will not start (CFG001, CFG008)"
+
+
+def test_the_page_counts_the_runs_that_the_last_line_counts(tmp_path: Path) -> None:
+    """A DeepSpeed file with an error that takes part in a run is no second run that will not start."""
+    examples = str(Path(__file__).parents[2] / "examples")
+    last = memlint(tmp_path, "check", examples, "--exit-zero").out.splitlines()[-2]
+    page = memlint(tmp_path, "check", examples, "--exit-zero", "--format", "html").out
+    shown = re.findall(r'"verdict":"(\w+)"', page)
+
+    words = {"stopped": "will not start", "fits": "fits", "tight": "tight", "out_of_memory": "out of memory"}
+    for verdict, word in words.items():
+        assert f"{shown.count(verdict)} {word}" in last
