@@ -1,7 +1,8 @@
 """Checks a value against a schema file; violations.py has the issues of a refused value.
 
-A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one call (about 5 us);
-errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas have annotations:
+A schema file below schemas/ is read once. jsonschema-rs compiles it for the first value that is not accepted at sight
+(plain.py). A valid value costs one call (about 5 us); errors are listed for invalid ones only. Besides JSON Schema
+2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
@@ -24,6 +25,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
+from memlint.formats.schema.plain import accepts_at_sight
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Notes, Schema, follow, is_outdated
 from memlint.shipped_data import folder
 from memlint.source.document import Path
@@ -45,7 +47,7 @@ def schema_issues(
     """
     compiled = compiled_schema(schema_name)
     outdated = [one for one in _annotated(compiled.notes, value, ()) if is_outdated(one[0], one[1], versions or {})]
-    valid = is_valid(schema_name, value)
+    valid = accepts_at_sight(compiled.schema, value, compiled.root) or is_valid(schema_name, value)
     if valid and not outdated:
         return ()
     from memlint.formats.schema.violations import errors, outdated_issue  # where there is something to say
@@ -110,7 +112,7 @@ def _annotated(notes: Notes, value: Any, pointer: Path) -> Iterator[tuple[Schema
 
 @cache
 def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    import jsonschema_rs  # 15 ms that only files of a known format pay
+    import jsonschema_rs  # 15 ms that files with nested values and wrong ones pay
 
     compiled = compiled_schema(name)
     return jsonschema_rs.Draft202012Validator({**compiled.schema, "$defs": _definitions(compiled)})
