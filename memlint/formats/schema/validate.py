@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
 from memlint.formats.schema.plain import accepts_at_sight
-from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Notes, Schema, follow, is_outdated
+from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, follow, is_outdated
 from memlint.shipped_data import folder
 from memlint.source.document import Path
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
-_NESTING = frozenset(("properties", "items", "anyOf", "$ref"))
 
 
 def schema_issues(
@@ -46,7 +45,8 @@ def schema_issues(
     then no issue.
     """
     compiled = compiled_schema(schema_name)
-    outdated = [one for one in _annotated(compiled.notes, value, ()) if is_outdated(one[0], one[1], versions or {})]
+    used = _annotated(compiled.schema, compiled.root, value, ())
+    outdated = [one for one in used if is_outdated(one[0], one[1], versions or {})]
     valid = accepts_at_sight(compiled.schema, value, compiled.root) or is_valid(schema_name, value)
     if valid and not outdated:
         return ()
@@ -73,41 +73,33 @@ def compiled_schema(name: str) -> CompiledSchema:
     with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
         root = json.load(stream)
     schema = root["$defs"][fragment] if fragment else root
-    return CompiledSchema(root, schema, _notes(schema, root, {}, 0) or Notes({}, {}, None))
+    return CompiledSchema(root, schema)
 
 
-def _notes(schema: Any, root: Schema, known: dict[str, Notes | None], depth: int) -> Notes | None:
-    """`known`: what was found behind each reference, as many properties have the same one."""
-    if not isinstance(schema, dict) or depth > 16 or _NESTING.isdisjoint(schema):
-        return None
-    if "$ref" in schema:
-        reference = schema["$ref"]
-        if reference not in known:
-            known[reference] = _notes(follow(schema, root), root, known, depth + 1)
-        return known[reference]
-    keys, below = {}, {}
-    branches = (follow(branch, root) for branch in schema.get("anyOf", ()) if not _NESTING.isdisjoint(branch))
-    for part in (schema, *branches):
-        for key, sub in part.get("properties", {}).items():
-            if not _OUTDATED.isdisjoint(sub):
-                keys[key] = sub
-            inner = None if _NESTING.isdisjoint(sub) else _notes(sub, root, known, depth + 1)
-            if inner:
-                below[key] = inner
-    items = _notes(schema["items"], root, known, depth + 1) if "items" in schema else None
-    return Notes(keys, below, items) if keys or below or items else None
-
-
-def _annotated(notes: Notes, value: Any, pointer: Path) -> Iterator[tuple[Schema, Any, Path]]:
+def _annotated(schema: Schema, root: Schema, value: Any, pointer: Path) -> Iterator[tuple[Schema, Any, Path]]:
     """The keys in use that have annotations: (schema, value, pointer) of each."""
+    parts = [follow(schema, root)]
+    parts += [follow(branch, root) for branch in parts[0].get("anyOf", ())]
     if isinstance(value, dict):
-        for key in notes.keys.keys() & value.keys():
-            yield notes.keys[key], value[key], (*pointer, key)
-        for key in notes.below.keys() & value.keys():
-            yield from _annotated(notes.below[key], value[key], (*pointer, key))
-    elif isinstance(value, list) and notes.items:
-        for index, item in enumerate(value[:MAX_ISSUES]):
-            yield from _annotated(notes.items, item, (*pointer, index))
+        known = [part["properties"] for part in parts if "properties" in part]
+        for key in value:
+            yield from _annotated_key([one[key] for one in known if key in one], root, value[key], (*pointer, key))
+    elif isinstance(value, list):
+        for below in [part["items"] for part in parts if "items" in part]:
+            for index, item in enumerate(value[:MAX_ISSUES]):
+                yield from _annotated(below, root, item, (*pointer, index))
+
+
+def _annotated_key(
+    schemas: list[Schema], root: Schema, value: Any, pointer: Path
+) -> Iterator[tuple[Schema, Any, Path]]:
+    """A key and those below it. `schemas`: what each branch of the section says of the key; the last one counts."""
+    outdated = [schema for schema in schemas if not _OUTDATED.isdisjoint(schema)]
+    if outdated:
+        yield outdated[-1], value, pointer
+    if isinstance(value, (dict, list)):
+        below = (list(_annotated(schema, root, value, pointer)) for schema in reversed(schemas))
+        yield from next(filter(None, below), ())
 
 
 @cache
