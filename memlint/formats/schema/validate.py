@@ -20,20 +20,17 @@ A schema name may carry a fragment: "llamafactory.json#v1" is `$defs/v1` of that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
-from memlint.formats.schema.plain import accepts_at_sight
-from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, follow, is_outdated
+from memlint.formats.schema.known_keys import KnownKeys
+from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, is_outdated
 from memlint.shipped_data import folder
-from memlint.source.document import Path
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-_OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
 
 
 def schema_issues(
@@ -44,17 +41,16 @@ def schema_issues(
     `versions` are the framework versions in use where they are known: a key that a later version removes is
     then no issue.
     """
-    compiled = compiled_schema(schema_name)
-    used = _annotated(compiled.schema, compiled.root, value, ())
-    outdated = [one for one in used if is_outdated(one[0], one[1], versions or {})]
-    valid = accepts_at_sight(compiled.schema, value, compiled.root) or is_valid(schema_name, value)
+    known = _known_keys(schema_name)
+    outdated = [one for one in known.annotated(value) if is_outdated(one[0], one[1], versions or {})]
+    valid = known.accept(value) or is_valid(schema_name, value)
     if valid and not outdated:
         return ()
     from memlint.formats.schema.violations import errors, outdated_issue  # where there is something to say
 
     issues = [outdated_issue(*one, path, versions or {}) for one in outdated]
     if not valid:
-        issues.extend(errors(_validator(schema_name), compiled, value, path, versions or {}))
+        issues.extend(errors(_validator(schema_name), compiled_schema(schema_name), value, path, versions or {}))
     return tuple(issues[:MAX_ISSUES])
 
 
@@ -76,30 +72,9 @@ def compiled_schema(name: str) -> CompiledSchema:
     return CompiledSchema(root, schema)
 
 
-def _annotated(schema: Schema, root: Schema, value: Any, pointer: Path) -> Iterator[tuple[Schema, Any, Path]]:
-    """The keys in use that have annotations: (schema, value, pointer) of each."""
-    parts = [follow(schema, root)]
-    parts += [follow(branch, root) for branch in parts[0].get("anyOf", ())]
-    if isinstance(value, dict):
-        known = [part["properties"] for part in parts if "properties" in part]
-        for key in value:
-            yield from _annotated_key([one[key] for one in known if key in one], root, value[key], (*pointer, key))
-    elif isinstance(value, list):
-        for below in [part["items"] for part in parts if "items" in part]:
-            for index, item in enumerate(value[:MAX_ISSUES]):
-                yield from _annotated(below, root, item, (*pointer, index))
-
-
-def _annotated_key(
-    schemas: list[Schema], root: Schema, value: Any, pointer: Path
-) -> Iterator[tuple[Schema, Any, Path]]:
-    """A key and those below it. `schemas`: what each branch of the section says of the key; the last one counts."""
-    outdated = [schema for schema in schemas if not _OUTDATED.isdisjoint(schema)]
-    if outdated:
-        yield outdated[-1], value, pointer
-    if isinstance(value, (dict, list)):
-        below = (list(_annotated(schema, root, value, pointer)) for schema in reversed(schemas))
-        yield from next(filter(None, below), ())
+@cache
+def _known_keys(name: str) -> KnownKeys:
+    return KnownKeys(compiled_schema(name))
 
 
 @cache
