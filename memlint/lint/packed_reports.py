@@ -54,7 +54,7 @@ class PackedSequence(Sequence[Item], Generic[Item]):
             if self._file is None:
                 from tempfile import TemporaryFile  # thousands of files
 
-                self._file = TemporaryFile(prefix="memlint-", buffering=0)  # noqa: SIM115: open as long as this
+                self._file = TemporaryFile(prefix="memlint-", buffering=0)  # noqa: SIM115  # open as long as this sequence
             place = _Place(self._file.seek(0, 2), len(block))
             return place if self._file.write(block) == len(block) else block
         except OSError:
