@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 
 
 class Lazy:
     """`Lazy("memlint.x")` stands for the module: it has its attributes, and imports it when one is read."""
 
     def __init__(self, module: str) -> None:
-        self._module = module
+        self._name = module
+        self._module: ModuleType | None = None
 
     def __getattr__(self, name: str) -> object:
-        found: object = getattr(import_module(self._module), name)
+        if self._module is None:
+            self._module = import_module(self._name)
+        found: object = getattr(self._module, name)
         setattr(self, name, found)
         return found

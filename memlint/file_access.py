@@ -101,6 +101,12 @@ def note(kind: str, path: str, answer: str | bytes) -> None:
         _record.note(_record.shared, (kind, os.path.abspath(path)), answer)
 
 
+def note_date(date: str, answer: str) -> None:
+    """Records whether a date that files state is past."""
+    if _record is not None:
+        _record.note(_record.shared, ("past", date), answer)
+
+
 def cannot_record() -> None:
     """Says that results now rest on something that is not recorded."""
     if _record is not None:

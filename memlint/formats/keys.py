@@ -228,10 +228,11 @@ class Keys:
     `spellings`: newest-first spellings of the keys that have several.
     """
 
-    __slots__ = ("_by_field", "_by_name", "defaults", "rows", "spellings")
+    __slots__ = ("_by_field", "_by_name", "_read_here", "defaults", "rows", "spellings")
 
     def __init__(self, *rows: Key) -> None:
         self.rows = rows
+        self._read_here = tuple(row for row in rows if row.is_read_here)
         self.defaults: Mapping[str, Any] = {row.name: row.default for row in rows if row.default is not None}
         self.spellings: Mapping[str, tuple[str, ...]] = {row.name: row.names for row in rows if len(row.names) > 1}
         self._by_name = {name: row for row in reversed(rows) for name in row.names}
@@ -258,8 +259,8 @@ class Keys:
 
     def read(self, fields: Fields, values: KeyValues, view: Any) -> None:
         """Put every field that the table can read. `view` is passed to the rows' own `read` and `when` functions."""
-        for row in self.rows:
-            if not row.is_read_here or (row.when is not None and not row.when(view)):
+        for row in self._read_here:
+            if row.when is not None and not row.when(view):
                 continue
             if row.read is not None:
                 row.read(fields, view)

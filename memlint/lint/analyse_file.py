@@ -81,7 +81,7 @@ class FileAnalyser:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
                 told = self.with_fixes(analysis, workspace) if fixes else analysis.findings
                 pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, told)]
-                shown = folded(self.engine_for(path).rules, pairs) if self.folds_causes else pairs
+                shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
         return FileAnalysis(path, analyses, tuple(findings))
 

@@ -64,18 +64,51 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     from memlint.lint.packed_reports import PackedSequence  # many files
 
     order: dict[str, None] = {}
-    shared: set[str] = set()  # files with findings in other files, those other files, and files reported twice
+    groups = _Groups()
     packed = PackedSequence[FileReport]()
-    for report in reports:
+    for number, report in enumerate(reports):
         pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
         pointed -= {report.path}
         if pointed or report.path in order:
-            shared |= {report.path, *pointed}
+            groups.join(report.path, pointed)
         else:
             (report,) = _merge_at_once((report,))
+        groups.last[report.path] = number
         order |= dict.fromkeys((report.path, *sorted(pointed)))
         packed.append(report)
-    return PackedSequence(_with_shared(packed, order, shared)) if shared else packed
+    return PackedSequence(_with_shared(packed, order, groups)) if groups.group_of else packed
+
+
+class _Groups:
+    """Files whose findings belong together: those that point to each other, and those reported twice.
+
+    `group_of`: for each such file another one of its group, up to the group's first, which stands for the group.
+    `last`: the number of the last report of each file.
+    """
+
+    def __init__(self) -> None:
+        self.group_of: dict[str, str] = {}
+        self.last: dict[str, int] = {}
+
+    def of(self, path: str) -> str:
+        """The file that stands for the group of `path`."""
+        while (above := self.group_of[path]) != path:
+            self.group_of[path] = path = self.group_of[above]
+        return path
+
+    def join(self, path: str, others: Iterable[str]) -> None:
+        """Puts files into one group."""
+        group = self.of(self.group_of.setdefault(path, path))
+        for other in others:
+            self.group_of[self.of(self.group_of.setdefault(other, other))] = group
+
+    def ends(self) -> Mapping[str, int]:
+        """The number of the last report of each group."""
+        found: dict[str, int] = {}
+        for path in self.group_of:
+            group = self.of(path)
+            found[group] = max(found.get(group, 0), self.last.get(path, 0))
+        return found
 
 
 def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileReport]:
@@ -87,11 +120,24 @@ def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileRepo
     return PackedSequence(reports)
 
 
-def _with_shared(packed: Iterable[FileReport], order: Iterable[str], shared: set[str]) -> Iterator[FileReport]:
-    merged = {report.path: report for report in _merge_at_once(item for item in packed if item.path in shared)}
-    others = (report for report in packed if report.path not in shared)
-    for path in order:
-        yield merged.pop(path) if path in shared else next(others)
+def _with_shared(packed: Iterable[FileReport], order: Iterable[str], groups: _Groups) -> Iterator[FileReport]:
+    """The reports in order, those of each group merged once its last one is there: a group often lies in one folder."""
+    ends = groups.ends()
+    waiting: dict[str, list[FileReport]] = {}
+    ready: dict[str, FileReport] = {}
+    left = iter(order)
+    wanted = next(left, None)
+    for number, report in enumerate(packed):
+        if report.path in groups.group_of:
+            group = groups.of(report.path)
+            waiting.setdefault(group, []).append(report)
+            if number == ends[group]:
+                ready.update((merged.path, merged) for merged in _merge_at_once(waiting.pop(group)))
+        else:
+            ready[report.path] = report
+        while wanted in ready:
+            yield ready.pop(wanted)
+            wanted = next(left, None)
 
 
 def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:

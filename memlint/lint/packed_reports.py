@@ -1,7 +1,8 @@
 """Stores the reports of very many files in little memory: pickled and compressed in blocks, unpacked block by block.
 
 A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects and less than 1 KiB
-packed, so that 100,000 files take no longer per file than 2,000 do.
+packed. Of many thousand files even that adds up, so that further blocks go to a temporary file: a check of 100,000
+files then holds of each its name and little else.
 """
 
 from __future__ import annotations
@@ -9,34 +10,75 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar, overload
+from typing import BinaryIO, Generic, TypeVar, overload
+
+from memlint._record import NamedTuple
 
 Item = TypeVar("Item")
 
 BLOCK = 64
+KEPT_BYTES = 4 << 20  # packed, in memory; some eight thousand reports
+
+
+class _Place(NamedTuple):
+    """Where a block lies in the temporary file."""
+
+    start: int
+    length: int
 
 
 class PackedSequence(Sequence[Item], Generic[Item]):
     """A sequence for iteration from the front. Each pass unpacks again and yields equal, not identical, items."""
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._blocks: list[bytes | list[Item]] = []
+        self._blocks: list[_Place | bytes | list[Item]] = []
         self._last: list[Item] = []
+        self._room = KEPT_BYTES
+        self._file: BinaryIO | None = None
         for item in items:
             self.append(item)
 
     def append(self, item: Item) -> None:
         self._last.append(item)
         if len(self._last) == BLOCK:
-            self._blocks.append(_packed(self._last))
+            block = _packed(self._last)
+            self._blocks.append(self._stored(block) if isinstance(block, bytes) else block)
             self._last = []
+
+    def _stored(self, block: bytes) -> _Place | bytes:
+        """The block itself while there is room, or where no disk takes it; else its place in the temporary file."""
+        self._room -= len(block)
+        if self._room >= 0:
+            return block
+        try:
+            if self._file is None:
+                from tempfile import TemporaryFile  # thousands of files
+
+                self._file = TemporaryFile(prefix="memlint-", buffering=0)  # noqa: SIM115  # open as long as this sequence
+            place = _Place(self._file.seek(0, 2), len(block))
+            return place if self._file.write(block) == len(block) else block
+        except OSError:
+            return block
+
+    def _block(self, stored: _Place | bytes | list[Item]) -> list[Item]:
+        if isinstance(stored, list):
+            return stored
+        if isinstance(stored, _Place):
+            assert self._file is not None
+            self._file.seek(stored.start)
+            stored = self._file.read(stored.length)
+        return _unpacked(stored)
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()  # deletes it
 
     def __len__(self) -> int:
         return len(self._blocks) * BLOCK + len(self._last)
 
     def __iter__(self) -> Iterator[Item]:
         for block in self._blocks:
-            yield from _unpacked(block) if isinstance(block, bytes) else block
+            yield from self._block(block)
         yield from self._last
 
     @overload
@@ -49,9 +91,7 @@ class PackedSequence(Sequence[Item], Generic[Item]):
         number, place = divmod(range(len(self))[index], BLOCK)
         if number == len(self._blocks):
             return self._last[place]
-        block = self._blocks[number]
-        found: list[Item] = _unpacked(block) if isinstance(block, bytes) else block
-        return found[place]
+        return self._block(self._blocks[number])[place]
 
 
 def _packed(items: list[Item]) -> bytes | list[Item]:

@@ -1,8 +1,9 @@
 """Keeps the results of a check, so that an unchanged tree is answered from them.
 
 One file in the cache folder for each way of asking: working directory, paths, options, version of memlint and of what
-it stands on, day, environment. It holds what the results rest on (memlint.file_access) with the answers that the disk
-gave: files that were read, files that were looked for in vain, lists of files. If all of these answers are the same
+it stands on, environment. It holds what the results rest on (memlint.file_access) with the answers that the disk
+gave: files that were read, files that were looked for in vain, lists of files; and the dates of suppressions, with
+whether they are past. If all of these answers are the same
 now, the results hold of each file that has the same content as then. Else nothing holds, and everything is checked.
 
 A cache file is read with care: it may be damaged, of another program or another user. Nothing in it is executed; what
@@ -135,7 +136,7 @@ def _key(request: LintRequest, paths: Sequence[str]) -> str:
     """Names the way of asking."""
     environment = {name: os.environ.get(name) for name in _ENVIRONMENT}
     python = (sys.version, sys.platform, sys.flags.utf8_mode, sys.getfilesystemencoding())
-    asked = (FORMAT, __version__, _code(), request, os.getcwd(), tuple(paths), environment, python, today())
+    asked = (FORMAT, __version__, _code(), request, os.getcwd(), tuple(paths), environment, python)
     return digest(repr(asked).encode("utf-8", "backslashreplace"))
 
 
@@ -190,7 +191,7 @@ def _read(path: str) -> _Stored | None:
 
 
 def _answer(kind: str, path: str) -> str | None:
-    """What the disk answers now."""
+    """What the disk, or the calendar, answers now."""
     question, _, most = kind.partition(" ")
     try:
         return digest(file_access.regular(path, int(most))) if question == "bytes" else _ANSWERS[kind](path)
@@ -214,6 +215,7 @@ _ANSWERS: Mapping[str, Callable[[str], str]] = {
     "below": lambda path: _names(files_below(path)),
     "tracked": lambda path: _names(Tracked(path).files()),
     "python": lambda path: _names(python_files(path)),
+    "past": lambda date: str(date < today()),
 }
 
 

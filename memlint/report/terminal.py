@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import TextIO
 
 from memlint._record import NamedTuple
@@ -19,14 +20,6 @@ CODES = {
     "fix": "36",
     "path": "1;4",
 }
-# C0 and C1 controls, and the marks that reorder or break text: a config must not move the cursor or hide itself.
-UNSAFE = (
-    {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-    | dict.fromkeys((*range(8234, 8239), *range(8294, 8298), 8206, 8207, 1564, 8232, 8233), "�")
-    | dict.fromkeys(range(55296, 57344), "�")
-)
-
-
 NARROWEST, WIDEST = 40, 200  # columns: below, words would not fit; above, lines are hard to follow
 # Terminals that follow OSC 8 links, by what they say of themselves; the others print the text alone, or garbage.
 LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio", "zed", "mintty")
@@ -70,9 +63,20 @@ _UNQUOTED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 _BREAKS = dict.fromkeys((0x09, 0x0A), " ")
 
 
+@cache
+def unsafe_characters() -> Mapping[int, str]:
+    """Code points that a config must not write to a terminal, with what is written in their place.
+
+    They are the C0 and C1 controls, and the marks that reorder or break text: they would move the cursor or hide words.
+    """
+    controls = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+    marks = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C, 0x2028, 0x2029)
+    return controls | dict.fromkeys((*marks, *range(0xD800, 0xE000)), "\ufffd")
+
+
 def clean(text: str) -> str:
     """`text` without control characters, bidirectional marks and lone surrogates; tabs and line feeds stay."""
-    return text.translate(UNSAFE)
+    return text.translate(unsafe_characters())
 
 
 def one_line(text: str) -> str:

@@ -299,9 +299,10 @@ class Workspace:
     def own_launch_commands(self, path: str) -> tuple[Launch, ...]:
         """Those in the comments of the config at `path`; no other file is looked for."""
         from memlint.repository.launch.index import in_comments  # as above
+        from memlint.repository.launch.pages import TrackedNames
 
-        name = self._name(path)
-        return self._displayed(in_comments(name, self.documents(path)[0].text, self.root))
+        tracked = TrackedNames(self.root, frozenset())
+        return self._displayed(in_comments(self._name(path), self.documents(path)[0].text, tracked))
 
     def _displayed(self, launches: Iterable[Launch]) -> tuple[Launch, ...]:
         display_path = self._display_name

@@ -78,11 +78,12 @@ class Judged(NamedTuple):
 class Engine:
     """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 
-    __slots__ = ("_indices", "estimator", "rules")
+    __slots__ = ("_indices", "estimator", "folds_into", "rules")
 
     def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
         self.rules = rules
         self.estimator = estimator
+        self.folds_into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
 
     def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
@@ -180,12 +181,12 @@ class Engine:
             yield from found
 
 
-def folded(rules: Iterable[Rule], found: Sequence[Found]) -> Iterator[Found]:
+def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Iterator[Found]:
     """One cause, one finding: what another finding on the same run names as a cause becomes a place beside it.
 
-    For reports alone: a cause keeps its own fixes where fixes are applied.
+    `into`: the rules whose findings take a rule's findings in. For reports alone: a cause keeps its own fixes where
+    fixes are applied.
     """
-    into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
     hosts = {(item.run, item.finding.rule) for item in found}
     causes = [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
     folded_away = {id(item) for item, _ in causes}

@@ -18,7 +18,8 @@ from typing import Any
 from memlint.expressions.render import Template
 from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 5
+VERSION = 6
+_SELDOM = ("confidence", "severities", "profiles", "preview", "related", "folds_into", "plan")
 Stamps = Mapping[str, str]
 
 
@@ -36,7 +37,7 @@ def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
     header = {"version": VERSION, "stamps": dict(marks)}
     lines = [json.dumps(part) for rule in rules for part in (_body(rule), _pages(rule))]
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))  # JSON is ASCII: a character is a byte
-    heads = [[*_head(rule), *starts[2 * at : 2 * at + 3]] for at, rule in enumerate(rules)]
+    heads = [[*starts[2 * at : 2 * at + 3], *_head(rule)] for at, rule in enumerate(rules)]
     return "".join(f"{line}\n" for line in (json.dumps(header), json.dumps(heads), *lines))
 
 
@@ -53,10 +54,24 @@ def read(data: bytes) -> tuple[tuple[Rule, ...], Stamps] | None:
 
 
 def _head(rule: Rule) -> list[Any]:
-    """What choosing rules needs."""
-    head = [rule.id, rule.name, rule.severity, list(rule.at), rule.needs, rule.confidence, dict(rule.severities)]
-    middle = [list(rule.formats), list(rule.purposes), list(rule.profiles), rule.preview]
-    return [*head, *middle, [list(item) for item in rule.related], list(rule.folds_into), rule.plan, rule.path]
+    """What choosing rules needs; at its end, where a rule has any, the fields that few rules have."""
+    seldom = {name: getattr(rule, name) for name in _SELDOM if getattr(rule, name) != Rule._field_defaults[name]}
+    if rule.path != _usual_path(rule.id, rule.name):
+        seldom["path"] = rule.path
+    return [
+        rule.id,
+        rule.name,
+        rule.severity,
+        rule.at,
+        rule.needs,
+        rule.formats,
+        rule.purposes,
+        *([seldom] if seldom else ()),
+    ]
+
+
+def _usual_path(id_: str, name: str) -> str:
+    return f"rules/{name.partition('/')[0]}/{id_}.yaml"
 
 
 def _body(rule: Rule) -> list[Any]:
@@ -80,29 +95,28 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 
 
 def _rule(head: list[Any], lines: bytes) -> Rule:
-    id_, name, severity, at, needs, confidence, severities, formats, purposes, profiles, preview = head[:11]
-    related, folds_into, plan, path, *places = head[11:]
-    parts = _Parts(lines, *places)
+    start, middle, end, id_, name, severity, at, needs, formats, purposes, *more = head
+    parts = _Parts(lines, start, middle, end)
+    seldom = {field: _frozen(value) for field, value in more[0].items()} if more else {}
     return Rule(
-        id=id_,
-        name=name,
-        severity=severity,
-        at=tuple(at),
-        body=parts.body,
-        needs=None if needs is None else tuple(map(tuple, needs)),
-        confidence=confidence,
-        severities=severities,
+        id_,
+        name,
+        severity,
+        tuple(at),
+        parts.body,
+        None if needs is None else tuple([tuple(atom) for atom in needs]),
         formats=tuple(formats),
         purposes=tuple(purposes),
-        profiles=tuple(profiles),
-        preview=preview,
-        related=tuple(map(tuple, related)),
-        folds_into=tuple(folds_into),
         fixes=parts.fixes,
-        plan=plan,
         texts=parts.texts,
-        path=path,
+        path=seldom.pop("path", None) or _usual_path(id_, name),
+        **seldom,
     )
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 class _Parts:

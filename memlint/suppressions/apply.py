@@ -15,6 +15,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.rule_selectors import covers
 from memlint.source import comments
 from memlint.source.document import Document, Span
+from memlint.suppressions.dates import is_past
 from memlint.suppressions.directives import MALFORMED, Directives, Suppression, directives, finding
 from memlint.suppressions.waiver import Waiver
 
@@ -71,7 +72,7 @@ def apply(
     """
     stated = read_directives(document)
     scopes = [_scope(document, item) for item in stated.suppressions]
-    waivers = [waiver for waiver in settings.waivers if not _is_over(waiver.until, today)]
+    waivers = [waiver for waiver in settings.waivers if not is_past(waiver.until, today)]
     remaining: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
     hits: set[tuple[int, str]] = set()
@@ -85,7 +86,7 @@ def apply(
         }
         hits.update(matching)  # an expired suppression is not unused as well
         reasons = [
-            reason for (index, _), reason in matching.items() if not _is_over(scopes[index].suppression.until, today)
+            reason for (index, _), reason in matching.items() if not is_past(scopes[index].suppression.until, today)
         ]
         waived = [waiver for waiver in waivers if _waives(waiver, item, document.path)]
         used.update(waived)
@@ -121,7 +122,7 @@ def waiver_findings(
     for waiver in dict.fromkeys(waivers):
         rules, place = ", ".join(waiver.rules), waiver.origin
         span = Span(0, 0, place.line, place.column, place.line, place.column)
-        if _is_over(waiver.until, today):
+        if is_past(waiver.until, today):
             found.append(finding(EXPIRED, _expired(rules, waiver.until), place.path, span))
         elif waiver not in used:
             found.append(finding(UNUSED, f"{rules}: nothing to suppress; remove this entry", place.path, span, "info"))
@@ -136,10 +137,6 @@ def mend(text: str, findings: Iterable[Finding]) -> str:
     for (start, end), new in sorted(changes.items(), reverse=True):
         text = text[:start] + new + text[end:]
     return text
-
-
-def _is_over(until: str, today: str) -> bool:
-    return bool(until) and until < today
 
 
 def _covers(scope: _Scope, selector: str, item: Finding, path: str) -> bool:
@@ -197,12 +194,12 @@ class _Judge(NamedTuple):
         path, span = self.document.path, item.comment.span
         rules = ", ".join(item.rules)
         found: list[Finding] = []
-        if _is_over(item.until, self.today):
+        if is_past(item.until, self.today):
             found.append(self._removable(EXPIRED, _expired(rules, item.until), item, (), "warning"))
         unknown = [name for name in item.rules if self.known and not _names_any(name, self.known)]
         found += [finding(MALFORMED, self._unknown(name), path, span) for name in unknown]
         unused = [name for name in item.rules if name not in unknown and self._is_unused(index, name, hits)]
-        if unused and not _is_over(item.until, self.today):
+        if unused and not is_past(item.until, self.today):
             left = tuple(name for name in item.rules if name not in unused)
             message = f"{', '.join(unused)}: nothing to suppress here; remove it"
             found.append(self._removable(UNUSED, message, item, left, "info"))

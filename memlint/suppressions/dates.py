@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
+import memlint.file_access as file_access
+
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # Python 3.11 takes other ISO forms, too
 
 
@@ -14,3 +16,12 @@ def is_date(text: str) -> bool:
         return bool(re.fullmatch(_DATE, text)) and bool(datetime.date.fromisoformat(text))
     except ValueError:
         return False
+
+
+def is_past(date: str, today: str) -> bool:
+    """Whether a date lies before `today`; "" (no date) does not. A result that rests on the answer is recorded so."""
+    if not date:
+        return False
+    found = date < today
+    file_access.note_date(date, str(found))
+    return found

@@ -68,10 +68,17 @@ def test_folders(project: Path, tmp_path: Path, name: str) -> None:
     assert check(elsewhere, name) == usual(project, name)
 
 
-@pytest.mark.parametrize("workers", ["2", "7"])
+@pytest.mark.parametrize("workers", ["1", "2", "4"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_workers(project: Path, name: str, workers: str) -> None:
     assert check(project, name, "--jobs", workers) == usual(project, name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kept_results(project: Path, tmp_path: Path, name: str) -> None:
+    for _ in range(2):  # without results, then from those that were kept
+        assert check(project, name, "--cache-dir", str(tmp_path)) == usual(project, name)
+    assert list(tmp_path.glob("*.results")) or name == "html"  # a page's what-if grid is not kept
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)

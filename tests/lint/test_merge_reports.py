@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,31 @@ def test_reports_merge_alike_one_by_one_and_all_at_once(seed: int) -> None:
         reports.append(FileReport(name, "trainer", found, texts={name: name}, suppressed=draw.randrange(3)))
 
     assert tuple(merge_reports(iter(reports), MANY + 1)) == tuple(merge_reports(iter(reports), 0))
+
+
+def test_a_group_is_merged_as_soon_as_its_last_report_is_there() -> None:
+    """So that of many files that share companions a few are held at a time."""
+    reports = []
+    for folder in range(MANY):
+        companion = f"{folder}/zero.json"
+        for name in ("a.yaml", "b.yaml"):
+            path = f"{folder}/{name}"
+            reports.append(FileReport(path, "trainer", (finding(path, 1), finding(companion, 1)), texts={path: "x"}))
+        reports.append(FileReport(companion, "deepspeed", (finding(companion, 1),)))
+    sizes: list[int] = []
+    merge = merging._merge_at_once
+
+    def counted(some: Iterable[FileReport]) -> tuple[FileReport, ...]:
+        held = tuple(some)
+        sizes.append(len(held))
+        return merge(held)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "_merge_at_once", counted)
+        merged = tuple(merge_reports(iter(reports), len(reports)))
+
+    assert max(sizes) == 3
+    assert merged == tuple(merge_reports(iter(reports), 0))
 
 
 @pytest.fixture

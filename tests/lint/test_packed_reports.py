@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
 import tracemalloc
+from typing import Any
 
 import pytest
 
 from memlint.findings import Finding, Location
+from memlint.lint import packed_reports
 from memlint.lint.packed_reports import BLOCK, PackedSequence
 from memlint.report.model import FileReport
 
@@ -55,3 +59,30 @@ def test_a_packed_report_takes_little_memory() -> None:
         assert (tracemalloc.get_traced_memory()[0] - before) / number < 1024
     finally:
         tracemalloc.stop()
+
+
+def test_what_does_not_fit_comes_back_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_reports, "KEPT_BYTES", 1000)
+    texts = [f"{index} " * 99 for index in range(20 * BLOCK + 3)]
+    kept = PackedSequence(texts)
+    one, other = iter(kept), iter(kept)
+
+    assert kept._file is not None
+    assert [(next(one), next(other)) for _ in range(3 * BLOCK)] == [(text, text) for text in texts[: 3 * BLOCK]]
+    assert list(kept) == texts
+    kept.append("one more")
+    assert (kept[5 * BLOCK], kept[-1]) == (texts[5 * BLOCK], "one more")
+
+
+@pytest.mark.parametrize("written", [OSError(28, "No space left on device"), 3])
+def test_a_full_disk_loses_nothing(monkeypatch: pytest.MonkeyPatch, written: OSError | int) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if isinstance(written, OSError):
+                raise written
+            return super().write(memoryview(data)[:written])
+
+    monkeypatch.setattr(packed_reports, "KEPT_BYTES", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
+
+    assert list(PackedSequence(range(3 * BLOCK))) == list(range(3 * BLOCK))

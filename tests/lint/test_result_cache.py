@@ -17,7 +17,7 @@ import pytest
 
 import memlint.file_access as file_access
 from memlint.cli import main
-from memlint.lint import result_cache
+from memlint.lint import merge_reports, result_cache, suppress
 
 DEEPSPEED = (
     '{"zero_optimization": {"stage": %d}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}\n'
@@ -288,16 +288,55 @@ def test_processes_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) ->
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
 
 
-def test_another_option_another_folder_and_another_day_have_results_of_their_own(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_another_option_has_results_of_its_own(tmp_path: Path) -> None:
     folder, cache = tmp_path / "tree", tmp_path / "cache"
     folder.mkdir()
     make(folder)
     cached(folder, cache)
     assert cached(folder, cache, "--gpus", "8") == asked(folder, "--no-cache", "--gpus", "8")
     assert cached(folder, cache, "--no-fixes") == asked(folder, "--no-cache", "--no-fixes")
-    monkeypatch.setattr(result_cache, "today", lambda: "2999-01-01")
-    cached(folder, cache)
-    assert len(list(cache.glob("*.results"))) == 4
+    assert len(list(cache.glob("*.results"))) == 3
+
+
+UNTIL = "reason: known, until: 2026-06-30"
+
+
+def on_day(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
+    for module in (result_cache, suppress, merge_reports):
+        monkeypatch.setattr(module, "today", lambda: day)
+
+
+def test_results_without_dates_hold_on_another_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, cache = tmp_path / "tree", tmp_path / "cache"
+    folder.mkdir()
+    make(folder)
+    on_day(monkeypatch, "2026-01-01")
+    expected = cached(folder, cache)
+    on_day(monkeypatch, "2999-01-01")
+    assert asked(folder, "--cache-dir", str(cache), program=no_linting) == expected == fresh(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run0.yaml", config("Qwen/Qwen2.5-7B", 1) + "# memlint: ignore-file[all] known until=2026-06-30\n"),
+        ("memlint.yaml", f"suppressions:\n  files:\n    - {{path: run0.yaml, ignore: [all], {UNTIL}}}\n"),
+    ],
+)
+def test_results_with_a_date_hold_until_it_is_past(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, cache = tmp_path / "tree", tmp_path / "cache"
+    folder.mkdir()
+    make(folder)
+    (folder / name).write_text(text)
+    on_day(monkeypatch, "2026-01-01")
+    before = cached(folder, cache)
+    on_day(monkeypatch, "2026-06-30")
+    assert asked(folder, "--cache-dir", str(cache), program=no_linting) == before == fresh(folder)
+    on_day(monkeypatch, "2026-07-01")
+    after = cached(folder, cache)
+    assert after == fresh(folder) != before
 
 
 def test_old_results_go(tmp_path: Path) -> None:

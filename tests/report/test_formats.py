@@ -18,7 +18,7 @@ import pytest
 from memlint.report import html
 from memlint.report import json as json_report
 from memlint.report.outputs import OUTPUTS
-from memlint.report.terminal import UNSAFE, Style
+from memlint.report.terminal import Style, unsafe_characters
 from tests.report.hostile import ATTACKS, report
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -36,7 +36,7 @@ def test_every_output_is_utf8_without_control_characters(name: str, attack: str)
     text = rendered(name, attack)
 
     text.encode("utf-8")
-    assert set(text) & set(map(chr, UNSAFE)) == set()
+    assert set(text) & set(map(chr, unsafe_characters())) == set()
 
 
 @EVERY

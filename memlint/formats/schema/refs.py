@@ -30,15 +30,6 @@ def follow(schema: Any, root: Schema) -> Any:
 class CompiledSchema(NamedTuple):
     root: Schema
     schema: Schema
-    notes: Notes
-
-
-class Notes(NamedTuple):
-    """The annotated keys of an object schema, and its properties that have annotated keys below."""
-
-    keys: Mapping[str, Schema]
-    below: Mapping[str, Notes]
-    items: Notes | None
 
 
 def subschema(compiled: CompiledSchema, pointer: Path) -> Schema:

@@ -1,7 +1,8 @@
 """Checks a value against a schema file; violations.py has the issues of a refused value.
 
-A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one call (about 5 us);
-errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas have annotations:
+A schema file below schemas/ is read once. jsonschema-rs compiles it for the first value that is not accepted at sight
+(plain.py). A valid value costs one call (about 5 us); errors are listed for invalid ones only. Besides JSON Schema
+2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
@@ -19,20 +20,17 @@ A schema name may carry a fragment: "llamafactory.json#v1" is `$defs/v1` of that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
-from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Notes, Schema, follow, is_outdated
+from memlint.formats.schema.known_keys import KnownKeys
+from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, is_outdated
 from memlint.shipped_data import folder
-from memlint.source.document import Path
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-_OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
-_NESTING = frozenset(("properties", "items", "anyOf", "$ref"))
 
 
 def schema_issues(
@@ -43,16 +41,16 @@ def schema_issues(
     `versions` are the framework versions in use where they are known: a key that a later version removes is
     then no issue.
     """
-    compiled = compiled_schema(schema_name)
-    outdated = [one for one in _annotated(compiled.notes, value, ()) if is_outdated(one[0], one[1], versions or {})]
-    valid = is_valid(schema_name, value)
+    known = _known_keys(schema_name)
+    outdated = [one for one in known.annotated(value) if is_outdated(one[0], one[1], versions or {})]
+    valid = known.accept(value) or is_valid(schema_name, value)
     if valid and not outdated:
         return ()
     from memlint.formats.schema.violations import errors, outdated_issue  # where there is something to say
 
     issues = [outdated_issue(*one, path, versions or {}) for one in outdated]
     if not valid:
-        issues.extend(errors(_validator(schema_name), compiled, value, path, versions or {}))
+        issues.extend(errors(_validator(schema_name), compiled_schema(schema_name), value, path, versions or {}))
     return tuple(issues[:MAX_ISSUES])
 
 
@@ -71,46 +69,17 @@ def compiled_schema(name: str) -> CompiledSchema:
     with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
         root = json.load(stream)
     schema = root["$defs"][fragment] if fragment else root
-    return CompiledSchema(root, schema, _notes(schema, root, {}, 0) or Notes({}, {}, None))
+    return CompiledSchema(root, schema)
 
 
-def _notes(schema: Any, root: Schema, known: dict[str, Notes | None], depth: int) -> Notes | None:
-    """`known`: what was found behind each reference, as many properties have the same one."""
-    if not isinstance(schema, dict) or depth > 16 or _NESTING.isdisjoint(schema):
-        return None
-    if "$ref" in schema:
-        reference = schema["$ref"]
-        if reference not in known:
-            known[reference] = _notes(follow(schema, root), root, known, depth + 1)
-        return known[reference]
-    keys, below = {}, {}
-    branches = (follow(branch, root) for branch in schema.get("anyOf", ()) if not _NESTING.isdisjoint(branch))
-    for part in (schema, *branches):
-        for key, sub in part.get("properties", {}).items():
-            if not _OUTDATED.isdisjoint(sub):
-                keys[key] = sub
-            inner = None if _NESTING.isdisjoint(sub) else _notes(sub, root, known, depth + 1)
-            if inner:
-                below[key] = inner
-    items = _notes(schema["items"], root, known, depth + 1) if "items" in schema else None
-    return Notes(keys, below, items) if keys or below or items else None
-
-
-def _annotated(notes: Notes, value: Any, pointer: Path) -> Iterator[tuple[Schema, Any, Path]]:
-    """The keys in use that have annotations: (schema, value, pointer) of each."""
-    if isinstance(value, dict):
-        for key in notes.keys.keys() & value.keys():
-            yield notes.keys[key], value[key], (*pointer, key)
-        for key in notes.below.keys() & value.keys():
-            yield from _annotated(notes.below[key], value[key], (*pointer, key))
-    elif isinstance(value, list) and notes.items:
-        for index, item in enumerate(value[:MAX_ISSUES]):
-            yield from _annotated(notes.items, item, (*pointer, index))
+@cache
+def _known_keys(name: str) -> KnownKeys:
+    return KnownKeys(compiled_schema(name))
 
 
 @cache
 def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    import jsonschema_rs  # 15 ms that only files of a known format pay
+    import jsonschema_rs  # 15 ms that files with nested values and wrong ones pay
 
     compiled = compiled_schema(name)
     return jsonschema_rs.Draft202012Validator({**compiled.schema, "$defs": _definitions(compiled)})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import (
@@ -15,7 +16,8 @@ from memlint.repository.launch.pages import (
     TrackedNames,
     by_distance,
     command_texts,
-    may_launch,
+    may_launch_any,
+    names_config,
     shows_launcher,
 )
 from memlint.source.document import Document
@@ -32,17 +34,19 @@ class LaunchIndex:
     ) -> None:
         self._names = TrackedNames(root, frozenset(tracked))
         self._texts = dict(command_texts(self._names, read))
-        self._by_page: dict[str, tuple[tuple[str, Launch], ...]] = {}
+        self._open = frozenset(name for name, data in self._texts.items() if may_launch_any(name, data))
+        self._by_page: dict[str, dict[str, list[Launch]]] = {}
         self._read = read
         self._load = load
         self._files: tuple[str, ...] | None = None
+        self._used: Mapping[str, int] | None = None
 
     def launches(self, config: str, text: str) -> tuple[Launch, ...]:
         """The commands that launch `config`: those in its own `text`, then the nearest first."""
-        pages = (name for name, data in self._texts.items() if may_launch(name, data, config))
-        found = (launch for page in pages for one, launch in self._launches_in(page) if one == config)
+        pages = (name for name, data in self._texts.items() if name in self._open or names_config(data, config))
+        found = (launch for page in pages for launch in self._launches_in(page).get(config, ()))
         return (
-            *in_comments(config, text, self._names.root, self._names.names),
+            *in_comments(config, text, self._names),
             *by_distance(found, config, lambda launch: launch.path),
         )
 
@@ -64,8 +68,14 @@ class LaunchIndex:
 
         if self._files is None:
             self._files = launch_files.launch_files(self._names, self._read, self._load)
-        used = Counter(name for page in self._texts for _, launch in self._launches_in(page) for name in launch.files)
-        return launch_files.likeliest(self._files, config, used)
+        return launch_files.likeliest(self._files, config, self._uses()) if self._files else ()
+
+    def _uses(self) -> Mapping[str, int]:
+        """How many of the repository's commands name a file."""
+        if self._used is None:
+            by_config = (found for page in self._texts for found in self._launches_in(page).values())
+            self._used = Counter(name for launch in chain.from_iterable(by_config) for name in launch.files)
+        return self._used
 
     def _text(self, name: str) -> str | None:
         """The text of a tracked file, as a script that is called from another one."""
@@ -77,19 +87,24 @@ class LaunchIndex:
             return None
         return data.decode("utf-8", "replace") if len(data) <= MOST_BYTES else None
 
-    def _launches_in(self, page: str) -> tuple[tuple[str, Launch], ...]:
+    def _launches_in(self, page: str) -> Mapping[str, Sequence[Launch]]:
+        """The commands in a page by the config that they launch."""
         if page not in self._by_page:
             from memlint.repository.launch.parse import launches_in_text  # where a page names a config
 
             text = self._texts[page].decode("utf-8", "replace")
-            self._by_page[page] = launches_in_text(page, text, self._names, self._text)
+            by_config: dict[str, list[Launch]] = {}
+            for config, launch in launches_in_text(page, text, self._names, self._text):
+                by_config.setdefault(config, []).append(launch)
+            self._by_page[page] = by_config
         return self._by_page[page]
 
 
-def in_comments(config: str, text: str, root: str, tracked: Iterable[str] = ()) -> tuple[Launch, ...]:
+def in_comments(config: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
     """The commands in a config's own comments that launch it. `tracked`: the files that they may name beside it."""
     if not shows_launcher(text):
         return ()
     from memlint.repository.launch.parse import launches_in_comments  # where a launcher is named
 
-    return launches_in_comments(config, text, TrackedNames(root, frozenset((*tracked, config))))
+    known = tracked if config in tracked.names else tracked._replace(names=tracked.names | {config})
+    return launches_in_comments(config, text, known)

@@ -61,14 +61,19 @@ def is_script(name: str) -> bool:
     return name.endswith(_SCRIPTS)
 
 
-def may_launch(name: str, data: bytes, config: str) -> bool:
-    """Whether a file with these contents may launch `config`: it has its name, `recipes/{a,b}.yaml`, or a variable, or
-    calls a script."""
-    if posixpath.basename(config).encode("utf-8", "replace") in data or re.search(_BRACED, data) is not None:
-        return True
-    if is_script(name) and re.search(rb"\$[{\w]", data) is not None:
-        return True
-    return re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None
+def names_config(data: bytes, config: str) -> bool:
+    """Whether a file with these contents has the name of `config`."""
+    return posixpath.basename(config).encode("utf-8", "replace") in data
+
+
+def may_launch_any(name: str, data: bytes) -> bool:
+    """Whether a file with these contents may launch configs that it does not name: it has `recipes/{a,b}.yaml`, or a
+    variable, or calls a script."""
+    return (
+        re.search(_BRACED, data) is not None
+        or (is_script(name) and re.search(rb"\$[{\w]", data) is not None)
+        or re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None
+    )
 
 
 def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:

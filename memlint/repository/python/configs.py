@@ -20,9 +20,10 @@ MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration fil
 MAX_TEXTS = 256  # of modules, that are kept from one file to the next
 MIN_KEYS = 2  # values of a run that must stand in the file
 # A cheap look at the file: keys that training configurations have, whatever their schema.
+_KEY = re.compile(r"""\b([\w.]+)["']?\s*:""")
 _TRAINING_KEY = re.compile(
-    r"""\b([\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
-    r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype))["']?\s*:""",
+    r"""[\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
+    r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
     re.IGNORECASE,
 )
 # A cheap look at a script or what it imports: it loads such files.
@@ -41,8 +42,10 @@ class ConfigIndex:
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The runs that a script makes of the configuration file at `path` (below the root); none where none does."""
+        if self._scripts == []:  # known to be none
+            return ()
         text = self._repository.read(path)
-        if text is None or len(set(_TRAINING_KEY.findall(text))) < MIN_KEYS:
+        if text is None or sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
             return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):

@@ -8,7 +8,6 @@ import pytest
 
 from memlint.formats.schema.refs import (
     CompiledSchema,
-    Notes,
     follow,
     is_outdated,
     is_removed_value,
@@ -27,7 +26,7 @@ ROOT: dict[str, Any] = {
 
 
 def compiled(schema: dict[str, Any]) -> CompiledSchema:
-    return CompiledSchema({**ROOT, **schema}, schema, Notes({}, {}, None))
+    return CompiledSchema({**ROOT, **schema}, schema)
 
 
 @pytest.mark.parametrize("name", ["count", "alias"])

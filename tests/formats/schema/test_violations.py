@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from memlint.formats.base import Issue
-from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Notes
+from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema
 from memlint.formats.schema.violations import MAX_NODES, errors, outdated_issue
 
 SECTION = {
@@ -33,7 +33,7 @@ SCHEMA: dict[str, Any] = {
 def found(
     value: Any, schema: dict[str, Any] = SCHEMA, versions: Mapping[str, tuple[int, ...]] | None = None
 ) -> list[Issue]:
-    compiled = CompiledSchema(schema, schema, Notes({}, {}, None))
+    compiled = CompiledSchema(schema, schema)
     return list(errors(jsonschema_rs.Draft202012Validator(schema), compiled, value, "a.yaml", versions or {}))
 
 

@@ -1,0 +1,283 @@
+"""What a check costs beside yamllint and check-jsonschema: one table, one run, one machine.
+
+    python benchmarks/speed/linters.py --memlint VENV --peers VENV [--published FOLDER] [--files 2000] [--write]
+
+Both folders are virtual environments: one with memlint installed as a wheel and nothing else, one with the peers
+(`pip install yamllint check-jsonschema`). An environment with more in it starts more slowly, whoever is asked.
+
+Commands take turns, so that a slow moment hits them all; medians are printed. Processor seconds (user and system, of
+the process and those it starts) stand beside wall time: they mean the same on a machine that does other things. Where
+valgrind is installed, the instructions of a start are counted as well: they are the same at each count.
+
+Files that name cards are those of make_configs.py; many do not fit, so that plans are searched. `--published`: a
+folder of configs as people publish them; its YAML files are measured again and again, each time with other numbers.
+The peers estimate nothing, so this is the price of an answer beside the price of none. `--write` writes docs/speed.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.command import parser
+from benchmarks.speed.make_configs import config, write
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "speed.md"
+ANY_MAPPING = {"type": "object", "properties": {"cutoff_len": {"type": "integer"}, "bf16": {"type": "boolean"}}}
+YAMLLINT = "yamllint"
+JSONSCHEMA = "check-jsonschema"
+NUMBER = re.compile(
+    r"^(\s*(?:per_device_train_batch_size|gradient_accumulation_steps|cutoff_len|max_seq_length|max_length|lora_rank"
+    r"|lora_r|seed|num_processes|logging_steps|save_steps)\s*:\s*)(\d+)",
+    re.MULTILINE,
+)
+# Run with a check's arguments: prints JSON, the share of time of each package (built-in functions count for their
+# callers).
+PROFILE = """
+import collections, contextlib, cProfile, json, os, pstats, sys
+import memlint.cli
+profile = cProfile.Profile()
+with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    profile.runcall(memlint.cli.main, sys.argv[1:])
+def package(place):
+    parts = place[0].replace(os.sep, "/").rpartition("/memlint/")
+    inner = parts[2].split("/")
+    return f"memlint/{inner[0]}" if parts[1] and len(inner) > 1 else "memlint" if parts[1] else ""
+shares = collections.Counter()
+for place, (_, _, own, _, callers) in pstats.Stats(profile).stats.items():
+    if package(place):
+        shares[package(place)] += own
+    else:
+        for caller, (_, _, by_caller, _) in callers.items():
+            shares[package(caller) or "other libraries"] += by_caller
+total = sum(shares.values())
+print(json.dumps({name: share / total for name, share in shares.most_common()}))
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Medians of one command."""
+
+    wall: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where the programs are."""
+
+    memlint: Path
+    peers: Path
+
+    def check(self, *words: str) -> list[str]:
+        return [str(self.memlint / "bin" / "memlint"), "check", *words, "--format", "concise", "--jobs", "1"]
+
+    def yamllint(self, *words: str) -> list[str]:
+        return [str(self.peers / "bin" / "yamllint"), *words]
+
+    def jsonschema(self, schema: str, *words: str) -> list[str]:
+        return [str(self.peers / "bin" / "check-jsonschema"), "--schemafile", schema, *words]
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--memlint", required=True, type=Path)
+    options.add_argument("--peers", required=True, type=Path)
+    options.add_argument("--published", type=Path, help="a folder of YAML configs to vary")
+    options.add_argument("--files", type=int, default=2000)
+    options.add_argument("--starts", type=int, default=15, help="runs of each command that checks one file")
+    options.add_argument("--runs", type=int, default=3, help="runs of each command that checks many")
+    options.add_argument("--write", action="store_true")
+    given = options.parse_args()
+    tools = Tools(given.memlint.absolute(), given.peers.absolute())
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        for line in page(tools, Path(name), given.published, given.files, given.starts, given.runs):
+            print(line, flush=True)
+            lines.append(line)
+    if given.write:
+        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+def page(tools: Tools, folder: Path, published: Path | None, files: int, starts: int, runs: int) -> Iterator[str]:
+    """docs/speed.md, line by line."""
+    yield "# Speed"
+    yield ""
+    yield "A check beside two linters that read the same files and estimate nothing. `benchmarks/speed/linters.py --write`"
+    yield "writes this page, and its docstring says how it measures: the commands take turns, and medians count. Measured on"
+    yield f"{date.today():%Y-%m-%d} with Python {platform.python_version()} on {_processors()} processors."
+    yield ""
+    yield "*Beside yamllint* is yamllint's processor time divided by the command's: more than 1 is faster than yamllint."
+    yield "Files a second are files for each second of processor time."
+    yield ""
+    yield "## One config, cold"
+    yield ""
+    yield from _starts(tools, folder / "one", starts)
+    for title, tree, options in _trees(folder, published, files):
+        yield ""
+        yield f"## {title}"
+        yield ""
+        yield from _many(tools, tree, files, runs, options)
+    yield ""
+    yield "## Where the time goes"
+    yield ""
+    yield f"Shares of the time of checking the {files:,} configs that name cards, by package, as `cProfile` sees them."
+    yield ""
+    yield from _profile(tools, folder / "cards")
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _starts(tools: Tools, folder: Path, runs: int) -> Iterator[str]:
+    folder.mkdir()
+    (folder / "one.yaml").write_text(config(7))
+    (folder / "schema.json").write_text(json.dumps(ANY_MAPPING))
+    commands = {
+        "`python -c pass`": [str(tools.memlint / "bin" / "python"), "-c", "pass"],
+        "`memlint --version`": [str(tools.memlint / "bin" / "memlint"), "--version"],
+        "`memlint check one.yaml`": [str(tools.memlint / "bin" / "memlint"), "check", "one.yaml"],
+        YAMLLINT: tools.yamllint("one.yaml"),
+        JSONSCHEMA: tools.jsonschema("schema.json", "one.yaml"),
+    }
+    costs = in_turns(commands, folder, runs)
+    counts = {name: instructions(command, folder) for name, command in commands.items()}
+    yield "| command | processor, ms | wall, ms | instructions | beside yamllint | by instructions |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for name, cost in costs.items():
+        counted, by_count = "", ""
+        if (own := counts[name]) and (peer := counts[YAMLLINT]):
+            counted, by_count = f"{own / 1e6:,.0f} M", f"{peer / own:.2f}"
+        ratio = costs[YAMLLINT].processor / cost.processor
+        times = f"{1000 * cost.processor:.0f} | {1000 * cost.wall:.0f}"
+        yield f"| {name} | {times} | {counted} | {ratio:.2f} | {by_count} |"
+
+
+def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[str, Path, Mapping[str, list[str]]]]:
+    """Title, folder, and the options that memlint is measured with; the first is compared with the others."""
+    if published is not None:
+        vary(published, folder / "published" / "configs", files)
+        named = {"no card named": [], "a card named": ["--gpu", "A100-80GB"], "no fixes": ["--no-fixes"]}
+        yield f"{files:,} published configs", folder / "published", named
+    write(folder / "cards" / "configs", files)
+    title = f"{files:,} configs that name cards, with fixes"
+    yield title, folder / "cards", {"with fixes": [], "no fixes": ["--no-fixes"]}
+
+
+def _many(tools: Tools, tree: Path, files: int, runs: int, options: Mapping[str, list[str]]) -> Iterator[str]:
+    (tree / "schema.json").write_text(json.dumps(ANY_MAPPING))
+    cache = str(tree / "cache")
+    listed = sorted(str(path.relative_to(tree)) for path in (tree / "configs").rglob("*.*") if path.is_file())
+    commands = {f"memlint, {name}": tools.check("configs", "--no-cache", *more) for name, more in options.items()}
+    commands["memlint, unchanged tree (cache)"] = tools.check("configs", "--cache-dir", cache)
+    commands[YAMLLINT] = tools.yamllint("configs")
+    commands[JSONSCHEMA] = tools.jsonschema("schema.json", *listed)
+    costs = in_turns(commands, tree, runs)
+    yield "| command | processor, s | wall, s | files a second | beside yamllint | peak memory, MiB |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for name, cost in costs.items():
+        ratio = costs[YAMLLINT].processor / cost.processor
+        rate = files / cost.processor
+        peak = peak_mebibytes(commands[name], tree)
+        yield f"| {name} | {cost.processor:.2f} | {cost.wall:.2f} | {rate:,.0f} | {ratio:.2f} | {peak:.0f} |"
+
+
+def _profile(tools: Tools, tree: Path) -> Iterator[str]:
+    words = tools.check("configs", "--no-cache")[1:]
+    done = subprocess.run(
+        [str(tools.memlint / "bin" / "python"), "-c", PROFILE, *words],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    yield "| package | share |"
+    yield "|---|---:|"
+    for name, share in json.loads(done.stdout).items():
+        if share >= 0.01:
+            yield f"| {name} | {share:.0%} |"
+
+
+def in_turns(commands: Mapping[str, Sequence[str]], folder: Path, runs: int) -> dict[str, Cost]:
+    """The medians of each command."""
+    costs: dict[str, list[Cost]] = {name: [] for name in commands}
+    for _ in range(runs + 1):  # the first warms the caches of the disk, and memlint's own
+        for name, command in commands.items():
+            costs[name].append(cost_of(command, folder))
+    return {
+        name: Cost(
+            statistics.median(one.wall for one in found[1:]), statistics.median(one.processor for one in found[1:])
+        )
+        for name, found in costs.items()
+    }
+
+
+def cost_of(command: Sequence[str], folder: Path) -> Cost:
+    began, used = time.perf_counter(), _children()
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return Cost(time.perf_counter() - began, _children() - used)
+
+
+def _children() -> float:
+    """Processor seconds of all processes that ended."""
+    told = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return told.ru_utime + told.ru_stime
+
+
+def peak_mebibytes(command: Sequence[str], folder: Path) -> float:
+    """The peak of the process and those it starts (Linux: ru_maxrss is in KiB)."""
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=-3, stderr=-3); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], cwd=folder, capture_output=True, check=True)
+    return int(done.stdout) / 1024
+
+
+def instructions(command: Sequence[str], folder: Path) -> int | None:
+    """Instructions that a command executes; None without valgrind."""
+    if shutil.which("valgrind") is None:
+        return None
+    counting = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.devnull}", *command]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(counting, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    return int(found[1]) if found else None
+
+
+def vary(source: Path, folder: Path, files: int) -> None:
+    """`files` files from the YAML files below `source`, no two with the same numbers."""
+    originals = sorted(path for path in source.rglob("*") if path.suffix in (".yaml", ".yml") and path.is_file())
+    for number in range(files):
+        copy, original = number // len(originals), originals[number % len(originals)]
+        text = original.read_text(encoding="utf-8", errors="surrogateescape")
+        if copy:
+            text = NUMBER.sub(lambda m, by=copy: f"{m[1]}{int(m[2]) + by * (8 if int(m[2]) > 100 else 1)}", text)
+            text += f"# copy {copy}\n"
+        path = folder / f"copy-{copy}" / original.relative_to(source)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    raise SystemExit(main())

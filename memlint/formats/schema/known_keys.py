@@ -1,0 +1,102 @@
+"""The keys that a schema lists, each looked at when a file first has it: most of several hundred never are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.formats.schema.plain import Test, is_plain, lists_keys, passes, plain_tests
+from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, follow
+from memlint.source.document import Path
+
+_OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlint-removed-values"))
+
+
+class _Key(NamedTuple):
+    """What a schema says of a key. `schemas`: of each branch that has it. `outdated`: the last of them that says that
+    the key, or a value of it, is gone. `tests`: of plain values; None where jsonschema-rs has to be asked."""
+
+    schemas: tuple[Schema, ...]
+    outdated: Schema | None
+    tests: tuple[Test, ...] | None
+
+
+class KnownKeys:
+    """The keys of an object schema. `key` and `value` are those of a file."""
+
+    def __init__(self, compiled: CompiledSchema) -> None:
+        self._root = compiled.root
+        self._properties = _properties(compiled.schema, compiled.root)
+        self._has_tests = lists_keys(compiled.schema)
+        self._keys: dict[Any, _Key] = {}
+
+    def accept(self, value: Any) -> bool:
+        """Whether the schema surely accepts a mapping. False says nothing: jsonschema-rs has to be asked."""
+        if not self._has_tests or type(value) is not dict:
+            return False
+        for key, one in value.items():
+            tests = self._key(key).tests
+            if tests is None or not is_plain(one) or not passes(tests, one):
+                return False
+        return True
+
+    def annotated(self, value: Any) -> Iterator[tuple[Schema, Any, Path]]:
+        """The keys in use that are outdated, at any depth: (schema, value, pointer) of each."""
+        for key, one in value.items() if isinstance(value, dict) else ():
+            known = self._key(key)
+            if known.outdated is not None:
+                yield known.outdated, one, (key,)
+            if isinstance(one, (dict, list)):
+                yield from _below(known.schemas, self._root, one, (key,))
+
+    def _key(self, key: Any) -> _Key:
+        known = self._keys.get(key)
+        if known is None:
+            schemas = tuple(one[key] for one in self._properties if key in one)
+            tests = plain_tests(schemas[0], self._root) if schemas else None
+            known = _Key(schemas, _outdated(schemas), tests)
+            if schemas:  # files have any number of other keys
+                self._keys[key] = known
+        return known
+
+
+def _properties(schema: Schema, root: Schema) -> list[Schema]:
+    """The properties of a schema, and of each of its alternatives."""
+    parts = [follow(schema, root)]
+    parts += [follow(branch, root) for branch in parts[0].get("anyOf", ())]
+    return [part["properties"] for part in parts if "properties" in part]
+
+
+def _outdated(schemas: Iterable[Schema]) -> Schema | None:
+    found = [schema for schema in schemas if not _OUTDATED.isdisjoint(schema)]
+    return found[-1] if found else None
+
+
+def _below(schemas: tuple[Schema, ...], root: Schema, value: Any, pointer: Path) -> Iterable[tuple[Schema, Any, Path]]:
+    """The outdated keys below a key. Of the branches that have the key, the last one that says something counts."""
+    found = (list(_annotated(schema, root, value, pointer)) for schema in reversed(schemas))
+    return next(filter(None, found), ())
+
+
+def _annotated(schema: Schema, root: Schema, value: Any, pointer: Path) -> Iterator[tuple[Schema, Any, Path]]:
+    if isinstance(value, dict):
+        known = _properties(schema, root)
+        for key, one in value.items():
+            schemas = tuple(properties[key] for properties in known if key in properties)
+            outdated = _outdated(schemas)
+            if outdated is not None:
+                yield outdated, one, (*pointer, key)
+            if isinstance(one, (dict, list)):
+                yield from _below(schemas, root, one, (*pointer, key))
+    elif isinstance(value, list):
+        for items in _items(schema, root):
+            for index, item in enumerate(value[:MAX_ISSUES]):
+                yield from _annotated(items, root, item, (*pointer, index))
+
+
+def _items(schema: Schema, root: Schema) -> list[Schema]:
+    """What a schema, and each of its alternatives, says of the items of a list."""
+    whole = follow(schema, root)
+    parts = (whole, *(follow(branch, root) for branch in whole.get("anyOf", ())))
+    return [part["items"] for part in parts if "items" in part]
