@@ -178,9 +178,10 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 
 
 def _nulls(config: TrainerConfig) -> Iterator[Issue]:
-    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said."""
+    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said, nor of
+    arguments that a class of the repository fills in."""
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
-        if config.section.value[key] is None:
+        if config.section.value[key] is None and key not in config.context.filled_arguments():
             how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"
             message = f"`{key}` is null: None is {how}, and the run ends there; leave the key out for its default"
             yield config.section.issue("wrong-type", message, key)
