@@ -195,7 +195,7 @@ class Format(Protocol):
     `unjudged(document, context) -> Issue | None`: the note on a file whose keys mean what a script makes of them. No
     fix of such a file is safe. It may search the repository: asked only about a file with findings.
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
-    `skips_rule(rule, document) -> bool`: whether that rule says nothing of this document.
+    `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     """
 
     NAME: str  # "llamafactory"

@@ -126,7 +126,7 @@ class Engine:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
-        found = _without_skipped(format_, document, found)
+        found = _without_skipped(format_, document, context, found)
         note = _unjudged(format_, document, context) if found else None
         if note is not None:
             told = issue_findings(parsed._replace(issues=(note,)))
@@ -218,10 +218,10 @@ def _unjudged(format_: Format, document: Document, context: Context) -> Issue | 
     return note
 
 
-def _without_skipped(format_: Format, document: Document, found: list[Found]) -> list[Found]:
+def _without_skipped(format_: Format, document: Document, context: Context, found: list[Found]) -> list[Found]:
     """The findings without those of rules that the format says nothing of this document with."""
     skips = getattr(format_, "skips_rule", None)
-    return found if skips is None else [item for item in found if not skips(item.finding.rule, document)]
+    return found if skips is None else [item for item in found if not skips(item.finding.rule, document, context)]
 
 
 def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:

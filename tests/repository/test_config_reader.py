@@ -78,7 +78,9 @@ def test_several_keys_of_no_argument_class_are_a_script_s() -> None:
     assert "`data_prep_workers_x`, `my_own_switch`, `teacher_decay_y` belong to no" in found.findings[0].message
     assert rules(analysed(FOREIGN.replace("my_own_switch: true\n", ""))) == ["EVA004"]
     declared = "@dataclass\nclass Arguments:\n    my_own_switch: bool = True\n"
-    assert rules(analysed(FOREIGN, run_py=declared)) == ["EVA004"]
+    assert rules(analysed(FOREIGN, run_py=declared)) == ["CFG013"]  # no parser here takes a dataclass
+    parsed = f"{declared}\n\nparser = HfArgumentParser(Arguments)\n"
+    assert rules(analysed(FOREIGN, run_py=parsed)) == ["EVA004"]
     assert rules(analysed(FOREIGN, run_sh="trl sft --config configs/sft.yaml")) == ["EVA004"]
 
 

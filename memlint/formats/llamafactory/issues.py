@@ -25,7 +25,11 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
-    kept = tuple(_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
+    kept = tuple(
+        _with_severity(view, issue)
+        for issue in found
+        if not _is_declared(view, issue) and not _is_another_methods(view, issue)
+    )
     return (*_foreign_keys(view, kept), *unresolved, *template_issues(view))
 
 
@@ -54,6 +58,13 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     if issue.code == "unknown-key":
         return bool(declared)
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
+
+
+def _is_another_methods(view: LlamaFactoryConfig, issue: Issue) -> bool:
+    """Whether it is about a number of LoRA's that full and freeze training never look at: nothing checks it on its own
+    (0.9.5 hparams/finetuning_args.py:568 doubles it for `lora_alpha`, model/adapter.py:235 reads it for LoRA)."""
+    adapters = view.section.value.get("finetuning_type", "lora")
+    return issue.pointer == ("lora_rank",) and issue.code == "bad-value" and adapters in ("full", "freeze")
 
 
 def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:

@@ -80,6 +80,9 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
 
 
 def _keys(config: TrainerConfig) -> Iterator[Issue]:
+    start = config.section.document.start
+    if start is not None and start.launcher != "trl":
+        return  # the program's own flags: those that it refuses are named by _refused (issues.py)
     present, known = config.section.value, compiled_schema(SCHEMA).schema["properties"]
     unknown = [key for key in present if isinstance(key, str) and key not in known]
     if len(unknown) > _MOST_UNKNOWN:

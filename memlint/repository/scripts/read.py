@@ -140,6 +140,11 @@ def _start_folder(path: str, text: str, repository: Repository) -> str:
     return max(reversed(folders), key=named)
 
 
+def _asks_for_help(launched: LaunchCommand) -> bool:
+    """Whether help is all that is asked for: `llamafactory-cli train -h`."""
+    return [word.text for word in launched.arguments] in (["-h"], ["--help"])
+
+
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
     """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
 
@@ -180,7 +185,7 @@ class _Reader:
 
     def documents(self, invocation: Invocation) -> Iterator[Document]:
         launched = command(invocation.words)
-        if launched is None or launched.program is None:
+        if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
