@@ -271,7 +271,7 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         rule=rule.id,
         name=rule.name,
         severity=severity,
-        message=hit.message,
+        message=hit.message + _since(texts.applies, hit.message, run),
         location=place,
         related=tuple((other, label) for other, label in related if other is not None and other != place),
         confidence=confidence,
@@ -279,6 +279,18 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         key=f"{rule.id}:{hit.at}",
         data=hit.data,
     )
+
+
+def _since(applies: str, message: str, run: Run) -> str:
+    """" (from trl 1.0 on)", where a rule holds from a release on, its message names none, and nobody says which one is in
+    use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
+    for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
+        lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
+        names = (package, *(("framework_version",) if package == run.stack.framework else ()))
+        origins = (run.origins.get(f"stack.{name}") for name in names)
+        if lowest and lowest not in message and all(one is None or one.kind == "default" for one in origins):
+            return f" (from {package} {lowest} on)"
+    return ""
 
 
 def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
