@@ -25,6 +25,8 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
     placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
     if config.own.document.start is not None and len(issue.pointer) == 1 and isinstance(value, str):
         return False  # `engine=megatron` picks a file of the group
+    if isinstance(value, bool) and issue.code == "wrong-type":
+        return False  # Python compares it as a number: `trainer.test_freq=False` never tests
     if issue.code == "unknown-key":
         return "did you mean" in issue.message
     return issue.code in _REPORTED and not placeholder and value is not None
