@@ -123,12 +123,13 @@ class Context(NamedTuple):
     in files whose path has the folders `below`; "" where no dataclass has it.
     `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
     `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
+    `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last six may search the whole repository. Call them only before reporting something; call `launch_commands`
+    The last seven may search the whole repository. Call them only before reporting something; call `launch_commands`
     only where a config leaves its engine or the number of GPUs open.
     """
 
@@ -151,6 +152,7 @@ class Context(NamedTuple):
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     filled_arguments: Callable[[], frozenset[str]] = frozenset
+    chat_templates: Callable[[], frozenset[str]] = frozenset
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader

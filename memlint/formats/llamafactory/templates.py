@@ -25,10 +25,13 @@ def template_issues(view: LlamaFactoryConfig) -> Iterator[Issue]:
         return
     if value in NEWER_TEMPLATES and view.context.versions.get("llamafactory", ()) > _NEWEST:
         return
+    theirs = view.context.chat_templates()
+    if value in theirs:
+        return
     guess = "" if value in NEWER_TEMPLATES else MEANT_TEMPLATES.get(value.lower()) or nearest(value, TEMPLATES)
     release = view.context.versions.get("llamafactory", ())
     is_stated = bool(release) and release <= _NEWEST
-    if not guess and has_copy(view.context):
+    if not guess and has_copy(view.context) and not theirs:
         return
     hint = f": did you mean `{guess}`?" if guess else "" if is_stated else "; later ones, or a fork, may"
     message = f"no release of LLaMA-Factory up to 0.9.5 has a template `{value[:60]}`{hint}"
