@@ -33,7 +33,18 @@ _TEXT_OR_LIST = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "item
 
 # transformers 5.23.0 integrations/integration_utils.py:2643; with those of older releases there are no others.
 _INTEGRATIONS = [
-    *("azure_ml", "comet_ml", "mlflow", "neptune", "tensorboard", "trackio", "wandb", "codecarbon", "clearml", "dagshub"),
+    *(
+        "azure_ml",
+        "comet_ml",
+        "mlflow",
+        "neptune",
+        "tensorboard",
+        "trackio",
+        "wandb",
+        "codecarbon",
+        "clearml",
+        "dagshub",
+    ),
     *("flyte", "dvclive", "swanlab", "kubeflow", "all", "none"),
 ]
 _REPORTS = {

@@ -282,8 +282,8 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
 
 
 def _since(applies: str, message: str, run: Run) -> str:
-    """" (from trl 1.0 on)", where a rule holds from a release on, its message names none, and nobody says which one is in
-    use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
+    """The words "(from trl 1.0 on)", where a rule holds from a release on, its message names none, and nobody says
+    which one is in use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
     for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
         lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
         names = (package, *(("framework_version",) if package == run.stack.framework else ()))

@@ -35,8 +35,8 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
 
 
 def _newer_keys(view: LlamaFactoryConfig) -> tuple[Issue, ...]:
-    """Keys that no release has yet: those up to 0.9.5 refuse the file. Where nobody states one, it may be for a clone of
-    the main branch. Several are one fact."""
+    """Keys that no release has yet: those up to 0.9.5 refuse the file. Where nobody states one, it may be for a clone
+    of the main branch. Several are one fact."""
     release = view.context.versions.get("llamafactory", ())
     known = compiled_schema("llamafactory.json#v0").schema["properties"]
     newer = [key for key in view.section.value if known.get(key, {}).get("x-memlint-since", "") == _NEWER]

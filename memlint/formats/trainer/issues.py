@@ -72,7 +72,9 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
         return _optimizer(issue, value)
     if issue.code == "wrong-type" and isinstance(value, (bool, int)) and "string" in issue.message:
         # a flag without a word: the script leaves a variable empty; a class converts nothing and hardly compares text
-        return None if value is True and config.section.document.start is not None else issue._replace(severity="warning")
+        return (
+            None if value is True and config.section.document.start is not None else issue._replace(severity="warning")
+        )
     if issue.code == "wrong-type" and isinstance(value, (dict, list)) and _is_own(issue, config):
         return None
     if isinstance(value, str) and issue.code == "wrong-type":
@@ -190,8 +192,8 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 
 
 def _nulls(config: TrainerConfig) -> Iterator[Issue]:
-    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said, nor of
-    arguments that a class of the repository fills in."""
+    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said, nor
+    of arguments that a class of the repository fills in."""
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
         if config.section.value[key] is None and key not in config.context.filled_arguments():
             how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"

@@ -69,7 +69,18 @@ _ATTENTION_ALIASES = {
 }
 # transformers 5.23.0 integrations/integration_utils.py:2643, get_reporting_integration_callbacks raises ValueError
 _REPORTS = (
-    *("azure_ml", "comet_ml", "mlflow", "neptune", "tensorboard", "trackio", "wandb", "codecarbon", "clearml", "dagshub"),
+    *(
+        "azure_ml",
+        "comet_ml",
+        "mlflow",
+        "neptune",
+        "tensorboard",
+        "trackio",
+        "wandb",
+        "codecarbon",
+        "clearml",
+        "dagshub",
+    ),
     *("flyte", "dvclive", "swanlab", "kubeflow", "all", "none"),
 )
 # Words that TRL's trainers compare with names, by task: those of releases 0.16 to 1.16 (sft_trainer.py:1042,

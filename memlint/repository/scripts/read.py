@@ -148,8 +148,8 @@ def _asks_for_help(launched: LaunchCommand) -> bool:
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
     """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
 
-    That file is the run; the flags beside it alone would be judged with defaults that it changes. A script with argparse
-    gives its `--config` a meaning of its own.
+    That file is the run; the flags beside it alone would be judged with defaults that it changes. A script with
+    argparse gives its `--config` a meaning of its own.
     """
     if program.parses == "argparse":
         return False

@@ -108,7 +108,9 @@ def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
         ({"beta": 0.1, "loss_type": ["sigmoid", "hinged"]}, "loss_type", "error", ""),
     ],
 )
-def test_a_word_that_a_trainer_compares_with_names(more: dict[str, object], key: str, severity: str, meant: str) -> None:
+def test_a_word_that_a_trainer_compares_with_names(
+    more: dict[str, object], key: str, severity: str, meant: str
+) -> None:
     (found,) = [issue for issue in issues({**TRL, **more}) if issue.pointer == (key,)]
     assert (found.code, found.severity, found.suggestion) == ("bad-value", severity, meant)
 
