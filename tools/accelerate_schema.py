@@ -113,6 +113,10 @@ def main(folder: Path) -> None:
     properties["main_process_port"] = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
     properties["fp16"] = {"deprecated": True}
     properties["dynamo_backend"] = {"deprecated": True}
+    # utils/launch.py:187 takes any case; the last two are older releases'.
+    backends = [*kinds["DynamoBackend"], "IPEX", "HPU_BACKEND"]
+    backend = {"enum": [*backends, *(name.lower() for name in backends), None]}
+    properties["dynamo_config"] = {"type": ["null", "object"], "properties": {"dynamo_backend": backend}}
     properties.update(GONE)
     fsdp = launch_options(launch, ("fsdp_",))
     bare = [name.removeprefix("fsdp_") for name in fsdp]

@@ -31,12 +31,35 @@ NULLABLE = {
 
 _TEXT_OR_LIST = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}]}
 
+# transformers 5.23.0 integrations/integration_utils.py:2643; with those of older releases there are no others.
+_INTEGRATIONS = [
+    *(
+        "azure_ml",
+        "comet_ml",
+        "mlflow",
+        "neptune",
+        "tensorboard",
+        "trackio",
+        "wandb",
+        "codecarbon",
+        "clearml",
+        "dagshub",
+    ),
+    *("flyte", "dvclive", "swanlab", "kubeflow", "all", "none"),
+]
+_REPORTS = {
+    "anyOf": [
+        {"type": ["string", "null"], "enum": [*_INTEGRATIONS, None]},
+        {"type": "array", "items": {"type": "string", "enum": _INTEGRATIONS}},
+    ]
+}
+
 # transformers utils/logging.py:44 and training_args.py (trainer_log_levels)
 LOG_LEVELS = ["detail", "debug", "info", "warning", "error", "critical", "passive"]
 
 # The whole schema of a key, where code accepts more or less than the annotation.
 OVERRIDES: dict[str, dict[str, Any]] = {
-    "report_to": _TEXT_OR_LIST,  # training_args.py: "all", "none", a name, or a list
+    "report_to": _REPORTS,
     "resume_from_checkpoint": {"type": ["string", "boolean", "null"]},  # trainer.train takes a bool or a path
     "fsdp": {"anyOf": [{"type": ["string", "boolean", "null"]}, {"type": "array", "items": {"type": "string"}}]},
     "fsdp_config": {"type": ["object", "string", "null"]},

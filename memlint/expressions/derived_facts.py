@@ -92,6 +92,15 @@ def _readings(facts: Facts) -> Any:
     return in_words(read) if read else UNKNOWN
 
 
+def _least(facts: Facts) -> Any:
+    """The low end of the card's figure under the reading that needs least, in bytes."""
+    found = facts.estimate
+    if found is None or found.device_low_bytes is None:
+        return UNKNOWN
+    lows = (one.device_low_bytes for one in found.readings if one.device_low_bytes is not None)
+    return min(lows, default=found.device_low_bytes)
+
+
 def _doubt(facts: Facts) -> Any:
     """What nobody says and the verdict hangs on; UNKNOWN where the readings agree, or there is one alone."""
     found = facts.estimate
@@ -219,6 +228,7 @@ ESTIMATE: dict[str, Reader] = {
     **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
     "estimate.parts": _parts,
     "estimate.readings": _readings,
+    "estimate.least_bytes": _least,
     "estimate.doubt": _doubt,
 }
 READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE}

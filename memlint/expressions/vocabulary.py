@@ -75,6 +75,7 @@ _FACT_TYPES: Mapping[str, Type] = {
     **dict.fromkeys(("hardware.bf16", "hardware.fp8", "parallelism.is_certain"), types.BOOL),
     **dict.fromkeys(("model.layer_classes", "model.modules", "estimate.parts"), _TEXTS),
     "model.stored_bits": types.NUMBER,
+    "estimate.least_bytes": types.NUMBER,
     "hardware.capability": types.VERSION,
     **dict.fromkeys(("model.dtype", "model.stored_method", "hardware.vendor"), types.STR),
     **dict.fromkeys(("estimate.verdict", "estimate.peak_phase", "estimate.readings", "estimate.doubt"), types.STR),

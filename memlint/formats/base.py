@@ -122,12 +122,14 @@ class Context(NamedTuple):
     `field_annotations(key, below)`: the type annotations of the field `key` in dataclasses of the repository's Python,
     in files whose path has the folders `below`; "" where no dataclass has it.
     `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
+    `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
+    `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last five may search the whole repository. Call them only before reporting something; call `launch_commands`
+    The last seven may search the whole repository. Call them only before reporting something; call `launch_commands`
     only where a config leaves its engine or the number of GPUs open.
     """
 
@@ -149,6 +151,8 @@ class Context(NamedTuple):
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset
+    filled_arguments: Callable[[], frozenset[str]] = frozenset
+    chat_templates: Callable[[], frozenset[str]] = frozenset
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader
@@ -193,7 +197,7 @@ class Format(Protocol):
     `unjudged(document, context) -> Issue | None`: the note on a file whose keys mean what a script makes of them. No
     fix of such a file is safe. It may search the repository: asked only about a file with findings.
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
-    `skips_rule(rule, document) -> bool`: whether that rule says nothing of this document.
+    `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     """
 
     NAME: str  # "llamafactory"

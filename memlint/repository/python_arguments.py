@@ -20,6 +20,8 @@ _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # Scripts that read YAML themselves and make what they like of its keys.
 _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
 _MOST_LINES = 12  # of one annotation
+_FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
+_TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -40,10 +42,16 @@ class Script(NamedTuple):
 
 
 class Python(NamedTuple):
-    """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes."""
+    """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
+
+    `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
+    templates that a copy of LLaMA-Factory registers.
+    """
 
     fields: Mapping[str, list[Declared]]
     scripts: tuple[Script, ...] = ()
+    filled: frozenset[str] = frozenset()
+    templates: frozenset[str] = frozenset()
 
     @property
     def parsers(self) -> frozenset[str]:
@@ -55,6 +63,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     """What the files at `paths` say, up to a bound; one that cannot be read or is too large says nothing."""
     found: dict[str, list[Declared]] = {}
     scripts: list[Script] = []
+    filled: set[str] = set()
+    templates: set[str] = set()
     room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
     for path in paths:
         try:
@@ -73,7 +83,11 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         if b"@dataclass" in data:
             for name, text in fields(data.decode("utf-8", "replace")):
                 found.setdefault(name, []).append(Declared(path, text))
-    return Python(found, tuple(scripts))
+        if b"def __post_init__" in data:
+            filled |= {name.decode() for name in _FILLED.findall(data)}
+        if b"register_template(" in data:
+            templates |= {name.decode() for name in _TEMPLATE.findall(data)}
+    return Python(found, tuple(scripts), frozenset(filled), frozenset(templates))
 
 
 def _script(path: str, data: bytes) -> Script | None:

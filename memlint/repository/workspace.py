@@ -248,6 +248,7 @@ class Workspace:
         """This workspace's functions, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
+        functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files), **{**functions, **facts})
 
@@ -273,6 +274,14 @@ class Workspace:
     def argument_parsers(self) -> frozenset[str]:
         """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
         return self._survey().parsers
+
+    def filled_arguments(self) -> frozenset[str]:
+        """The arguments that dataclasses of the repository's Python give a value where they are None."""
+        return self._survey().filled
+
+    def chat_templates(self) -> frozenset[str]:
+        """The chat templates that copies of LLaMA-Factory in the repository register."""
+        return self._survey().templates
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""

@@ -127,7 +127,7 @@ class Engine:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
-        found = _without_skipped(format_, document, found)
+        found = _without_skipped(format_, document, context, found)
         note = _unjudged(format_, document, context) if found else None
         if note is not None:
             told = issue_findings(parsed._replace(issues=(note,)))
@@ -219,10 +219,10 @@ def _unjudged(format_: Format, document: Document, context: Context) -> Issue | 
     return note
 
 
-def _without_skipped(format_: Format, document: Document, found: list[Found]) -> list[Found]:
+def _without_skipped(format_: Format, document: Document, context: Context, found: list[Found]) -> list[Found]:
     """The findings without those of rules that the format says nothing of this document with."""
     skips = getattr(format_, "skips_rule", None)
-    return found if skips is None else [item for item in found if not skips(item.finding.rule, document)]
+    return found if skips is None else [item for item in found if not skips(item.finding.rule, document, context)]
 
 
 def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
@@ -272,7 +272,7 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         rule=rule.id,
         name=rule.name,
         severity=severity,
-        message=hit.message,
+        message=hit.message + _since(texts.applies, hit.message, run),
         location=place,
         related=tuple((other, label) for other, label in related if other is not None and other != place),
         confidence=confidence,
@@ -280,6 +280,18 @@ def _finding(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         key=f"{rule.id}:{hit.at}",
         data=hit.data,
     )
+
+
+def _since(applies: str, message: str, run: Run) -> str:
+    """The words "(from trl 1.0 on)", where a rule holds from a release on, its message names none, and nobody says
+    which one is in use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
+    for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
+        lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
+        names = (package, *(("framework_version",) if package == run.stack.framework else ()))
+        origins = (run.origins.get(f"stack.{name}") for name in names)
+        if lowest and lowest not in message and all(one is None or one.kind == "default" for one in origins):
+            return f" (from {package} {lowest} on)"
+    return ""
 
 
 def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:

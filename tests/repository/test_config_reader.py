@@ -78,7 +78,9 @@ def test_several_keys_of_no_argument_class_are_a_script_s() -> None:
     assert "`data_prep_workers_x`, `my_own_switch`, `teacher_decay_y` belong to no" in found.findings[0].message
     assert rules(analysed(FOREIGN.replace("my_own_switch: true\n", ""))) == ["EVA004"]
     declared = "@dataclass\nclass Arguments:\n    my_own_switch: bool = True\n"
-    assert rules(analysed(FOREIGN, run_py=declared)) == ["EVA004"]
+    assert rules(analysed(FOREIGN, run_py=declared)) == ["CFG013"]  # no parser here takes a dataclass
+    parsed = f"{declared}\n\nparser = HfArgumentParser(Arguments)\n"
+    assert rules(analysed(FOREIGN, run_py=parsed)) == ["EVA004"]
     assert rules(analysed(FOREIGN, run_sh="trl sft --config configs/sft.yaml")) == ["EVA004"]
 
 
@@ -97,3 +99,25 @@ def test_no_fix_of_a_script_s_file_is_safe() -> None:
 
     assert found.is_unjudged
     assert not any(fix.safe for finding in found.findings for fix in finding.fixes)
+
+
+def test_a_class_that_fills_an_argument_in_takes_null() -> None:
+    config = CONFIG.replace("2e-5", "2.0e-5") + "dataloader_num_workers: null\n"
+    fills = "class Config(SFTConfig):\n    def __post_init__(self):\n        if self.{} is None:\n            pass\n"
+
+    def nulls(**files: str) -> list[str]:
+        return [one.message[:25] for one in analysed(config, **files).findings if one.rule == "CFG002"]
+
+    assert nulls() == nulls(run_py=fills.format("max_steps")) == ["`dataloader_num_workers` "]
+    assert nulls(run_py=fills.format("dataloader_num_workers")) == []
+
+
+def test_a_class_in_place_of_trl_s_takes_lora_s_targets_its_own_way() -> None:
+    config = CONFIG.replace("2e-5", "2.0e-5") + "use_peft: true\nlora_target_modules: all\n"
+    declared = "@dataclass\nclass ModelArguments:\n    lora_target_modules: Union[List[str], str] = None\n"
+
+    def targets(**files: str) -> set[str]:
+        return {one.rule for one in analysed(config, **files).findings if one.rule in ("PEF004", "PEF025")}
+
+    assert targets() == {"PEF004", "PEF025"}  # reports fold one into the other
+    assert targets(run_py=declared) == set()

@@ -36,7 +36,8 @@ def recognise(document: Document) -> Recognition:
         return Recognition("no")
     telling = sum(key in _TELLING for key in value)
     known = telling + sum(key in _COMMON for key in value)
-    if 2 * known < len(value) or any(not isinstance(value.get(key, {}), (dict, type(None))) for key in _MAPPINGS):
+    is_plain = any(not isinstance(value.get(key, {}), (dict, type(None))) for key in _MAPPINGS)
+    if 2 * known < len(value) or (is_plain and not isinstance(value.get("zero_optimization"), dict)):
         return Recognition("no")
     if telling:
         sure = telling > 1 or known > 2 or isinstance(value.get("zero_optimization"), dict)

@@ -16,6 +16,12 @@ from memlint.formats.training_arguments import Arguments, arguments, read_argume
 from memlint.run import UNKNOWN, Origin
 
 Version = tuple[int, ...]
+V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
+
+
+def has_copy(context: Context) -> bool:
+    """Whether a copy of LLaMA-Factory is in the repository: it may take what no release takes."""
+    return any(context.field_annotations("finetuning_type", below) for below in V0_ARGUMENTS)
 
 
 class LlamaFactoryConfig(NamedTuple):

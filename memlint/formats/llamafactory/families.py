@@ -39,10 +39,11 @@ EAGER_UNLESS_FLASH = frozenset({"youtu", "youtu_vl"})
 
 WITHOUT_CHECKPOINTING = frozenset({"gemma3n"})  # model/patcher.py:477
 
-# Chat templates of releases 0.9.0 to 0.9.5 (data/template.py, `register_template`), of 0.8, and of the main branch.
+# Chat templates of the main branch after 0.9.5 alone.
+NEWER_TEMPLATES = frozenset({"gpt", "moss_vl"})
+# Chat templates of releases 0.9.0 to 0.9.5 (data/template.py, `register_template`), and of 0.8.
 TEMPLATES = frozenset(
     {
-        *("gpt", "moss_vl"),
         *("aeva", "alpaca", "aquila", "atom", "baichuan", "baichuan2", "bailing", "bailing_v2", "belle"),
         *("bluelm", "breeze", "chatglm2", "chatglm3", "chatml", "chatml_de", "codegeex2", "codegeex4"),
         *("cohere", "cpm", "cpm3", "cpm4", "custom", "dbrx", "deepseek", "deepseek3", "deepseekcoder"),

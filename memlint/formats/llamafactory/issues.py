@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.base import Context, Issue
-from memlint.formats.llamafactory.config import LlamaFactoryConfig
+from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
@@ -17,7 +17,8 @@ _NEVER_NULL = ENDS_THE_RUN | frozenset(
     ("stage", "finetuning_type", "flash_attn", "cutoff_len", "val_size", "dataset_dir", "lora_rank", "lora_dropout")
     + ("lora_target", "image_max_pixels", "image_min_pixels", "video_max_pixels", "video_min_pixels")
 )
-_V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
+_NEWER = "llamafactory after 0.9.5"  # as the schema calls what only the main branch has
+_NEWEST = (0, 9, 5)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
@@ -25,15 +26,33 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
-    kept = tuple(_with_severity(view, issue) for issue in found if not _is_declared(view, issue))
-    return (*_foreign_keys(view, kept), *unresolved, *template_issues(view))
+    kept = tuple(
+        _with_severity(view, issue)
+        for issue in found
+        if not _is_declared(view, issue) and not _is_another_methods(view, issue)
+    )
+    return (*_foreign_keys(view, kept), *_newer_keys(view), *unresolved, *template_issues(view))
+
+
+def _newer_keys(view: LlamaFactoryConfig) -> tuple[Issue, ...]:
+    """Keys that no release has yet: those up to 0.9.5 refuse the file. Where nobody states one, it may be for a clone
+    of the main branch. Several are one fact."""
+    release = view.context.versions.get("llamafactory", ())
+    known = compiled_schema("llamafactory.json#v0").schema["properties"]
+    newer = [key for key in view.section.value if known.get(key, {}).get("x-memlint-since", "") == _NEWER]
+    if not newer or release > _NEWEST or has_copy(view.context):
+        return ()
+    names = ", ".join(f"`{key}`" for key in newer)
+    message = f"{names} came after llamafactory 0.9.5: releases up to that one refuse the file"
+    severity = "error" if release else "info"
+    return (view.section.issue("unknown-key", message, newer[0], severity=severity, on_key=True),)
 
 
 def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
     """The issues, with keys that are no slip of one of LLaMA-Factory's as a warning: a fork declares arguments of its
     own, and one that is not in this repository cannot be asked. Several of them are one fact."""
     foreign = [issue for issue in issues if issue.code == "unknown-key" and issue.message.count("`") == 2]
-    if not foreign or any(view.context.field_annotations("finetuning_type", below) for below in _V0_ARGUMENTS):
+    if not foreign or has_copy(view.context):
         return issues
     if len(foreign) < _SEVERAL:
         mild = {issue: issue._replace(severity="warning", message=issue.message + _REFUSED) for issue in foreign}
@@ -50,10 +69,17 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in ("unknown-key", "bad-value"):
         return False
-    declared = next(filter(None, (view.context.field_annotations(key, below) for below in _V0_ARGUMENTS)), "")
+    declared = next(filter(None, (view.context.field_annotations(key, below) for below in V0_ARGUMENTS)), "")
     if issue.code == "unknown-key":
         return bool(declared)
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
+
+
+def _is_another_methods(view: LlamaFactoryConfig, issue: Issue) -> bool:
+    """Whether it is about a number of LoRA's that full and freeze training never look at: nothing checks it on its own
+    (0.9.5 hparams/finetuning_args.py:568 doubles it for `lora_alpha`, model/adapter.py:235 reads it for LoRA)."""
+    adapters = view.section.value.get("finetuning_type", "lora")
+    return issue.pointer == ("lora_rank",) and issue.code == "bad-value" and adapters in ("full", "freeze")
 
 
 def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:

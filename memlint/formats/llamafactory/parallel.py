@@ -184,7 +184,9 @@ def _from_shipped_file(fields: Fields, section: Section, name: str, absent: Issu
 
     value = shipped.shipped_deepspeed(name) if absent.code in ("missing-reference", "outside-reference") else None
     if value is None:
-        fields.issues.append(absent)
+        # Training starts in a checkout of LLaMA-Factory's own, where the file may be.
+        mild = absent.code == "missing-reference"
+        fields.issues.append(absent._replace(severity="warning") if mild else absent)
         return None
     message = f"{absent.message}; its memory is estimated as with the file that LLaMA-Factory ships under that name"
     severity = "info" if shipped.in_its_folder(name) else absent.severity

@@ -28,6 +28,8 @@ _DISTINCTIVE = frozenset(
 _USUAL = frozenset(
     {"template", "dataset", "eval_dataset", "val_size", "max_samples", "lora_rank", "overwrite_cache", "use_unsloth"}
 )
+# What is trained on, and how: every training file has one of them.
+_TRAINS = frozenset({"stage", "do_train", "finetuning_type", "template", "dataset", "eval_dataset", "dataset_dir"})
 _MODEL = ("model_name_or_path", "adapter_name_or_path")
 
 _V1_DISTINCTIVE = frozenset(
@@ -69,6 +71,8 @@ def _recognise_v0(value: Mapping[Any, Any]) -> Recognition:
         return Recognition("no")
     if distinctive == 1 and share < 0.75:
         return Recognition("no")  # `stage` alone: PaddleFormers and others have it beside TrainingArguments' names
+    if _role(value) == "training" and _TRAINS.isdisjoint(value):
+        return Recognition("no")  # a script's own file: LLaMA-Factory trains nothing without these
     reason = f"{distinctive + usual} keys of LLaMA-Factory"
     if share >= 0.75 and (distinctive >= 2 or usual >= 2 or (usual and "template" in value)):
         return Recognition("certain" if named else "likely", _role(value), reason)

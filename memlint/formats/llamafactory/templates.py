@@ -1,8 +1,8 @@
 """The chat templates that LLaMA-Factory registers, and what is said of a name that is none of them.
 
 `get_template_and_fix_tokenizer` raises ValueError for a name that is not registered (v0.9.5 data/template.py:639),
-after the tokenizer is loaded. A fork may register more: where nobody states a release, only a slip of a known name is
-reported.
+after the tokenizer is loaded. A fork may register more: where nobody states a release, a name that is no slip of a
+known one is information, and nothing where a copy of LLaMA-Factory is in the repository.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import interpolated
-from memlint.formats.llamafactory.config import LlamaFactoryConfig
-from memlint.formats.llamafactory.families import MEANT_TEMPLATES, TEMPLATES
+from memlint.formats.llamafactory.config import LlamaFactoryConfig, has_copy
+from memlint.formats.llamafactory.families import MEANT_TEMPLATES, NEWER_TEMPLATES, TEMPLATES
 from memlint.formats.schema.suggest import nearest
 
 _NEWEST = (0, 9, 5)
@@ -23,12 +23,17 @@ def template_issues(view: LlamaFactoryConfig) -> Iterator[Issue]:
     value = view.section.value.get("template")
     if not isinstance(value, str) or not value or value in TEMPLATES or interpolated(value):
         return
-    guess = MEANT_TEMPLATES.get(value.lower()) or nearest(value, TEMPLATES)
+    if value in NEWER_TEMPLATES and view.context.versions.get("llamafactory", ()) > _NEWEST:
+        return
+    theirs = view.context.chat_templates()
+    if value in theirs:
+        return
+    guess = "" if value in NEWER_TEMPLATES else MEANT_TEMPLATES.get(value.lower()) or nearest(value, TEMPLATES)
     release = view.context.versions.get("llamafactory", ())
     is_stated = bool(release) and release <= _NEWEST
-    if not guess and not is_stated:
+    if not guess and has_copy(view.context) and not theirs:
         return
-    hint = f": did you mean `{guess}`?" if guess else ""
+    hint = f": did you mean `{guess}`?" if guess else "" if is_stated else "; later ones, or a fork, may"
     message = f"no release of LLaMA-Factory up to 0.9.5 has a template `{value[:60]}`{hint}"
-    severity = "error" if is_stated else "warning"
+    severity = "error" if is_stated else "warning" if guess else "info"
     yield view.section.issue("bad-value", message, "template", severity=severity, suggestion=guess)

@@ -46,7 +46,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return openrlhf_edits(parsed, run, changes)
 
 
-def skips_rule(rule: str, document: Document) -> bool:
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """No flag sets DeepSpeed's buckets (PAR002, PAR006), and the reference is a model of its own beside an adapter too
     (PRF001)."""
     return rule in ("PAR002", "PAR006", "PRF001")

@@ -71,7 +71,7 @@ def errors(
             return
         pointer = tuple(error.instance_path)
         owner = subschema(compiled, pointer)
-        since = _checked_since(compiled, pointer)
+        since = _checked_since(compiled, pointer[:-1] if error.kind.name == "type" else pointer)
         if still_there(since, versions):
             continue
         section = _section(owner, compiled.root) if error.kind.name == "anyOf" else None

@@ -70,13 +70,26 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
         return issue._replace(severity="warning" if "transformers" in config.stated else "info")
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
+    if issue.code == "wrong-type" and isinstance(value, (bool, int)) and "string" in issue.message:
+        # a flag without a word: the script leaves a variable empty; a class converts nothing and hardly compares text
+        return (
+            None if value is True and config.section.document.start is not None else issue._replace(severity="warning")
+        )
+    if issue.code == "wrong-type" and isinstance(value, (dict, list)) and _is_own(issue, config):
+        return None
     if isinstance(value, str) and issue.code == "wrong-type":
         if as_number(value) is None:
             return refused_text(issue, value, config)
-        return None if _converts(config) else _text_for_number(issue, value, config)
+        is_command = config.section.document.start is not None  # argparse converts every flag
+        return None if is_command or _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
+
+
+def _is_own(issue: Issue, config: TrainerConfig) -> bool:
+    """Whether a dataclass of the repository declares the key: a mixture of data sets may stand under `dataset_name`."""
+    return len(issue.pointer) == 1 and bool(config.context.field_annotations(str(issue.pointer[0])))
 
 
 def _optimizer(issue: Issue, value: Any) -> Issue:
@@ -154,8 +167,9 @@ def _dotted(text: str, number: float | int | None) -> str:
 
 def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
+    defined = section.document.start.defined if section.document.start is not None else frozenset()
     for key in section.value:
-        if isinstance(key, str) and key not in known:
+        if isinstance(key, str) and key not in known and key not in defined:
             near = slip_of(key, known, section.value)
             if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
@@ -178,9 +192,10 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 
 
 def _nulls(config: TrainerConfig) -> Iterator[Issue]:
-    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said."""
+    """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said, nor
+    of arguments that a class of the repository fills in."""
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
-        if config.section.value[key] is None:
+        if config.section.value[key] is None and key not in config.context.filled_arguments():
             how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"
             message = f"`{key}` is null: None is {how}, and the run ends there; leave the key out for its default"
             yield config.section.issue("wrong-type", message, key)

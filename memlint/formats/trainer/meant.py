@@ -67,6 +67,40 @@ _ATTENTION_ALIASES = {
     **dict.fromkeys(("fa3", "flash_attn_3"), "flash_attention_3"),
     **dict.fromkeys(("xformers", "mem_efficient", "sdpa_attention"), "sdpa"),
 }
+# transformers 5.23.0 integrations/integration_utils.py:2643, get_reporting_integration_callbacks raises ValueError
+_REPORTS = (
+    *(
+        "azure_ml",
+        "comet_ml",
+        "mlflow",
+        "neptune",
+        "tensorboard",
+        "trackio",
+        "wandb",
+        "codecarbon",
+        "clearml",
+        "dagshub",
+    ),
+    *("flyte", "dvclive", "swanlab", "kubeflow", "all", "none"),
+)
+# Words that TRL's trainers compare with names, by task: those of releases 0.16 to 1.16 (sft_trainer.py:1042,
+# dpo_trainer.py:1387-1504, grpo_trainer.py:2767, :3084, :3109; data_utils.py:901; generation/vllm_generation.py:370).
+_PACKING = ("bfd", "bfd_split", "wrapped", "bfd-requeue", "ffd")
+_OF_TASKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "sft": {"loss_type": ("nll", "dft", "chunked_nll"), "packing_strategy": _PACKING},
+    "dpo": {
+        "loss_type": (
+            *("sigmoid", "hinge", "ipo", "kto_pair", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot"),
+            *("aot_pair", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm", "ddro"),
+        ),
+    },
+    "grpo": {
+        "loss_type": ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
+        "importance_sampling_level": ("token", "sequence", "sequence_token"),
+        "scale_rewards": ("group", "batch", "none"),
+        "vllm_mode": ("server", "colocate"),
+    },
+}
 # transformers 5.23.0 hf_argparser.py:32, string_to_bool
 _TRUTHS = frozenset(("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0"))
 
@@ -77,9 +111,16 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
     if config.trl:
         yield from _word(config, "dtype", _DTYPES, _DTYPE_ALIASES)
     yield from _word(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
+    yield from _names(config, "report_to", _REPORTS, "transformers")
+    if config.trl:
+        for key, known in _OF_TASKS.get(config.stage, {}).items():
+            yield from _names(config, key, known, "TRL")
 
 
 def _keys(config: TrainerConfig) -> Iterator[Issue]:
+    start = config.section.document.start
+    if start is not None and start.launcher != "trl":
+        return  # the program's own flags: those that it refuses are named by _refused (issues.py)
     present, known = config.section.value, compiled_schema(SCHEMA).schema["properties"]
     unknown = [key for key in present if isinstance(key, str) and key not in known]
     if len(unknown) > _MOST_UNKNOWN:
@@ -131,6 +172,21 @@ def _word(config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapp
     message = f"`{key}: {value[:60]}` is none of the values that transformers takes{hint}"
     severity = "error" if config.trl else "warning"
     yield config.section.issue("bad-value", message, key, severity=severity, suggestion=guess)
+
+
+def _names(config: TrainerConfig, key: str, known: tuple[str, ...], library: str) -> Iterator[Issue]:
+    """The first of the words under `key` that the library has no meaning for; a slip of one ends the run, another word
+    may be a fork's."""
+    value = config.section.value.get(key)
+    words = value if isinstance(value, list) else [value]
+    unknown = [word for word in words if isinstance(word, str) and word and word.lower() not in (*known, *_TRUTHS)]
+    if not unknown or interpolated(unknown[0]) or config.context.field_annotations(key):
+        return
+    guess = nearest(unknown[0], known)
+    hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known)}"
+    message = f"`{key}: {unknown[0][:60]}` is none of the words that {library} knows{hint}"
+    severity = "error" if guess else "warning"
+    yield config.section.issue("bad-value", message, key, severity=severity, suggestion="" if words is value else guess)
 
 
 def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:

@@ -64,9 +64,23 @@ def unjudged(document: Document, context: Context) -> Issue | None:
 _OF_TRL_SCRIPTS = frozenset({"PEF018", "PEF019", "PEF020"})
 
 
-def skips_rule(rule: str, document: Document) -> bool:
+# Rules about what TRL's ModelConfig makes of LoRA's targets.
+_OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
+
+
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
-    return document.syntax == "python" and rule in _OF_TRL_SCRIPTS
+    if rule in _OF_TRL_SCRIPTS:
+        return document.syntax == "python" or (document.start is not None and document.start.is_own)
+    return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
+    """Whether a class of the repository in place of TRL's takes the targets: one in a list stays a list there, and a
+    word may stand for several (alignment-handbook's forks look the linear layers up for `all`)."""
+    value = document.value.get("lora_target_modules") if isinstance(document.value, dict) else None
+    is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
+    return is_asked and bool(context.field_annotations("lora_target_modules"))
 
 
 def rule_applies(rule: str) -> bool:
@@ -75,10 +89,12 @@ def rule_applies(rule: str) -> bool:
 
 
 def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:
-    """The keys that belong to no known argument class, are no slip of one that does, and no dataclass here declares."""
+    """The keys that belong to no known argument class, are no slip of one that does, and no dataclass of a
+    parser here declares."""
     known = compiled_schema(SCHEMA).schema["properties"]
     unknown = [key for key in keys - _RENAMED if key not in known and not slip_of(key, known, keys)]
-    return frozenset(key for key in unknown if not context.field_annotations(key))
+    parses = bool(context.argument_parsers())  # else no dataclass becomes a parser's arguments
+    return frozenset(key for key in unknown if not (context.field_annotations(key) and parses))
 
 
 def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:

@@ -60,7 +60,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return verl_edits(parsed, run, changes)
 
 
-def skips_rule(rule: str, document: Document) -> bool:
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """PAR009 speaks of FSDP on one GPU: verl has no other engine for it."""
     return rule == "PAR009"
 

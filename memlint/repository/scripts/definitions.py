@@ -335,11 +335,17 @@ _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuest
 def _unmodelled(modules: Sequence[_Module], classes: Mapping[str, Any]) -> str:
     """What the program does to its model that is not told by flags, with file and line; "" where nothing is seen."""
     for module in modules:
+        decides = module is modules[0] or _makes_parser(module)  # `train_mem.py` calls `train()` of another file
         for node in ast.walk(module.tree):
-            what = _own_class(node, classes) or (_freezes(node) if module is modules[0] else "")
+            what = _own_class(node, classes) or (_freezes(node) if decides else "")
             if what:
                 return f"{posixpath.basename(module.path)}:{getattr(node, 'lineno', 0)} {what}"
     return ""
+
+
+def _makes_parser(module: _Module) -> bool:
+    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return any(_name(call.func).endswith("ArgumentParser") for call in calls)
 
 
 def _own_class(node: ast.AST, classes: Mapping[str, Any]) -> str:

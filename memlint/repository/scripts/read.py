@@ -16,7 +16,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts import slurm
-from memlint.repository.scripts.commands import LaunchCommand, command
+from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values, flags, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
@@ -140,6 +140,24 @@ def _start_folder(path: str, text: str, repository: Repository) -> str:
     return max(reversed(folders), key=named)
 
 
+def _asks_for_help(launched: LaunchCommand) -> bool:
+    """Whether help is all that is asked for: `llamafactory-cli train -h`."""
+    return [word.text for word in launched.arguments] in (["-h"], ["--help"])
+
+
+def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
+    """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
+
+    That file is the run; the flags beside it alone would be judged with defaults that it changes. A script with
+    argparse gives its `--config` a meaning of its own.
+    """
+    if program.parses == "argparse":
+        return False
+    named, others = options(launched.arguments)
+    given = [word for one in named if one.name == "config" for word in one.values]
+    return any(word.text.endswith((".yaml", ".yml", ".json")) for word in (*given, *others[:1]))
+
+
 class _Reader:
     """Turns the programs that a script starts into documents."""
 
@@ -167,12 +185,12 @@ class _Reader:
 
     def documents(self, invocation: Invocation) -> Iterator[Document]:
         launched = command(invocation.words)
-        if launched is None or launched.program is None:
+        if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
         format_name = format_of(launched, definitions, entry is not None)
-        if format_name is None:
+        if format_name is None or (format_name == "trainer" and _leaves_to_a_file(launched, definitions)):
             return
         values = Values(self.path, invocation.at)
         for one in completed(launched, definitions, format_name, flags(launched, definitions, format_name)):

@@ -31,6 +31,8 @@ _TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
 # Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
 WHOLE_PROGRAMS = ("verl", "openrlhf")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
+# What a run of LLaMA-Factory says and its other programs (scripts/vllm_infer.py and their like) do not take.
+_LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
 # Names that scripts share for the same thing, likeliest first. `batch_size` is none: one script means a GPU's, another
@@ -70,7 +72,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
     if is_openrlhf(command):
         return "openrlhf"
     names = {one.name for one in options(command.arguments)[0]}
-    if len(names & _LLAMAFACTORY) >= 2 and ("model_name_or_path" in names or "do_train" in names):
+    if len(names & _LLAMAFACTORY) >= 2 and names & _LLAMAFACTORY_RUNS:
         return "llamafactory"
     if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
         return "trainer"

@@ -56,6 +56,8 @@ def scalar(word: Word, types: frozenset[str]) -> Any:
         return _structure(text)
     if "boolean" in types and text.lower() in _TRUE and not (types & {"integer", "number"} and text.isdigit()):
         return _TRUE[text.lower()] if text.lower() in ("true", "false") or "string" not in types else text
+    if not types and text == "null":
+        return None
     if not types and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if not types or types & {"integer", "number"}:

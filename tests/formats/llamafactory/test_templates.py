@@ -44,3 +44,40 @@ def test_a_template_that_is_registered(word: str) -> None:
 
 def test_a_placeholder_is_no_name() -> None:
     assert not [issue for issue in issues("${TEMPLATE}") if issue.code == "bad-value"]
+
+
+def test_a_template_of_a_fork_is_information() -> None:
+    (found,) = issues("videor1")
+    assert (found.code, found.severity) == ("bad-value", "info")
+
+
+@pytest.mark.parametrize(("release", "severities"), [((0, 9, 5), ["error"]), ((0, 9, 6), []), (None, ["info"])])
+def test_a_template_of_the_main_branch(release: tuple[int, ...] | None, severities: list[str]) -> None:
+    stated = {"llamafactory": release} if release else {}
+    assert [issue.severity for issue in issues("moss_vl", **stated)] == severities
+
+
+def test_a_copy_of_llamafactory_says_what_it_registers() -> None:
+    files = {
+        "train.yaml": yaml.safe_dump({**CONTENT, "template": "qwen25"}),
+        "src/llamafactory/data/template.py": '_register_template(\n    name="qwen25",\n)\n',
+    }
+    workspace = in_memory(files)
+    assert not parse(workspace.documents("train.yaml")[0], workspace.context()).issues
+
+
+@pytest.mark.parametrize(("release", "severities"), [((0, 9, 5), ["error"]), ((0, 9, 6), []), (None, ["info"])])
+def test_keys_of_the_main_branch_are_one_fact(release: tuple[int, ...] | None, severities: list[str]) -> None:
+    text = yaml.safe_dump({**CONTENT, "template": "qwen", "kt_config": {}, "kt_cpu_activation": True})
+    workspace = in_memory({"train.yaml": text})
+    versions = {"llamafactory": release} if release else {}
+    found = parse(workspace.documents("train.yaml")[0], workspace.context(versions=versions)).issues
+    assert [issue.severity for issue in found if issue.code == "unknown-key"] == severities
+
+
+@pytest.mark.parametrize(("method", "codes"), [("lora", ["bad-value"]), ("full", [])])
+def test_a_rank_is_judged_where_something_reads_it(method: str, codes: list[str]) -> None:
+    text = yaml.safe_dump({**CONTENT, "template": "qwen", "finetuning_type": method, "lora_rank": 0})
+    workspace = in_memory({"train.yaml": text})
+    found = parse(workspace.documents("train.yaml")[0], workspace.context()).issues
+    assert [issue.code for issue in found if issue.pointer == ("lora_rank",)] == codes

@@ -96,3 +96,26 @@ def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
     assert [run.model.weights_dtype for run in (*new.runs, *old.runs)] == ["float32", "bfloat16"]
     assert [issue.code for issue in new.issues] == ["renamed-key"]
     assert not old.issues
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "severity", "meant"),
+    [
+        ({"report_to": ["wanb"]}, "report_to", "error", ""),
+        ({"report_to": "my_logger"}, "report_to", "warning", ""),
+        ({"packing": True, "packing_strategy": "bdf"}, "packing_strategy", "error", "bfd"),
+        ({"num_generations": 8, "loss_type": "dr-grpo"}, "loss_type", "error", "dr_grpo"),
+        ({"beta": 0.1, "loss_type": ["sigmoid", "hinged"]}, "loss_type", "error", ""),
+    ],
+)
+def test_a_word_that_a_trainer_compares_with_names(
+    more: dict[str, object], key: str, severity: str, meant: str
+) -> None:
+    (found,) = [issue for issue in issues({**TRL, **more}) if issue.pointer == (key,)]
+    assert (found.code, found.severity, found.suggestion) == ("bad-value", severity, meant)
+
+
+def test_a_class_of_the_repository_may_take_other_words() -> None:
+    declared = "@dataclass\nclass Config(SFTConfig):\n    loss_type: str = 'nll'\n"
+    assert not issues({**TRL, "loss_type": "focal"}, declared)
+    assert issues({**TRL, "loss_type": "focal"})

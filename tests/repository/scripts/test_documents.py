@@ -297,3 +297,28 @@ def test_one_variable_makes_two_edits_that_follow_from_it() -> None:
     both = ("set", "per_device_train_batch_size", 2), ("set", "gradient_accumulation_steps", 16)
 
     assert edited(text, *both) == text.replace("B=4", "B=2")
+
+
+TRL_PROGRAM = "from trl import SFTConfig, TrlParser\nargs = TrlParser((SFTConfig,)).parse_args_and_config()\n"
+
+
+@pytest.mark.parametrize("words", ["--config sft.yaml", "sft.yaml --output_dir out", "--config $HOME/sft.yaml"])
+def test_a_command_that_leaves_its_arguments_to_a_file_is_no_run_of_its_own(words: str) -> None:
+    assert not documents(f"accelerate launch sft.py {words}\n", files={"sft.py": TRL_PROGRAM})
+
+
+def test_help_and_llamafactorys_other_programs_are_no_runs() -> None:
+    assert not documents("llamafactory-cli train -h\n")
+    assert not documents("python scripts/vllm_infer.py --model_name_or_path a/b --template qwen --cutoff_len 512\n")
+
+
+def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> None:
+    train = "parser = transformers.HfArgumentParser((TrainingArguments,))\nmodel.requires_grad_(False)\n"
+    files = {"llava/train_mem.py": "from llava.train import train\ntrain()\n", "llava/train.py": train}
+    document = one(f"deepspeed llava/train_mem.py {FLAGS}\n", files=files)
+    assert document.start is not None and "freezes parameters" in document.start.unmodelled
+
+
+def test_hydras_null_is_none() -> None:
+    text = "STEPS=null\npython -m verl.trainer.main_ppo actor_rollout_ref.actor.optim.lr_warmup_steps=$STEPS data.x=1\n"
+    assert one(text).value["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] is None
