@@ -197,7 +197,7 @@ def _simulated(found: Answer) -> tuple[float | None, str]:
 
 def lines(found: list[Row]) -> Iterator[str]:
     """The table, and for each tool how far off it is and why."""
-    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated, memlint's tensors beside it"
+    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated, and memlint's off it"
     for row in found:
         simulated = f"{row.simulated:9.2f}  {row.tensors / row.simulated - 1:+.1%}" if row.simulated else ""
         name = " ".join(f"{key}={value}" for key, value in row.asked.items())

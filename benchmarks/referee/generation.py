@@ -37,7 +37,9 @@ def line(row: Row) -> str:
     """How far the estimate is from the simulation, phase by phase."""
     mine = estimated(row)
     parts = [f"{name} {100 * (mine[name] / row[name] - 1):+6.2f} %" for name in ("load", "prefill", "decode")]
-    caches = "equal" if (mine["cached_prompt"], mine["cached"]) == (row["cached_prompt"], row["cached"]) else "DIFFERENT"
+    caches = (
+        "equal" if (mine["cached_prompt"], mine["cached"]) == (row["cached_prompt"], row["cached"]) else "DIFFERENT"
+    )
     return f"{named(row)[:74]:74} {'  '.join(parts)}  caches {caches}"
 
 

@@ -67,6 +67,9 @@ def _generating(
             phase("decode", _parts(share.weights, *whole)),
         )
     activations, logits = _forward(step, units, state, share)
+    if run.model.architecture.encoder_only:  # reads the whole text at once and generates nothing
+        whole = phase("prefill", _parts(share.weights, activations + forward_inputs(step), logits))
+        return (phase("load", _parts(share.weights)), whole)
     prompt = _cache(step, share, step.tokens.length, after_prefill=True)
     every = _cache(step, share, step.tokens.length + new)
     one = training_step(run._replace(sequence=run.sequence._replace(length=1)), units, sequences=sequences)
@@ -127,9 +130,7 @@ def for_last_token(step: TrainingStep) -> TrainingStep:
     return step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
 
 
-def _parts(
-    weights: int, activations: int = 0, logits: int = 0, cache: int = 0, temporaries: int = 0
-) -> dict[str, int]:
+def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0, temporaries: int = 0) -> dict[str, int]:
     parts = dict.fromkeys(COMPONENTS, 0)
     parts |= {"weights": weights, "activations": activations, "logits": logits, "temporaries": temporaries}
     return {**parts, "kv_cache": cache} if cache else parts

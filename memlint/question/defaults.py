@@ -31,7 +31,7 @@ def with_defaults(question: Question, family: str = "", positions: int = 0) -> t
     taken: list[Default] = []
     for rules in (
         _general,
-        _inference if question.inference else partial(_training, positions),
+        partial(_inference if question.inference else _training, positions),
         partial(_of_family, family),
     ):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
@@ -75,15 +75,18 @@ def _training(positions: int, question: Question) -> Iterator[Default]:
         yield Default("bits", 4, "QLoRA's NF4")
 
 
-def _inference(question: Question) -> Iterator[Default]:
+def _inference(positions: int, question: Question) -> Iterator[Default]:
     several = (question.requests or 1) > 1 and (question.gpus or 1) > 1
     if question.kv_dtype == "fp8":
         yield Default("engine", "vllm", "an fp8 cache is vLLM's")
     if several and not question.bits:
         yield Default("engine", "vllm", "it answers several requests on several cards")
     yield Default("engine", "transformers", "LLaMA-Factory's `infer_backend`")
-    yield Default("context", 4096, "4,096 tokens of prompt and answer")
-    context = question.context or 4096
+    longest, why = 4096, "4,096 tokens of prompt and answer"
+    if 0 < positions < longest:
+        longest, why = positions, "the positions that the model has"
+    yield Default("context", longest, why)
+    context = question.context or longest
     yield Default("new_tokens", max(1, min(MOST_NEW_TOKENS, context // 4)), "the part of the context that is generated")
     yield Default("requests", 1, "one at a time")
     if question.engine in ("vllm", "sglang") or question.kv_dtype == "fp8" or several:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,23 @@ def model_of(question: Question, hub: bool = False, exact: bool = False) -> Mode
     return _in_dtype(choice, question)
 
 
+# Names of files that llama.cpp reads: `...-GGUF`, `...-q4_K_M`, `...-IQ3_XS`, `....Q8_0`.
+_GGUF = re.compile(r"[-_.:](gguf|i?q[1-8]_[0-9k]\w*)(?=$|[-_.])", re.IGNORECASE)
+
+
+def _refuse_gguf(name: str) -> None:
+    """Raises UsageError: neither framework trains these files, and their weights have other sizes."""
+    if not _GGUF.search(name):
+        return
+    made_from = _GGUF.split(name)[0].rpartition("/")[2]
+    entry = catalog.find(made_from)
+    ask = f"--model {_as_its_owner_writes(made_from, entry)}" if entry is not None else "the model it was made from"
+    raise UsageError(
+        f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
+        f"ask about {ask}, with --bits 4 for 4-bit weights"
+    )
+
+
 def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     folder = os.path.dirname(name) or "." if os.path.basename(name) == "config.json" else name
     if os.path.isdir(os.path.expanduser(folder)):
@@ -63,6 +81,7 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
         found = resolve(place, (), hub=hub, exact=exact)
         _refuse_unknown(name, found)
         return _choice(place, found)
+    _refuse_gguf(name)
     found = resolve(name, (os.getcwd(),), hub=hub, exact=exact)
     _refuse_unknown(name, found)
     entry = catalog.find(name)

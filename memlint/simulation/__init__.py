@@ -19,8 +19,15 @@ from memlint.simulation.result import Live, SimulatedStep
 from memlint.simulation.step import StepSettings, simulate_settings
 
 __all__ = [
-    *("Adapter", "Live", "SimulatedGeneration", "SimulatedStep", "StepSettings", "UnsupportedRun"),
-    *("simulate", "simulate_requests", "simulate_settings"),
+    "Adapter",
+    "Live",
+    "SimulatedGeneration",
+    "SimulatedStep",
+    "StepSettings",
+    "UnsupportedRun",
+    "simulate",
+    "simulate_requests",
+    "simulate_settings",
 ]
 
 

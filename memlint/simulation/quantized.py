@@ -82,7 +82,10 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
         wanted = x.dtype
         shape = (self.out_features, self.in_features)
         with torch.autocast("cpu", enabled=False):
-            out: torch.Tensor = _Dequantised.apply(x.to(self.compute), shape) if self.bits == 4 else _Int8.apply(x, shape)
+            if self.bits == 4:
+                out: torch.Tensor = _Dequantised.apply(x.to(self.compute), shape)
+            else:
+                out = _Int8.apply(x, shape)
         if self.bias is not None:
             out = out + self.bias.to(out.dtype)
         out = out.to(wanted)

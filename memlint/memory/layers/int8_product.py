@@ -19,9 +19,9 @@ def base_product(context: LayerContext, weight: Parameter, x: Value, extent: str
 def _int8_product(context: LayerContext, weight: Parameter, x: Value, extent: str) -> Value:
     """LLM.int8 (bitsandbytes 0.50.2 autograd/_functions.py:88, MatMul8bitLt): autocast does not reach inside.
 
-    The input is quantised from fp16, with its absolute values and a mask of outliers beside it (backends/cuda/ops.py:213,
-    int8_vectorwise_quant); the int32 product is converted to fp16, and from there to the input's dtype (:171,
-    int8_mm_dequant). The input itself is kept for the backward, which dequantises the weight.
+    The input is quantised from fp16, with its absolute values and a mask of outliers beside it
+    (backends/cuda/ops.py:213, int8_vectorwise_quant); the int32 product is converted to fp16, and from there to the
+    input's dtype (:171, int8_mm_dequant). The input itself is kept for the backward, which dequantises the weight.
     """
     tape = context.tape
     is_half = x.width == _HALF and not context.kernels.bfloat16
