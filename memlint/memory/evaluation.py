@@ -110,8 +110,8 @@ def _forward_peaks(found: Sequence[Segment], step: TrainingStep) -> list[int]:
 def held_while_layers_run(step: TrainingStep) -> int:
     """Bytes that the model's code holds while its layers run, beside the input of the layer at work.
 
-    The embedding's output (transformers 5.23 models/llama/modeling_llama.py, `inputs_embeds` in LlamaModel.forward), and
-    the weights of attention that the layer before returned (models/bloom/modeling_bloom.py:531, `outputs`).
+    The embedding's output (transformers 5.23 models/llama/modeling_llama.py, `inputs_embeds` in LlamaModel.forward),
+    and the weights of attention that the layer before returned (models/bloom/modeling_bloom.py:531, `outputs`).
     """
     hidden = rounded(step.counts["hidden"] * step.width)
     traits = families.of(step.architecture).attention

@@ -37,6 +37,7 @@ class ModelChoice(NamedTuple):
     """`name`: what the config says. `config`: the config.json of a model that is none of the catalog's, or None.
 
     `family`: the transformers model type. `positions`: the most tokens of a sequence, 0 where nothing says it.
+    `stored`: how the checkpoint is quantised, "none" where it is not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ModelChoice(NamedTuple):
     taken: tuple[Default, ...] = ()
     family: str = ""
     positions: int = 0
+    stored: str = ""
 
 
 def model_of(question: Question, hub: bool = False, exact: bool = False) -> ModelChoice:
@@ -120,7 +122,7 @@ def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> Mo
     architecture = found.architecture
     if architecture is None:
         return ModelChoice(name, None, taken)
-    return ModelChoice(name, None, taken, architecture.family, architecture.max_positions)
+    return ModelChoice(name, None, taken, architecture.family, architecture.max_positions, architecture.stored.method)
 
 
 def _refuse_unknown(name: str, found: Resolution) -> None:
