@@ -247,11 +247,11 @@ def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
         return
     if parts.walk is None:
         if peak.name == "prefill":
-            position = forward_position(parts.segments, parts.step)
-            if 0 < position < len(parts.segments) - 1:
+            index = forward_position(parts.segments, parts.step)
+            if 0 < index < len(parts.segments) - 1:
                 held = held_while_layers_run(parts.step)
                 yield Term("held while the layers run: the embedding's output", held, component="activations")
-            yield from _at_work(parts, position, backward=False)
+            yield from _at_work(parts, index, backward=False)
         return
     if peak.name not in ("forward", "backward"):
         return

@@ -68,8 +68,8 @@ def _generating(
         )
     activations, logits = _forward(step, units, state, share)
     if run.model.architecture.encoder_only:  # reads the whole text at once and generates nothing
-        whole = phase("prefill", _parts(share.weights, activations + forward_inputs(step), logits))
-        return (phase("load", _parts(share.weights)), whole)
+        parts = _parts(share.weights, activations + forward_inputs(step), logits)
+        return (phase("load", _parts(share.weights)), phase("prefill", parts))
     prompt = _cache(step, share, step.tokens.length, after_prefill=True)
     every = _cache(step, share, step.tokens.length + new)
     one = training_step(run._replace(sequence=run.sequence._replace(length=1)), units, sequences=sequences)

@@ -6,7 +6,9 @@ import difflib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -69,7 +71,7 @@ def _refuse_gguf(name: str) -> None:
         return
     made_from = _GGUF.split(name)[0].rpartition("/")[2]
     entry = catalog.find(made_from)
-    ask = f"--model {_as_its_owner_writes(made_from, entry)}" if entry is not None else "the model it was made from"
+    ask = f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
     raise UsageError(
         f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
         f"ask about {ask}, with --bits 4 for 4-bit weights"
@@ -89,7 +91,7 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     entry = catalog.find(name)
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
-    owned = _as_its_owner_writes(name, entry)
+    owned = _as_its_owner_writes(name, entry.name)
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
 
@@ -98,15 +100,26 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
 _ENDINGS = ("", "-hf", "-v0.1")
 
 
-def _as_its_owner_writes(name: str, entry: catalog.CatalogEntry) -> str:
-    """The id that a short name means: of those with its letters and as many parameters the longest of the owner that
-    has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the name as it is."""
-    meant = {names.literal(name + ending) for ending in _ENDINGS}
-    every = [one for one in identifiers() if "/" in one]
-    alike = [one for one in every if names.literal(one.rpartition("/")[2]) in meant]
-    same = [one for one in alike if _parameters(one) == _parameters(entry.name)]
-    owners = [one.partition("/")[0] for one in every]
-    return max(same, key=lambda one: (owners.count(one.partition("/")[0]), len(one)), default=name)
+@lru_cache(1024)
+def _as_its_owner_writes(name: str, known: str) -> str:
+    """The id that a short name means: of those with its letters and as many parameters as the model `known` the longest
+    of the owner that has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the
+    name as it is."""
+    found = _by_letters()
+    alike = [one for ending in _ENDINGS for one in found.get(names.literal(name + ending), ()) if "/" in one]
+    same = [one for one in alike if _parameters(one) == _parameters(known)]
+    owners = Counter(one.partition("/")[0] for one in identifiers())
+    return max(same, key=lambda one: (owners[one.partition("/")[0]], len(one)), default=name)
+
+
+@cache
+def _by_letters() -> Mapping[str, tuple[str, ...]]:
+    """The ids of the catalog by the letters of their last part."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in identifiers():
+        key = names.literal(one.rpartition("/")[2])
+        found[key] = (*found.get(key, ()), one)
+    return found
 
 
 def _parameters(identifier: str) -> int:
@@ -136,17 +149,16 @@ def _refuse_unknown(name: str, found: Resolution) -> None:
 
 def suggestions(name: str) -> list[str]:
     """At most three models of the catalog whose names are most like `name`."""
-    by_key: dict[str, str] = {}
-    for identifier in identifiers():
-        by_key.setdefault(names.literal(identifier.split("/")[-1]), identifier)
-    near = difflib.get_close_matches(names.literal(name.split("/")[-1]), by_key, 3, 0.7)
-    return [by_key[key] for key in near]
+    found = _by_letters()
+    near = difflib.get_close_matches(names.literal(name.split("/")[-1]), found, 3, 0.7)
+    return [found[key][0] for key in near]
 
 
-def identifiers() -> list[str]:
-    """Every id that the catalog lists."""
+@cache
+def identifiers() -> tuple[str, ...]:
+    """Every id that the shipped catalog lists."""
     rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines() if line)
-    return [identifier for row in rows for identifier in row["ids"]]
+    return tuple(identifier for row in rows for identifier in row["ids"])
 
 
 def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str, Any]) -> ModelChoice:
