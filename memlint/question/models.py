@@ -71,7 +71,9 @@ def _refuse_gguf(name: str) -> None:
         return
     made_from = _GGUF.split(name)[0].rpartition("/")[2]
     entry = catalog.find(made_from)
-    ask = f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
+    ask = (
+        f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
+    )
     raise UsageError(
         f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
         f"ask about {ask}, with --bits 4 for 4-bit weights"
